@@ -1,0 +1,1 @@
+"""The harness: configuration, classifier, training, evaluation, records and tables."""

@@ -1,0 +1,149 @@
+"""One classifier for every task and mixer."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from lra.block import ACTIVATIONS, NORMS, Block
+from lra.config import RunConfig
+from lra.errors import UserError
+from lra.layout import Layout
+from models.base import MixerContext
+from tasks.base import TaskInfo
+
+
+def sinusoidal_positions(length: int, dim: int) -> Tensor:
+    """Sines and cosines of positions at geometric wavelengths ("Attention Is All You Need", 3.5).
+
+    Returns: (length, dim).
+    """
+    rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :dim]
+
+
+class Embedding(nn.Module):
+    """Tokens by a table, real values by a linear map; positions on top; a CLS position first."""
+
+    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+        super().__init__()
+        dim = config.model.dim
+        self.table = None if info.vocab_size is None else nn.Embedding(info.vocab_size, dim)
+        self.linear = None if info.channels is None else nn.Linear(info.channels, dim)
+        self.cls = nn.Parameter(torch.zeros(dim)) if config.model.pooling == "cls" else None
+        length = input_length(config, info)
+        self.learned = None
+        self.register_buffer("sinusoidal", None, persistent=False)
+        if config.model.positions == "learned":
+            self.learned = nn.Parameter(torch.randn(length, dim) * 0.02)
+        elif config.model.positions == "sinusoidal":
+            self.sinusoidal = sinusoidal_positions(length, dim)
+        self.dropout = nn.Dropout(config.model.embedding_dropout)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Layout]:
+        """Embed packed sequences.
+
+        Args:
+            values: (positions,) tokens or (positions, channels) real values.
+            lengths: (sequences,) on the CPU.
+        Returns: (positions', dim) and its layout; with CLS one more position a sequence.
+        """
+        encode = self.linear if self.table is None else self.table
+        assert encode is not None
+        x = encode(values)
+        if self.cls is not None:
+            sequences = x.split(lengths.tolist())
+            first = self.cls.to(x.dtype)[None]
+            x = torch.cat([part for sequence in sequences for part in (first, sequence)])
+            lengths = lengths + 1
+        layout = Layout(lengths, x.device)
+        positions = self.sinusoidal if self.learned is None else self.learned
+        if positions is not None:
+            x = x + positions[layout.position_in_sequence().to(x.device)].to(x.dtype)
+        return self.dropout(x), layout
+
+
+def input_length(config: RunConfig, info: TaskInfo) -> int:
+    """Return the positions of the longest sequence, CLS included."""
+    return info.max_length + (config.model.pooling == "cls")
+
+
+def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
+    """Reduce real positions to one vector: (batch, length, dim) -> (batch, dim) in float32 at least."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if how == "cls":
+        return x[:, 0]
+    if mask is None:
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    counts = mask.sum(dim=1)
+    if how == "last":
+        return x[torch.arange(len(x), device=x.device), counts - 1]
+    if how == "max":
+        return x.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+    return x.masked_fill(~mask[..., None], 0).sum(dim=1) / counts[:, None]
+
+
+class Classifier(nn.Module):
+    """Embedding, blocks, pooling and head; two towers share everything but the head.
+
+    Raises: UserError for settings that contradict one another.
+    """
+
+    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+        super().__init__()
+        if config.model.causal and config.model.pooling == "cls":
+            raise UserError(
+                "model.causal with model.pooling=cls: a CLS position comes first and would see "
+                "nothing; use --set model.pooling=last or mean"
+            )
+        model = config.model
+        self.pooling = model.pooling
+        self.towers = info.towers
+        self.embedding = Embedding(config, info)
+        self.blocks = nn.ModuleList(
+            Block(
+                model,
+                config.build_mixer(
+                    MixerContext(
+                        dim=model.dim,
+                        max_length=input_length(config, info),
+                        layer=layer,
+                        depth=model.depth,
+                        causal=model.causal,
+                    )
+                ),
+            )
+            for layer in range(model.depth)
+        )
+        self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
+        features = model.dim * (4 if info.towers > 1 else 1)
+        self.activation = ACTIVATIONS[model.channel_activation] if model.head == "mlp" else None
+        if self.activation is not None:
+            self.hidden = nn.Linear(features, model.hidden)
+            features = model.hidden
+        self.output = nn.Linear(features, info.num_classes)
+
+    def forward(self, values: Tensor, lengths: Tensor) -> Tensor:
+        """Classify.
+
+        Args:
+            values: (positions,) tokens or (positions, channels) real values, packed.
+            lengths: (batch, towers) positions of each sequence, on the CPU.
+        Returns: (batch, classes) logits.
+        """
+        x, layout = self.embedding(values, lengths.flatten())
+        for block in self.blocks:
+            x = block(x, layout)
+        if self.norm is not None:
+            x = self.norm(x)
+        features = layout.reduce(functools.partial(pool, how=self.pooling), x)
+        if self.towers > 1:
+            a, b = features.view(len(lengths), self.towers, -1).unbind(dim=1)
+            features = torch.cat([a, b, a * b, a - b], dim=-1)
+        if self.activation is not None:
+            features = self.activation(self.hidden(features))
+        return self.output(features)

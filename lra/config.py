@@ -1,0 +1,189 @@
+"""The typed configuration of a run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from lra.errors import UserError
+from lra.registry import MIXERS, TASKS, Section
+from lra.settings_file import SECTIONS
+from models.base import Mixer, MixerContext
+from tasks.base import Task
+
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ModelConfig(Section):
+    """The classifier around the mixer."""
+
+    dim: PositiveInt = 128
+    """Channels."""
+    depth: PositiveInt = 4
+    """Blocks of a mixer and a channel mixer."""
+    causal: bool = False
+    """Whether positions see only those before them."""
+    positions: Literal["none", "sinusoidal", "learned"] = "none"
+    """Absolute position encoding added to the embedding."""
+    embedding_dropout: Share = 0.0
+    norm: Literal["layer", "batch"] = "layer"
+    """Batch norm counts real positions only."""
+    prenorm: bool = True
+    """Norm before each sublayer and at the end, or after each residual sum."""
+    dropout: Share = 0.0
+    """Of each sublayer's output."""
+    channel_mixer: Literal["glu", "mlp"] = "glu"
+    channel_expand: PositiveFloat = 1.0
+    """Inner channels of the channel mixer over `dim`."""
+    channel_activation: Literal["relu", "silu", "gelu"] = "silu"
+    pooling: Literal["mean", "max", "last", "cls"] = "mean"
+    """How positions become one vector; cls prepends a learned position and reads it."""
+    head: Literal["linear", "mlp"] = "linear"
+    """The mlp head has one hidden layer, as wide as the channel mixer's."""
+
+    @property
+    def hidden(self) -> int:
+        """Inner channels of the channel mixer."""
+        return max(1, int(self.channel_expand * self.dim))
+
+
+class TrainConfig(Section):
+    """Optimization."""
+
+    steps: PositiveInt | None = None
+    """Optimizer steps; this or epochs."""
+    epochs: PositiveFloat | None = None
+    """Passes over the training set; this or steps."""
+    batch_size: PositiveInt = 32
+    """Examples per step."""
+    micro_batch: PositiveInt | None = None
+    """Examples per forward pass; the gradients of a batch are accumulated. None: all."""
+    bucketing: bool = False
+    """Whether batches hold sequences of like length: faster, but no company for batch norm."""
+    lr: PositiveFloat = 1e-3
+    """Highest learning rate."""
+    schedule: Literal["cosine", "rsqrt", "constant"] = "cosine"
+    """After the linear warm-up: cosine to 0, the inverse square root of the step, or flat."""
+    warmup_steps: NonNegativeInt = 0
+    schedule_steps: PositiveInt | None = None
+    """Step at which the cosine reaches 0. None: the last."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay_on: Literal["matrices", "all"] = "matrices"
+    """Whether biases, norms and embeddings decay too."""
+    beta1: Share = 0.9
+    beta2: Share = 0.999
+    epsilon: PositiveFloat = 1e-8
+    clip_norm: PositiveFloat | None = None
+    """Largest norm of the whole gradient. None: no clipping."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 concerns matrix products; transforms, norms' sums and the loss stay in fp32."""
+    evaluate_every: PositiveInt | None = None
+    """Steps between validations. None: an epoch."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        if self.schedule_steps is not None and self.schedule != "cosine":
+            raise ValueError(f"train.schedule_steps has no meaning for schedule {self.schedule}")
+        if self.micro_batch is not None and self.micro_batch > self.batch_size:
+            raise ValueError(
+                f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
+            )
+        if self.steps is None and self.epochs is None:
+            raise ValueError("neither train.steps nor train.epochs is set; use --set train.steps=N")
+        return self
+
+
+class LogConfig(Section):
+    """What is written on the way; without effect on any result."""
+
+    every_steps: PositiveInt = 50
+    """Steps between lines of metrics."""
+    checkpoint_minutes: PositiveFloat = 5.0
+    """Minutes between checkpoints, besides those at validations and at the end."""
+
+
+def build_task(name: str, options: Section) -> Task:
+    """Construct a task.
+
+    Raises: UserError for options that contradict one another.
+    """
+    try:
+        return TASKS.get(name, "--task")(**dict(options))
+    except ValueError as error:
+        raise UserError(f"task {name}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines a run's result, but for seed and data."""
+
+    task_name: str
+    mixer_name: str
+    preset: str
+    protocol: str
+    task: Section
+    mixer: Section
+    model: ModelConfig
+    train: TrainConfig
+    log: LogConfig
+    origins: Mapping[str, str]
+    """Where each value that is no default came from, by "section.key"."""
+    overrides: tuple[str, ...]
+    """What `--set` and other flags changed, as "section.key=value"."""
+    settings_source: str
+    """Where the settings of this mixer on this task were published, if they were."""
+
+    def values(self) -> dict[str, Any]:
+        """Dump names and all settings as plain values, `log` apart."""
+        sections = {name: getattr(self, name).model_dump() for name in SECTIONS if name != "log"}
+        names = {
+            "task_name": self.task_name,
+            "mixer_name": self.mixer_name,
+            "preset": self.preset,
+            "protocol": self.protocol,
+        }
+        return {**names, **sections}
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Hash of all settings that can change a result: 16 hexadecimal digits."""
+        text = json.dumps(self.values(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def show(self) -> str:
+        """Write the configuration as YAML, each value with where it came from."""
+        lines = [
+            f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
+        ]
+        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
+        for name in SECTIONS:
+            lines.append(f"{name}:")
+            for key, value in getattr(self, name).model_dump().items():
+                text = yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
+                origin = self.origins.get(f"{name}.{key}", "default")
+                lines.append(f"  {f'{key}: {text}':<28} # {origin}")
+        return "\n".join(lines) + "\n"
+
+    def build_task(self) -> Task:
+        """Construct the task.
+
+        Raises: UserError for options that contradict one another.
+        """
+        return build_task(self.task_name, self.task)
+
+    def build_mixer(self, context: MixerContext) -> Mixer:
+        """Construct the mixer of one block.
+
+        Raises: UserError for options that contradict one another or the context.
+        """
+        try:
+            return MIXERS.get(self.mixer_name, "--mixer")(context, **dict(self.mixer))
+        except ValueError as error:
+            raise UserError(f"mixer {self.mixer_name}: {error}") from None

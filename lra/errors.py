@@ -1,0 +1,25 @@
+"""Errors that a user can mend: shown as one line, without a traceback."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """What was given, what was expected, where it came from, and what to do."""
+
+
+def unknown(kind: str, given: str, valid: Iterable[str], source: str) -> UserError:
+    """Describe an unknown name, with the nearest valid one and all of them.
+
+    Args:
+        kind: what the name should have been, "task" for instance.
+        source: the file or flag that held it.
+    """
+    names = sorted(valid)
+    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]}?" if near else ""
+    return UserError(
+        f"{source}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
+    )

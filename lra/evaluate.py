@@ -1,0 +1,66 @@
+"""Evaluation: every example once, in batches of like length."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+from tqdm import tqdm
+
+from tasks.base import Split
+from tasks.batching import evaluation_batches
+
+
+@dataclass(frozen=True)
+class Score:
+    """Sums over a split."""
+
+    correct: int
+    total: int
+    loss: float
+    """Mean cross-entropy, in nats."""
+
+    @property
+    def accuracy(self) -> float:
+        """Percent."""
+        return 100.0 * self.correct / self.total
+
+
+def evaluate(
+    model: nn.Module,
+    split: Split,
+    *,
+    batch_size: int,
+    device: torch.device,
+    autocast: torch.autocast,
+    check: Callable[[], None],
+    title: str,
+) -> Score:
+    """Score a model on a split, in evaluation mode, leaving its mode as it was.
+
+    Args:
+        check: called before every batch; what it raises ends the evaluation.
+        title: of the progress bar, which shows on a terminal only.
+    """
+    was_training = model.training
+    model.eval()
+    correct = total = 0
+    loss = 0.0
+    try:
+        with torch.inference_mode():
+            batches = evaluation_batches(split.lengths, batch_size)
+            for indices in tqdm(batches, desc=title, leave=False, disable=None):
+                check()
+                batch = split.batch(indices).to(device)
+                with autocast:
+                    logits = model(batch.values, batch.lengths)
+                logits = logits.float()
+                loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
+                correct += int((logits.argmax(dim=-1) == batch.labels).sum())
+                total += len(batch.labels)
+    finally:
+        model.train(was_training)
+    return Score(correct, total, loss / total)

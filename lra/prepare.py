@@ -1,0 +1,85 @@
+"""Prepare a task's data without training: `python -m lra.prepare --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from lra.errors import UserError
+from lra.progress import say
+from lra.resolve import resolve_task
+from tasks.base import DataError
+
+USER_ERROR = 2
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m lra.prepare", description="Prepare, check or export a task's data."
+    )
+    parser.add_argument("--task", required=True, help="listops, ...")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
+    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="task.KEY=VALUE", dest="overrides",
+        help="change a setting of the task",
+    )  # fmt: skip
+    parser.add_argument("--source", help="auto (default), official or generate")
+    parser.add_argument("--examples", type=int, metavar="N", help="generate N examples in all")
+    parser.add_argument("--verify", action="store_true", help="check the data in full")
+    parser.add_argument(
+        "--export", type=Path, metavar="DIR", help="write the data in the official layout"
+    )
+    return parser.parse_args(arguments)
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Carry a command line out."""
+    flags = {"--source": f"task.source={options.source}"} if options.source else {}
+    overrides = list(options.overrides)
+    if options.examples is not None:
+        sizes = resolve_task(options.task).split_sizes(options.examples)
+        sizes_flags = [f"task.{name}={count}" for name, count in sizes.items()]
+        say(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
+        overrides += sizes_flags
+    task = resolve_task(
+        options.task,
+        preset=options.preset,
+        protocol=options.protocol,
+        overrides=overrides,
+        flags=flags,
+    )
+    start = time.monotonic()
+    dataset = task.prepare(options.data_dir)
+    say(f"{dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)")
+    say(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
+    for name, accuracy in dataset.baselines.items():
+        say(f"guessing by {name}: {accuracy:.2f} % of the test set")
+    if options.verify:
+        for check in task.verify(dataset):
+            say(f"verified: {check}")
+    if options.export is not None:
+        for path in task.export(dataset, options.export):
+            say(f"wrote {path}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; a user's mistake becomes one line."""
+    options = parse_arguments(arguments)
+    try:
+        prepare(options)
+    except (UserError, DataError) as error:
+        sys.stderr.write(f"lra.prepare: error: {error}\n")
+        return USER_ERROR
+    except KeyboardInterrupt:
+        sys.stderr.write("lra.prepare: interrupted; nothing incomplete was left behind\n")
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

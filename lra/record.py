@@ -1,0 +1,101 @@
+"""The record of a run: what a table may be made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from lra.errors import UserError
+from lra.files import write_atomically
+
+SCHEMA_VERSION = 1
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DataRecord(_Part):
+    """The data a run used."""
+
+    source: str
+    fingerprint: str
+    sizes: dict[str, int]
+
+
+class RunRecord(_Part):
+    """Everything a table needs on a run; null is what was not measured."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: str
+    task: str
+    mixer: str
+    preset: str
+    protocol: str
+    overrides: list[str]
+    """Settings changed by flags: with any, the run is no longer the preset's."""
+    seed: int
+    status: Literal["done", "stopped", "diverged", "oom"]
+    message: str | None
+    """What ended a run that is not done."""
+    test_accuracy: float | None
+    """Percent, measured once, when the run is done."""
+    test_correct: int | None
+    test_total: int | None
+    val_accuracy: float | None
+    """Percent, at the best step."""
+    selected_on: Literal["val"] | None
+    best_step: int | None
+    """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
+    steps: int
+    """Optimizer steps made."""
+    total_steps: int
+    epochs: float
+    """Passes over the training set that the steps made amount to."""
+    steps_per_second: float | None
+    """One over the median duration of a training step, warm-up and evaluation apart."""
+    peak_memory_mib: float
+    params: int
+    wall_seconds: float
+    """Of all sessions of the run, training and evaluation, preparation of data apart."""
+    device: str
+    precision: str
+    versions: dict[str, str]
+    git: dict[str, Any]
+    config_hash: str
+    baselines: dict[str, float]
+    """Test accuracy in percent of guesses without a model."""
+    data: DataRecord
+
+    def save(self, folder: Path) -> None:
+        """Write result.json into a run's folder."""
+        text = self.model_dump_json(indent=2) + "\n"
+        write_atomically(folder / "result.json", text.encode())
+
+
+def load_record(path: Path) -> RunRecord:
+    """Read and check a result.json.
+
+    Raises: UserError naming the file and what is wrong with it.
+    """
+    try:
+        return RunRecord.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = error.errors()[0] if isinstance(error, ValidationError) else None
+        where = ".".join(map(str, reason["loc"])) if reason else ""
+        what = f"{where}: {reason['msg']}" if reason else str(error)
+        raise UserError(f"{path}: not a record of schema {SCHEMA_VERSION}: {what}") from None
+
+
+def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
+    """Read every record below a results folder, and list the faults of unreadable ones."""
+    records: list[RunRecord] = []
+    faults: list[str] = []
+    for path in sorted(results_dir.glob("runs/*/*/*/result.json")):
+        try:
+            records.append(load_record(path))
+        except UserError as error:
+            faults.append(str(error))
+    return records, faults

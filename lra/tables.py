@@ -1,0 +1,138 @@
+"""Tables in Markdown: measured and published results, never in one column."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+from lra.record import RunRecord, all_records
+
+TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
+MISSING = "-"
+PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published.csv"
+
+
+def published_rows() -> list[dict[str, str]]:
+    """Read the published results, as text: a dict of the columns of published.csv per method."""
+    with PUBLISHED.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def setting(record: RunRecord) -> str:
+    """Describe what must agree for two results to share a row."""
+    parts = [record.preset, record.protocol, f"{record.data.source} data"]
+    return ", ".join([*parts, *record.overrides])
+
+
+def outcome(records: Sequence[RunRecord]) -> str:
+    """Write the test accuracy of runs that differ in seed alone: percent, or what happened.
+
+    Runs that are not done are counted and named, and never enter the mean.
+    """
+    done = [r.test_accuracy for r in records if r.test_accuracy is not None]
+    words = sorted({r.status for r in records if r.test_accuracy is None})
+    if not done:
+        return ", ".join(words) or MISSING
+    text = f"{statistics.mean(done):.2f}"
+    if len(done) > 1:
+        text += f" ± {statistics.stdev(done):.2f}"
+    return ", ".join([f"{text} (n={len(done)})", *words])
+
+
+def _markdown(rows: Sequence[dict[str, str]]) -> str:
+    """Write rows of equal keys as a table, the first column to the left."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, dtype=str).fillna(MISSING)
+    align = ["left", *["right"] * (frame.shape[1] - 1)]
+    return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
+
+
+def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.seed)):
+        groups.setdefault((record.mixer, setting(record)), []).append(record)
+    return groups
+
+
+def accuracy_table(records: Sequence[RunRecord]) -> str:
+    """Tabulate our runs and the published methods: a row each, a column per task and kind."""
+    ran = [task for task in TASKS if any(record.task == task for record in records)]
+    blank = {f"{task}, measured": MISSING for task in ran}
+    blank |= {f"{task}, published": MISSING for task in TASKS}
+    rows = []
+    for (mixer, described), group in _groups(records).items():
+        row = {"method": mixer, "setting": described, **blank}
+        for task in ran:
+            row[f"{task}, measured"] = outcome([r for r in group if r.task == task])
+        rows.append(row)
+    for published in published_rows():
+        row = {"method": published["method"], "setting": published["source"] or MISSING, **blank}
+        for task in TASKS:
+            row[f"{task}, published"] = published[task] or MISSING
+        rows.append(row)
+    return _markdown(rows)
+
+
+def runs_table(records: Sequence[RunRecord]) -> str:
+    """Tabulate every run with its size, speed and memory."""
+    ordered = sorted(records, key=lambda r: (r.task, r.preset, setting(r), r.mixer, r.run_id))
+    return _markdown([{"task": r.task, **_run_row(r)} for r in ordered])
+
+
+def _run_row(record: RunRecord) -> dict[str, str]:
+    def number(value: float | None, digits: int) -> str:
+        return MISSING if value is None else f"{value:,.{digits}f}"
+
+    return {
+        "method": record.mixer,
+        "setting": setting(record),
+        "seed": str(record.seed),
+        "status": record.status,
+        "steps": f"{record.steps:,} of {record.total_steps:,}",
+        "test %": number(record.test_accuracy, 2),
+        "val %": number(record.val_accuracy, 2),
+        "steps/s": number(record.steps_per_second, 2),
+        "peak MiB": number(record.peak_memory_mib, 0),
+        "parameters": number(record.params, 0),
+        "device": record.device,
+    }
+
+
+def task_table(results_dir: Path, record: RunRecord) -> str:
+    """Tabulate a run beside others of its task and preset, guesses, and published results."""
+    records, _ = all_records(results_dir)
+    like = [r for r in records if (r.task, r.preset) == (record.task, record.preset)]
+    rows = []
+    for (mixer, described), group in _groups(like).items():
+        last = group[-1]
+        speed = f"{last.steps_per_second:.2f}" if last.steps_per_second else MISSING
+        rows.append(
+            {
+                "method": mixer,
+                "setting": described,
+                "measured, %": outcome(group),
+                "published, %": MISSING,
+                "steps": f"{last.steps:,} of {last.total_steps:,}",
+                "steps/s": speed,
+                "peak MiB": f"{last.peak_memory_mib:,.0f}",
+                "parameters": f"{last.params:,}",
+            }
+        )
+    for name, accuracy in record.baselines.items():
+        rows.append({"method": f"guess: {name}", "setting": rows[0]["setting"]})
+        rows[-1]["measured, %"] = f"{accuracy:.2f}"
+    mixers = tuple(r.mixer for r in like)
+    for published in published_rows():
+        if published[record.task] and published["method"].lower().startswith(mixers):
+            rows.append({"method": published["method"], "setting": published["source"]})
+            rows[-1]["published, %"] = published[record.task]
+    text = f"\n{record.task}, accuracy on the test set\n\n{_markdown(rows)}\n"
+    if record.preset != "paper":
+        text += (
+            f"Preset {record.preset} has data and models of its own: its rows compare with each "
+            f"other, not with published ones.\n"
+        )
+    return text + "All runs and all published methods: python report.py\n"

@@ -1,0 +1,203 @@
+"""A model in training: its steps, validations, and complete state."""
+
+from __future__ import annotations
+
+import copy
+import math
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.nn import functional
+
+from lra.classifier import Classifier
+from lra.config import RunConfig
+from lra.environment import random_state, restore_random_state, seed_everything
+from lra.evaluate import Score, evaluate
+from lra.optimizer import build_optimizer, rate_at
+from tasks.base import Batch, Dataset, TaskInfo
+from tasks.batching import BatchOrder
+
+WARMUP_STEPS = 5
+"""First steps of a session, left out of the measured speed."""
+
+
+class Diverged(Exception):
+    """The loss or the gradient is no longer finite."""
+
+
+class Trainer:
+    """Trains a classifier; the whole of its state can be saved and restored exactly.
+
+    Args:
+        dataset: with splits train and val.
+    """
+
+    def __init__(
+        self, config: RunConfig, info: TaskInfo, dataset: Dataset, seed: int, device: torch.device
+    ) -> None:
+        seed_everything(seed)
+        self.config = config
+        self.train_config = config.train
+        self.dataset = dataset
+        self.device = device
+        self.model = Classifier(config, info).to(device)
+        self.model.train()
+        self.optimizer = build_optimizer(self.model, config.train)
+        self.order = BatchOrder(
+            dataset.splits["train"].lengths,
+            config.train.batch_size,
+            seed=seed,
+            bucketing=config.train.bucketing,
+        )
+        per_epoch = self.order.batches_per_epoch
+        self.total_steps = config.train.steps or math.ceil((config.train.epochs or 0) * per_epoch)
+        self.evaluate_every = config.train.evaluate_every or per_epoch
+        self.step = 0
+        self.validated_step = 0
+        self.best: dict[str, Any] | None = None
+        self.interval = {"loss": 0.0, "correct": 0, "seen": 0, "steps": 0, "seconds": 0.0}
+        self.step_seconds: list[float] = []
+        self._session_steps = 0
+
+    @property
+    def autocast(self) -> torch.autocast:
+        """The context that forward passes run in."""
+        enabled = self.train_config.precision == "bf16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    @property
+    def num_parameters(self) -> int:
+        """Trainable numbers in the model."""
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """One over the median duration of a step; None before the first measured one."""
+        return 1.0 / statistics.median(self.step_seconds) if self.step_seconds else None
+
+    def validation_is_due(self) -> bool:
+        """Whether the present step must be validated before the next one is made."""
+        boundary = self.step % self.evaluate_every == 0 or self.step == self.total_steps
+        return self.step > 0 and boundary and self.validated_step != self.step
+
+    def train_step(self) -> dict[str, float]:
+        """Make one optimizer step; return its loss in nats and share of correct answers.
+
+        Raises: Diverged before the model is changed.
+        """
+        start = time.perf_counter()
+        rate = rate_at(self.step, self.total_steps, self.train_config)
+        batch = self.dataset.splits["train"].batch(self.order.at(self.step)).to(self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss, correct = self._backward(batch)
+        norm = float(
+            torch.nn.utils.clip_grad_norm_(
+                self.model.parameters(), self.train_config.clip_norm or math.inf
+            )
+        )
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = "loss" if not math.isfinite(loss) else "gradient"
+            raise Diverged(
+                f"the {what} of step {self.step + 1} is not finite (task {self.config.task_name}, "
+                f"mixer {self.config.mixer_name}, learning rate {rate:.3g})"
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        self.step += 1
+        seconds = time.perf_counter() - start
+        self._session_steps += 1
+        if self._session_steps > WARMUP_STEPS:
+            self.step_seconds.append(seconds)
+        self._add(loss, correct, len(batch.labels), seconds)
+        return {"lr": rate, "grad_norm": norm}
+
+    def _backward(self, batch: Batch) -> tuple[float, int]:
+        """Accumulate the gradient of the mean loss over a batch, in micro-batches."""
+        examples = len(batch.labels)
+        size = self.train_config.micro_batch or examples
+        loss_sum = torch.zeros((), device=self.device)
+        correct = torch.zeros((), dtype=torch.int64, device=self.device)
+        for start in range(0, examples, size):
+            part = batch.rows(start, start + size)
+            with self.autocast:
+                logits = self.model(part.values, part.lengths)
+            loss = functional.cross_entropy(logits.float(), part.labels, reduction="sum") / examples
+            loss.backward()
+            loss_sum += loss.detach()
+            correct += (logits.argmax(dim=-1) == part.labels).sum()
+        return float(loss_sum), int(correct)
+
+    def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
+        self.interval["loss"] += loss
+        self.interval["correct"] += correct
+        self.interval["seen"] += seen
+        self.interval["steps"] += 1
+        self.interval["seconds"] += seconds
+
+    def interval_means(self) -> dict[str, float]:
+        """Return loss, accuracy in percent and steps/s since the last call of `end_interval`."""
+        steps = self.interval["steps"]
+        return {
+            "loss": self.interval["loss"] / steps,
+            "accuracy": 100.0 * self.interval["correct"] / self.interval["seen"],
+            "steps_per_second": steps / self.interval["seconds"],
+        }
+
+    def end_interval(self) -> None:
+        """Begin a new interval of means."""
+        self.interval = dict.fromkeys(self.interval, 0)
+
+    def score(self, split: str, check: Callable[[], None]) -> Score:
+        """Evaluate the model on a split."""
+        return evaluate(
+            self.model,
+            self.dataset.splits[split],
+            batch_size=self.train_config.micro_batch or self.train_config.batch_size,
+            device=self.device,
+            autocast=self.autocast,
+            check=check,
+            title=f"evaluating on {split}",
+        )
+
+    def validate(self, check: Callable[[], None]) -> Score:
+        """Evaluate on the validation split and keep the model if it is the best so far."""
+        score = self.score("val", check)
+        self.validated_step = self.step
+        if self.best is None or score.accuracy > self.best["val_accuracy"]:
+            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
+        return score
+
+    def load_best(self) -> None:
+        """Put the best model's weights in place of the last ones."""
+        assert self.best is not None
+        self.model.load_state_dict(self.best["model"])
+
+    def state(self) -> dict[str, Any]:
+        """Capture everything that later steps depend on."""
+        return {
+            "step": self.step,
+            "validated_step": self.validated_step,
+            "sampler": {"seed": self.order.seed, "next_step": self.step},
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": random_state(self.device),
+            "best": self.best,
+            "interval": self.interval,
+            "step_seconds": self.step_seconds,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up a captured state."""
+        self.step = state["step"]
+        self.validated_step = state["validated_step"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        self.best = state["best"]
+        self.interval = state["interval"]
+        self.step_seconds = state["step_seconds"]
+        restore_random_state(state["random"], self.device)

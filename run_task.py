@@ -1,0 +1,99 @@
+"""Train a token mixer on a Long Range Arena task: `python run_task.py --help`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": 5}
+USER_ERROR = 2
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        description="Train a token mixer on a Long Range Arena task, and record the result.",
+        epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
+        "resumable by the same command, 4 diverged, 5 out of memory.",
+    )
+    parser.add_argument("--task", required=True, help="listops, ...")
+    parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
+    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
+    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
+        help="change a setting, train.lr=1e-3 for instance; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
+    parser.add_argument("--max-steps", type=int, help="stop, resumably, at this step of the run")
+    parser.add_argument("--max-minutes", type=float, help="stop, resumably, after this time")
+    parser.add_argument("--data-dir", type=Path, default=Path("data"))
+    parser.add_argument("--results-dir", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--resume", choices=("auto", "never"), default="auto",
+        help="auto (default): go on with the run of these settings if there is one",
+    )  # fmt: skip
+    parser.add_argument(
+        "--show-config", action="store_true", help="print the resolved configuration and exit"
+    )
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    from lra.resolve import resolve
+
+    config = resolve(
+        options.task,
+        options.mixer,
+        preset=options.preset,
+        protocol=options.protocol,
+        overrides=options.overrides,
+        flags={"--precision": f"train.precision={options.precision}"} if options.precision else {},
+    )
+    if options.show_config:
+        sys.stdout.write(config.show())
+        return 0
+    from lra.environment import choose_device, device_name
+    from lra.progress import say
+    from lra.run import Run, run_folder
+    from lra.stopping import StopRequest
+    from lra.tables import task_table
+
+    device = choose_device(options.device)
+    stop = StopRequest(options.max_minutes, options.max_steps)
+    task = config.build_task()
+    dataset = task.prepare(options.data_dir)
+    folder = run_folder(options.results_dir, config, options.seed, options.resume)
+    say(f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}")
+    say(f"run {folder}")
+    say(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
+    for name, accuracy in dataset.baselines.items():
+        say(f"guessing by {name}: {accuracy:.2f} % of the test set")
+    with stop:
+        record = Run(config, task.info, dataset, options.seed, device, folder, stop).execute()
+    sys.stdout.write(task_table(options.results_dir, record))
+    return EXIT_CODES[record.status]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; a user's mistake becomes one line."""
+    options = parse_arguments(arguments)
+    from lra.errors import UserError
+    from tasks.base import DataError
+
+    try:
+        return run(options)
+    except (UserError, DataError) as error:
+        sys.stderr.write(f"run_task.py: error: {error}\n")
+        return USER_ERROR
+    except KeyboardInterrupt:
+        sys.stderr.write("run_task.py: interrupted\n")
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Tasks: one file each, found by the harness because they subclass `Task`."""

@@ -1,0 +1,134 @@
+"""What every task is built from and promises."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+class DataError(Exception):
+    """Data that is missing, malformed or damaged: the message says what to do about it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskInfo:
+    """What a classifier must know about a task."""
+
+    name: str
+    num_classes: int
+    max_length: int
+    """Longest sequence, in positions, end token included."""
+    vocab_size: int | None = None
+    """Tokens, id 0 being the padding; None when inputs are real-valued."""
+    channels: int | None = None
+    """Real values per position; None when inputs are tokens."""
+    towers: int = 1
+    """Sequences per example: 2 for a pair of documents."""
+    grid: tuple[int, int] | None = None
+    """(height, width) of an image, None for a sequence."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples packed end to end, without padding."""
+
+    values: Tensor
+    """(positions,) int64 tokens or (positions, channels) float32, sequence after sequence."""
+    lengths: Tensor
+    """(batch, towers) int64, positions of each sequence; always on the CPU."""
+    labels: Tensor
+    """(batch,) int64."""
+
+    def to(self, device: torch.device) -> Batch:
+        """Copy values and labels to a device."""
+        values = self.values.to(device, non_blocking=True)
+        return Batch(values, self.lengths, self.labels.to(device, non_blocking=True))
+
+    def rows(self, start: int, stop: int) -> Batch:
+        """Take a range of examples."""
+        first = int(self.lengths[:start].sum())
+        count = int(self.lengths[start:stop].sum())
+        values = self.values[first : first + count]
+        return Batch(values, self.lengths[start:stop], self.labels[start:stop])
+
+
+class Split(abc.ABC):
+    """Examples of one split, assembled into batches without a loop over examples."""
+
+    lengths: np.ndarray
+    """(examples,) int64, positions of the longest tower of each example."""
+    labels: np.ndarray
+    """(examples,) class of each example."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @abc.abstractmethod
+    def batch(self, indices: np.ndarray) -> Batch:
+        """Assemble the examples at indices, (batch,), in that order."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A prepared task, opened."""
+
+    splits: Mapping[str, Split]
+    """By the names train, val and test."""
+    source: str
+    """Where the data came from: official, generated, ..."""
+    fingerprint: str
+    """Hash of the data and of how the protocol presents it."""
+    baselines: Mapping[str, float]
+    """Test accuracy in percent of guesses that need no model, by name."""
+    folder: Path
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Number of examples per split."""
+        return {name: len(split) for name, split in self.splits.items()}
+
+
+class Task(abc.ABC):
+    """A classification task. A subclass sets `name` and takes its options as typed
+    keyword-only arguments, from which the harness reads names, types and defaults.
+    """
+
+    name: ClassVar[str]
+    """What `--task` calls it."""
+    info: TaskInfo
+
+    @abc.abstractmethod
+    def prepare(self, data_dir: Path) -> Dataset:
+        """Open the task's cache under data_dir, making it first where there is none.
+
+        Raises: DataError when the data can neither be found nor made, or is damaged.
+        """
+
+    @abc.abstractmethod
+    def verify(self, dataset: Dataset) -> list[str]:
+        """Check a prepared data set in full; return a line on each check passed.
+
+        Raises: DataError naming what does not hold.
+        """
+
+    @abc.abstractmethod
+    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
+        """Write the data set in the official release's own layout; return the files."""
+
+    @abc.abstractmethod
+    def split_sizes(self, examples: int) -> dict[str, int]:
+        """Share a number of examples out to the splits in the official proportions,
+        by the names of the options that hold the sizes.
+        """
+
+
+def accuracy_percent(guesses: np.ndarray, labels: np.ndarray) -> float:
+    """Share of guesses (n,) that equal labels (n,), in percent."""
+    return 100.0 * int((guesses == labels).sum()) / len(labels)

@@ -1,0 +1,190 @@
+"""Prepared data on disk: arrays and a manifest that says what they are.
+
+A cache is written to a folder beside its final place and renamed when complete, under a
+lock, so that a killed preparation leaves nothing that passes for one and two processes that
+prepare at once do the work once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tasks.base import DataError
+
+FORMAT = 1
+VERIFY_ON_OPEN = 256 * 2**20
+"""Bytes up to which opening a cache reads it all and compares the checksums."""
+
+
+class FileFacts(BaseModel):
+    """What a file of the cache must be."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    bytes: int
+    sha256: str
+
+
+class Manifest(BaseModel):
+    """What a cache holds and where it came from."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    format: int
+    task: str
+    source: str
+    request: dict[str, Any]
+    """Everything that determines the data: the law, its seed, the counts; or the files read."""
+    origin: dict[str, FileFacts]
+    """Files that the data was read from, by name."""
+    sizes: dict[str, int]
+    baselines: dict[str, float]
+    files: dict[str, FileFacts]
+
+
+def canonical_hash(value: object) -> str:
+    """Hash a JSON value independently of key order: 64 hexadecimal digits."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def file_facts(path: Path) -> FileFacts:
+    """Read a file's size and checksum."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return FileFacts(bytes=path.stat().st_size, sha256=digest)
+
+
+class Cache:
+    """An opened cache folder."""
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder = folder
+        self.manifest = manifest
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of the manifest, and through it of every byte of the data."""
+        return canonical_hash(self.manifest.model_dump(mode="json"))
+
+    def array(self, name: str) -> np.ndarray:
+        """Map an array into memory."""
+        return np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+
+    def check_files(self, *, checksums: bool) -> None:
+        """Compare the files with the manifest: their sizes, and their checksums on request.
+
+        Raises: DataError naming the file that differs.
+        """
+        for name, facts in self.manifest.files.items():
+            path = self.folder / name
+            if not path.is_file():
+                raise _damaged(self.folder, f"{name} is missing")
+            if path.stat().st_size != facts.bytes:
+                found = path.stat().st_size
+                raise _damaged(self.folder, f"{name} has {found} bytes, expected {facts.bytes}")
+            if checksums and file_facts(path).sha256 != facts.sha256:
+                raise _damaged(self.folder, f"the checksum of {name} differs")
+
+
+def _damaged(folder: Path, what: str) -> DataError:
+    return DataError(
+        f"the data cache {folder} does not match its manifest: {what}; "
+        f"delete that folder and run the same command again to rebuild it"
+    )
+
+
+def read_cache(folder: Path) -> Cache:
+    """Read a cache's manifest, without looking at its files.
+
+    Raises: DataError if the manifest is unreadable.
+    """
+    try:
+        manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
+    except (OSError, ValidationError) as error:
+        reason = str(error).splitlines()[0]
+        raise _damaged(folder, f"manifest.json is unreadable ({reason})") from None
+    return Cache(folder, manifest)
+
+
+def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
+    """Open a cache and check it against its manifest.
+
+    Checksums are compared up to VERIFY_ON_OPEN bytes in all, sizes always.
+
+    Raises: DataError if it is damaged or was made for another request.
+    """
+    cache = read_cache(folder)
+    if cache.manifest.format != FORMAT or cache.manifest.request != request:
+        raise _damaged(folder, "it was made for other settings or by another version")
+    total = sum(facts.bytes for facts in cache.manifest.files.values())
+    cache.check_files(checksums=total <= VERIFY_ON_OPEN)
+    return cache
+
+
+class Build:
+    """What a preparation hands over: arrays are written at once, facts at the end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sizes: dict[str, int] = {}
+        self.baselines: dict[str, float] = {}
+        self.origin: dict[str, FileFacts] = {}
+
+    def save(self, name: str, array: np.ndarray) -> None:
+        """Write an array."""
+        np.save(self.folder / f"{name}.npy", array, allow_pickle=False)
+
+
+def open_or_build(
+    folder: Path, *, task: str, source: str, request: dict[str, Any], build: Callable[[Build], None]
+) -> Cache:
+    """Open the cache in a folder; where there is none, make it with `build`.
+
+    Raises: DataError as `open_cache` and `build` do.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            for stale in folder.parent.glob(f"{folder.name}.partial*"):
+                shutil.rmtree(stale)
+            partial = folder.with_name(f"{folder.name}.partial")
+            partial.mkdir()
+            made = Build(partial)
+            try:
+                build(made)
+                _finish(made, task, source, request)
+                partial.rename(folder)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+        return open_cache(folder, request)
+
+
+def _finish(made: Build, task: str, source: str, request: dict[str, Any]) -> None:
+    paths = sorted(made.folder.iterdir())
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    manifest = Manifest(
+        format=FORMAT,
+        task=task,
+        source=source,
+        request=request,
+        origin=made.origin,
+        sizes=made.sizes,
+        baselines=made.baselines,
+        files={path.name: file_facts(path) for path in paths},
+    )
+    with (made.folder / "manifest.json").open("w") as file:
+        file.write(manifest.model_dump_json(indent=2) + "\n")
+        file.flush()
+        os.fsync(file.fileno())

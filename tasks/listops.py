@@ -1,0 +1,213 @@
+"""ListOps: the value of a nested list of operations on digits.
+
+Nangia and Bowman 2018, at the Long Range Arena's law (Tay et al. 2021, arXiv:2011.04006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, NonNegativeInt, PositiveInt
+
+from tasks._listops_format import FILES, FOLDERS, find_official, read_official, write_official
+from tasks._listops_generate import example_digest, generate
+from tasks._listops_law import END_ID, VOCAB_SIZE, Expressions, Law, evaluate
+from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
+from tasks.batching import PackedTokens
+from tasks.cache import Build, Cache, canonical_hash, file_facts, open_or_build, read_cache
+from tasks.progress import progress
+
+OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
+SPLITS = ("train", "val", "test")
+PARTS = ("tokens", "offsets", "labels")
+
+
+class ListOps(Task):
+    """Ten classes; tokens are digits, four operators and a closing bracket.
+
+    Args:
+        source: the official files, generated ones, or auto: official if they are there.
+        min_length: tokens of the shortest expression, parentheses not counted.
+        max_length: tokens of the longest.
+        max_depth: levels of the deepest tree, at most.
+        max_arguments: arguments of an operator, at most.
+        train: examples to train on. This and the next three concern generated data.
+        val: examples to select on.
+        test: examples to test on.
+        data_seed: of the generator.
+        end_token: whether a token marks the end of every sequence.
+        sequence_length: positions that models are built for, end token included.
+    Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
+    """
+
+    name = "listops"
+
+    def __init__(
+        self,
+        *,
+        source: Literal["auto", "official", "generate"] = "auto",
+        min_length: Annotated[int, Field(ge=4)] = OFFICIAL_LAW.min_length,
+        max_length: PositiveInt = OFFICIAL_LAW.max_length,
+        max_depth: Annotated[int, Field(ge=2)] = OFFICIAL_LAW.max_depth,
+        max_arguments: Annotated[int, Field(ge=2, le=32)] = OFFICIAL_LAW.max_arguments,
+        train: PositiveInt = 96_000,
+        val: PositiveInt = 2_000,
+        test: PositiveInt = 2_000,
+        data_seed: NonNegativeInt = 0,
+        end_token: bool = True,
+        sequence_length: PositiveInt = 2048,
+    ) -> None:
+        if min_length > max_length:
+            raise ValueError(f"min_length {min_length} is above max_length {max_length}")
+        if sequence_length < max_length + end_token:
+            raise ValueError(
+                f"sequence_length {sequence_length} is too short for expressions of "
+                f"{max_length} tokens{' and an end token' if end_token else ''}"
+            )
+        self.source = source
+        self.law = Law(
+            min_length=min_length,
+            max_length=max_length,
+            max_depth=max_depth,
+            max_arguments=max_arguments,
+        )
+        self.counts = {"train": train, "val": val, "test": test}
+        self.data_seed = data_seed
+        self.end_token = END_ID if end_token else None
+        self.info = TaskInfo(
+            name=self.name, num_classes=10, max_length=sequence_length, vocab_size=VOCAB_SIZE
+        )
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        official = self._official(data_dir)
+        if official is None:
+            request = {
+                "source": "generated",
+                "law": {**vars(self.law), "operator_probability": 0.25, "version": 1},
+                "seed": self.data_seed,
+                "counts": self.counts,
+            }
+        else:
+            sizes = {path.name: path.stat().st_size for path in official.values()}
+            request = {"source": "official", "files": sizes}
+
+        def build(made: Build) -> None:
+            if official is None:
+                _save(made, generate(self.law, self.data_seed, self.counts))
+            else:
+                made.origin = {path.name: file_facts(path) for path in official.values()}
+                _save(made, {name: read_official(path) for name, path in official.items()})
+
+        cache = open_or_build(
+            data_dir / self.name / f"{request['source']}-{canonical_hash(request)[:12]}",
+            task=self.name,
+            source=request["source"],
+            request=request,
+            build=build,
+        )
+        return self._dataset(cache)
+
+    def _official(self, data_dir: Path) -> dict[str, Path] | None:
+        if self.source == "generate":
+            return None
+        if self.law != OFFICIAL_LAW:
+            if self.source == "official":
+                raise DataError(
+                    "task.source is official, but the official files hold expressions of 501 to "
+                    "1999 tokens, depth and arguments up to 10, and the settings ask for others"
+                )
+            return None
+        found = find_official(data_dir)
+        if found is None and self.source == "official":
+            places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
+            raise DataError(
+                f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
+                f"unpack lra_release.gz there, or use --source generate"
+            )
+        return found
+
+    def _dataset(self, cache: Cache) -> Dataset:
+        splits = {name: PackedTokens(*_arrays(cache, name), self.end_token) for name in SPLITS}
+        view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
+        return Dataset(
+            splits=splits,
+            source=cache.manifest.source,
+            fingerprint=canonical_hash([cache.fingerprint, view]),
+            baselines=cache.manifest.baselines,
+            folder=cache.folder,
+        )
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checksums, lengths, answers, and no example twice."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        seen: set[bytes] = set()
+        total = 0
+        for name in SPLITS:
+            tokens, offsets, labels = _arrays(cache, name)
+            for i in progress(f"checking {name}", range(len(labels)), unit="examples"):
+                example = tokens[offsets[i] : offsets[i + 1]].tobytes()
+                seen.add(example_digest(example))
+                self._check(example, int(labels[i]), f"{dataset.folder}: {name} example {i}")
+            total += len(labels)
+        repeated = total - len(seen)
+        if repeated and dataset.source == "generated":
+            raise DataError(f"{dataset.folder}: {repeated} examples occur more than once")
+        return [
+            "sizes and checksums of all files match the manifest",
+            f"{total} expressions have {self.law.min_length} to {self.law.max_length} tokens",
+            f"{total} answers were evaluated again and are right",
+            f"{repeated} examples occur more than once",
+        ]
+
+    def _check(self, example: bytes, label: int, where: str) -> None:
+        if not self.law.min_length <= len(example) <= self.law.max_length:
+            raise DataError(f"{where} has {len(example)} tokens, outside the law's limits")
+        try:
+            value = evaluate(example)
+        except ValueError as error:
+            raise DataError(f"{where}: {error}") from None
+        if value != label:
+            raise DataError(f"{where} is worth {value}, but its label is {label}")
+
+    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
+        """See `Task.export`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        cache = read_cache(dataset.folder)
+        for name in SPLITS:
+            write_official(folder / FILES[name], *_arrays(cache, name))
+        return [folder / FILES[name] for name in SPLITS]
+
+    def split_sizes(self, examples: int) -> dict[str, int]:
+        """See `Task.split_sizes`."""
+        small = max(1, examples // 50)
+        return {"train": max(1, examples - 2 * small), "val": small, "test": small}
+
+
+def _arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    tokens, offsets, labels = (cache.array(f"{split}_{part}") for part in PARTS)
+    return tokens, np.asarray(offsets), np.asarray(labels)
+
+
+def _save(made: Build, splits: Mapping[str, Expressions]) -> None:
+    """Write the arrays and facts of all splits."""
+    roots = {}
+    for name, split in splits.items():
+        offsets = np.concatenate([[0], np.cumsum(split.lengths)])
+        roots[name] = split.tokens[offsets[:-1]]
+        for part, array in zip(PARTS, (split.tokens, offsets, split.labels), strict=True):
+            made.save(f"{name}_{part}", array)
+        made.sizes[name] = len(split.labels)
+    train, test = splits["train"].labels, splits["test"].labels
+    commonest = np.bincount(train, minlength=10).argmax()
+    guess_by_root = np.full(VOCAB_SIZE, commonest)
+    for root in np.unique(roots["train"]):
+        guess_by_root[root] = np.bincount(train[roots["train"] == root]).argmax()
+    made.baselines = {
+        "majority class": accuracy_percent(np.full(len(test), commonest), test),
+        "root operator": accuracy_percent(guess_by_root[roots["test"]], test),
+    }

@@ -1,0 +1,31 @@
+"""Progress of preparations: a bar on a terminal, a line elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from tqdm import tqdm
+
+
+def progress(
+    title: str, iterable: Iterable[Any] | None = None, *, total: int | None = None, unit: str
+) -> tqdm[Any]:
+    """Show how far a long step is; used as `tqdm` is.
+
+    Args:
+        unit: of the total; bytes are shown in powers of 1000.
+    """
+    live = sys.stderr.isatty()
+    if not live:
+        sys.stderr.write(f"{title} ...\n")
+    return tqdm(
+        iterable,
+        total=total,
+        desc=title,
+        unit=unit if unit == "B" else f" {unit}",
+        unit_scale=unit == "B",
+        disable=not live,
+        smoothing=0,
+    )

@@ -1,0 +1,27 @@
+"""Random numbers that are the same on any machine and with any NumPy.
+
+NumPy keeps the raw output of its bit generators for good, but not the methods of
+`Generator`; so raw words it is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+class RandomWords:
+    """One of 2**64 independent streams of a seed."""
+
+    def __init__(self, seed: int, stream: int) -> None:
+        self._source = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64))
+
+    def draw(self, count: int) -> np.ndarray:
+        """Draw the next words: (count,) uint32."""
+        wide = self._source.random_raw(-(-count // 2)).astype("<u8", copy=False)
+        return wide.view("<u4")[:count].astype(np.uint32, copy=False)
+
+
+def permutation(seed: int, stream: int, count: int) -> np.ndarray:
+    """Draw a random order of 0..count-1: (count,) int64."""
+    words = RandomWords(seed, stream).draw(2 * count).astype(np.uint64)
+    return np.argsort(words[0::2] | words[1::2] << np.uint64(32), kind="stable")

@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lra.registry import MIXERS
+from models.base import Mixer, MixerContext
+
+ROOT = Path(__file__).resolve().parent.parent
+
+TINY = [
+    "task.train=200",
+    "task.val=40",
+    "task.test=50",
+    "task.max_length=64",
+    "task.sequence_length=80",
+    "model.dim=16",
+    "model.depth=2",
+    "train.batch_size=16",
+    "train.steps=20",
+    "train.warmup_steps=4",
+    "train.evaluate_every=10",
+    "log.every_steps=4",
+]
+"""Settings, over the quick preset, of a run of a second."""
+
+
+def tiny_arguments(folder: Path, *more: str, mixer: str = "tnn") -> list[str]:
+    """Write the command line of a tiny run whose data and results lie in a folder."""
+    changes = [part for text in TINY for part in ("--set", text)]
+    places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
+    start = ["--task", "listops", "--mixer", mixer, "--preset", "quick", "--device", "cpu"]
+    return [*start, *places, *changes, *more]
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not torch.cuda.is_available():
+        for item in items:
+            if "gpu" in item.keywords:
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
+def build_mixer(name: str, *, causal: bool = False, dim: int = 8, **options: object) -> Mixer:
+    """Build a small mixer, its parameters of a size at which every part of it matters."""
+    context = MixerContext(dim=dim, max_length=64, layer=0, depth=1, causal=causal)
+    mixer = MIXERS.get(name, "test")(context, **options)
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return mixer

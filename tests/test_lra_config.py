@@ -1,0 +1,204 @@
+"""Settings: precedence, provenance, and one line for every mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lra.errors import UserError
+from lra.registry import MIXERS, TASKS, Registry, options_model
+from lra.resolve import CONFIGS, resolve, resolve_task
+from lra.settings_file import parse_yaml
+
+
+def tnn(*overrides: str, **options: str):
+    return resolve("listops", "tnn", overrides=overrides, **options)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3), ("1.5E+3", 1500.0), (".5", 0.5), ("3", 3), ("-2", -2), ("1_000", 1000),
+        ("true", True), ("no", "no"), ("on", "on"), ("null", None), ("~", None), ("", None),
+        ("2020-01-01", "2020-01-01"), ("1:30", "1:30"), ("[1, 2]", [1, 2]),
+    ],
+)  # fmt: skip
+def test_yaml_values_mean_what_they_look_like(text: str, value: object) -> None:
+    parsed = parse_yaml(text, "test")
+    assert parsed == value
+    assert type(parsed) is type(value)
+
+
+@pytest.mark.parametrize("text", ["a: 1\na: 2", "{", "a: b: c", "!!python/object:os.system x"])
+def test_yaml_mistakes_are_users_mistakes(text: str) -> None:
+    with pytest.raises(UserError, match="test: not valid YAML"):
+        parse_yaml(text, "test")
+
+
+def test_published_settings_of_tnn_on_listops() -> None:
+    config = tnn()
+    assert config.model.model_dump() | {"depth": 4, "dim": 128, "norm": "batch"} == (
+        config.model.model_dump()
+    )
+    assert config.train.epochs == 40
+    assert (config.train.batch_size, config.train.lr, config.train.weight_decay) == (128, 5e-4, 0.1)
+    assert dict(config.mixer)["rpe_dim"] == 32
+    assert "OpenNLPLab/Tnn" in config.settings_source
+
+
+def write(folder: Path, name: str, text: str) -> None:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_precedence(tmp_path: Path) -> None:
+    write(
+        tmp_path, "tasks/listops.yaml",
+        "train: {steps: 1, lr: 0.1, beta1: 0.1, beta2: 0.1, epsilon: 0.1, warmup_steps: 1,"
+        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2}}}\n"
+        "presets: {quick: {train: {warmup_steps: 3, batch_size: 3}}}\n",
+    )  # fmt: skip
+    write(
+        tmp_path, "mixers/tnn.yaml",
+        "train: {lr: 0.2, beta1: 0.2, beta2: 0.2, epsilon: 0.5, warmup_steps: 2}\n"
+        "per_task: {listops: {train: {beta2: 0.3}}, other: {train: {lr: 9.0}}}\n",
+    )  # fmt: skip
+    config = resolve(
+        "listops", "tnn", preset="quick", overrides=["train.batch_size=4"], configs=tmp_path
+    )
+    train = config.train
+    assert train.weight_decay == 0.0  # a default
+    assert train.steps == 1  # the task
+    assert (train.lr, train.beta1) == (0.2, 0.2)  # the mixer
+    assert train.beta2 == 0.3  # its per_task
+    assert train.epsilon == 0.2  # the protocol
+    assert train.warmup_steps == 3  # the preset
+    assert train.batch_size == 4  # --set
+    assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml (per_task.listops)"
+
+
+def test_steps_and_epochs_replace_each_other() -> None:
+    assert tnn("train.steps=7").train.epochs is None
+    config = tnn("train.steps=7", "train.epochs=2")
+    assert (config.train.steps, config.train.epochs) == (None, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("options", "parts"),
+    [
+        ({"task": "listop"}, ["--task", "'listop'", "did you mean listops?", "valid: listops"]),
+        ({"mixer": "tn"}, ["--mixer", "did you mean tnn?", "transformer"]),
+        ({"preset": "quik"}, ["--preset", "did you mean quick?", "paper, quick"]),
+        ({"protocol": "s5"}, ["--protocol", "did you mean s4?", "lra, s4"]),
+        ({"set": "mixer.rpe_layer=2"}, ["--set mixer.rpe_layer=2", "did you mean rpe_layers?"]),
+        ({"set": "task.min_lenth=2"}, ["--set task.min_lenth=2", "did you mean min_length?"]),
+        ({"set": "trian.lr=2"}, ["unknown section 'trian'", "did you mean train?"]),
+        ({"set": "train.lr=fast"}, ["--set train.lr=fast", "'fast'", "valid number"]),
+        ({"set": "train.lr=-1"}, ["got -1", "greater than 0"]),
+        ({"set": "train.steps=1.5"}, ["got 1.5", "valid integer"]),
+        ({"set": "model.causal=yes"}, ["'yes'", "valid boolean"]),
+        ({"set": "model.norm=bach"}, ["'bach'", "did you mean batch?", "batch, layer"]),
+        ({"set": "mixer.decay=1.0"}, ["mixer.decay", "less than 1"]),
+        ({"set": "train.lr"}, ["expected section.key=value"]),
+        ({"set": "lr=1"}, ["expected section.key=value"]),
+        ({"set": "mixer.num_heads=3"}, ["num_heads 3 does not divide", "128"]),
+        ({"set": "task.max_length=3000"}, ["sequence_length 2048 is too short"]),
+        ({"set": "train.schedule=constant"}, ["schedule_steps", "no meaning"]),
+        ({"set": "train.micro_batch=500"}, ["exceeds batch_size 128"]),
+        ({"set": "train.epochs=null"}, ["neither train.steps nor train.epochs"]),
+    ],
+)  # fmt: skip
+def test_mistakes_name_value_origin_and_valid_names(options: dict[str, str], parts: list[str]) -> None:
+    arguments = {"task": "listops", "mixer": "tnn", **options}
+    overrides = [arguments.pop("set")] if "set" in arguments else []
+    with pytest.raises(UserError) as caught:
+        resolve(**arguments, overrides=overrides)  # pyright: ignore[reportArgumentType]
+    message = str(caught.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("modle: {dim: 3}", "configs/mixers/tnn.yaml: unknown section 'modle'; did you mean model?"),
+        ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
+        ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
+        ("per_task: {listops: {mixer: {rpe_layer: 1}}}", "tnn.yaml (per_task.listops): unknown"),
+        ("task: {train: 5}", "task.train: a mixer must not change the data"),
+        ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
+    ],
+)
+def test_mistakes_in_files_name_the_file(tmp_path: Path, text: str, part: str) -> None:
+    write(tmp_path, "tasks/listops.yaml", (CONFIGS / "tasks/listops.yaml").read_text())
+    write(tmp_path, "mixers/tnn.yaml", text)
+    with pytest.raises(UserError) as caught:
+        resolve("listops", "tnn", configs=tmp_path)
+    assert part in str(caught.value)
+
+
+def test_hash_covers_results_and_nothing_else() -> None:
+    base = tnn().hash
+    assert tnn("log.every_steps=7").hash == base
+    assert tnn("train.lr=5e-4").hash == base
+    assert tnn("train.lr=6e-4").hash != base
+    assert tnn(protocol="lra").hash != base
+    assert tnn(preset="quick").hash != base
+
+
+def test_show_reads_back_and_names_origins() -> None:
+    config = tnn("train.lr=0.5")
+    shown = config.show()
+    assert parse_yaml(shown, "shown")["train"] == config.train.model_dump()
+    assert "lr: 0.5                      # --set train.lr=0.5" in shown
+    assert f"# hash: {config.hash}" in shown
+
+
+@pytest.mark.parametrize("protocol", ["s4", "lra"])
+@pytest.mark.parametrize("preset", ["paper", "quick"])
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+@pytest.mark.parametrize("task", sorted(TASKS.classes))
+def test_every_shipped_combination_resolves(
+    task: str, mixer: str, preset: str, protocol: str
+) -> None:
+    resolve(task, mixer, preset=preset, protocol=protocol)
+
+
+def test_every_shipped_file_belongs_to_a_class() -> None:
+    assert {p.stem for p in (CONFIGS / "mixers").glob("*.yaml")} == MIXERS.classes.keys()
+    assert {p.stem for p in (CONFIGS / "tasks").glob("*.yaml")} == TASKS.classes.keys()
+
+
+def test_task_alone_takes_task_settings_only() -> None:
+    assert resolve_task("listops", preset="quick").info.max_length == 144
+    with pytest.raises(UserError, match="does not concern the data"):
+        resolve_task("listops", overrides=["train.lr=1"])
+
+
+def test_options_must_be_named() -> None:
+    class Swallowing:
+        def __init__(self, context: object, **options: int) -> None: ...
+
+    with pytest.raises(TypeError, match="name the options"):
+        options_model(Swallowing)
+
+
+def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import types
+
+    source = "from models.base import Mixer\nclass A(Mixer):\n    name = 'same'\n    forward = None\n"
+    for module in ("twin_one", "twin_two"):
+        write(tmp_path, f"twins/{module}.py", source)
+    write(tmp_path, "twins/__init__.py", "")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import importlib
+
+    package = importlib.import_module("twins")
+    assert isinstance(package, types.ModuleType)
+    from models.base import Mixer
+
+    with pytest.raises(TypeError, match=r"'same' is in twins.twin_one and twins.twin_two"):
+        _ = Registry("mixer", package, Mixer).classes

@@ -1,0 +1,165 @@
+"""The packed layout, and the classifier's independence from how a batch is put together."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import TINY
+from lra.block import NORMS
+from lra.classifier import Classifier, pool, sinusoidal_positions
+from lra.errors import UserError
+from lra.layout import Layout
+from lra.registry import MIXERS
+from lra.resolve import resolve
+from tasks.base import TaskInfo
+
+CPU = torch.device("cpu")
+TOKENS = TaskInfo(name="toy", num_classes=5, max_length=80, vocab_size=17)
+PAIRS = TaskInfo(name="toy", num_classes=2, max_length=80, vocab_size=17, towers=2)
+REALS = TaskInfo(name="toy", num_classes=5, max_length=80, channels=3)
+
+
+@settings(deadline=None, max_examples=60)
+@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=40))
+def test_padding_and_packing_are_inverse(lengths: list[int]) -> None:
+    layout = Layout(torch.tensor(lengths), CPU)
+    x = torch.randn(sum(lengths), 3)
+    parts = layout.padded(x)
+    assert sum(len(part) for part, _ in parts) == len(lengths)
+    for part, mask in parts:
+        if mask is not None:
+            assert (part[~mask] == 0).all()
+            assert mask[:, 0].all()
+    assert torch.equal(layout.packed([part for part, _ in parts]), x)
+    sums = layout.reduce(lambda part, mask: part.sum(dim=1), x)
+    expected = torch.stack([row.sum(dim=0) for row in x.split(lengths)])
+    torch.testing.assert_close(sums, expected)
+    positions = layout.position_in_sequence().tolist()
+    assert positions == [i for length in lengths for i in range(length)]
+
+
+def test_gradients_pass_exactly() -> None:
+    lengths = [9, 2, 5, 5, 1]
+    layout = Layout(torch.tensor(lengths), CPU)
+    assert len(layout.groups) > 1
+    weight = torch.randn(3, 3, dtype=torch.float64)
+
+    def mix(x: torch.Tensor) -> torch.Tensor:
+        return layout.mix(lambda part, mask: (part @ weight).tanh(), x)
+
+    x = torch.randn(sum(lengths), 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(mix, (x,))
+    torch.testing.assert_close(mix(x), (x @ weight).tanh())
+
+
+def test_rectangles_are_not_copied() -> None:
+    x = torch.randn(12, 3)
+    layout = Layout(torch.tensor([4, 4, 4]), CPU)
+    ((part, mask),) = layout.padded(x)
+    assert mask is None
+    assert part.data_ptr() == x.data_ptr()
+
+
+def classifier(mixer: str, info: TaskInfo, *changes: str) -> Classifier:
+    config = resolve("listops", mixer, preset="quick", overrides=[*TINY, *changes])
+    return Classifier(config, info).double()
+
+
+def batch_of(lengths: list[list[int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    total = sum(map(sum, lengths))
+    return torch.randint(1, 17, (total,)), torch.tensor(lengths)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "max", "last", "cls"])
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+def test_company_never_changes_a_sequence(mixer: str, pooling: str) -> None:
+    """In evaluation the logits of a sequence are the same alone and beside longer ones."""
+    model = classifier(mixer, TOKENS, f"model.pooling={pooling}").eval()
+    values, lengths = batch_of([[5], [80], [33], [1]])
+    together = model(values, lengths)
+    for row, part in enumerate(values.split(lengths[:, 0].tolist())):
+        alone = model(part, lengths[row : row + 1])
+        torch.testing.assert_close(alone[0], together[row], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("prenorm", ["true", "false"])
+def test_training_does_not_depend_on_the_grouping(
+    monkeypatch: pytest.MonkeyPatch, norm: str, prenorm: str
+) -> None:
+    """Batch statistics included: one padded group or several give the same loss gradient."""
+    gradients = []
+    for share in (0.5, 0.0):
+        monkeypatch.setattr("lra.layout.SHORTEST_OVER_LONGEST", share)
+        torch.manual_seed(3)
+        model = classifier("tnn", TOKENS, f"model.norm={norm}", f"model.prenorm={prenorm}")
+        values, lengths = batch_of([[5], [80], [33], [12]])
+        model(values, lengths).square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for got, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_batch_norm_sees_real_positions_alone() -> None:
+    """The classifier's norm equals batch norm over the real positions of a padded batch."""
+    padded = torch.randn(3, 10, 4)
+    lengths = [10, 3, 6]
+    real = torch.cat([row[:n] for row, n in zip(padded, lengths, strict=True)])
+    norm = NORMS["batch"](4)
+    normal = norm(real)
+    torch.testing.assert_close(normal.mean(dim=0), torch.zeros(4), atol=1e-6, rtol=0)
+    torch.testing.assert_close(normal.var(dim=0, unbiased=False), torch.ones(4), atol=1e-3, rtol=0)
+    torch.testing.assert_close(norm.running_mean, 0.1 * real.mean(dim=0))
+
+
+def test_two_towers_share_an_encoder() -> None:
+    model = classifier("tnn", PAIRS).eval()
+    values, lengths = batch_of([[5, 9], [20, 20], [1, 40]])
+    logits = model(values, lengths)
+    assert logits.shape == (3, 2)
+    single = classifier("tnn", PAIRS).eval()
+    single.load_state_dict(model.state_dict())
+    first = values[:14]
+    torch.testing.assert_close(single(first, lengths[:1])[0], logits[0], rtol=1e-9, atol=1e-9)
+    swapped = torch.cat([first[5:], first[:5]])
+    assert not torch.allclose(model(swapped, torch.tensor([[9, 5]]))[0], logits[0])
+
+
+def test_real_values_go_through_a_linear_map() -> None:
+    model = classifier("tnn", REALS)
+    logits = model(torch.randn(13, 3, dtype=torch.float64), torch.tensor([[8], [5]]))
+    assert logits.shape == (2, 5)
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+def test_positions_break_the_symmetry_of_order(positions: str) -> None:
+    model = classifier("transformer", TOKENS, f"model.positions={positions}").eval()
+    values = torch.tensor([1, 2, 3, 4])
+    lengths = torch.tensor([[4]])
+    assert not torch.allclose(model(values, lengths), model(values.flip(0), lengths))
+    plain = classifier("transformer", TOKENS, "model.positions=none").eval()
+    torch.testing.assert_close(plain(values, lengths), plain(values.flip(0), lengths))
+
+
+def test_sinusoids_by_formula() -> None:
+    table = sinusoidal_positions(50, 6)
+    assert table.shape == (50, 6)
+    assert table[7, 3].item() == pytest.approx(torch.tensor(7 / 10000 ** (2 / 6)).cos().item())
+    assert sinusoidal_positions(4, 5).shape == (4, 5)
+
+
+def test_pooling_by_definition() -> None:
+    x = torch.randn(2, 4, 3)
+    mask = torch.tensor([[True, True, False, False], [True] * 4])
+    torch.testing.assert_close(pool(x, mask, "mean")[0], x[0, :2].mean(dim=0))
+    torch.testing.assert_close(pool(x, mask, "max")[0], x[0, :2].amax(dim=0))
+    assert torch.equal(pool(x, mask, "last"), torch.stack([x[0, 1], x[1, 3]]))
+    assert torch.equal(pool(x, None, "cls"), x[:, 0])
+
+
+def test_causal_with_cls_is_refused() -> None:
+    with pytest.raises(UserError, match="CLS position comes first"):
+        classifier("tnn", TOKENS, "model.causal=true", "model.pooling=cls")

@@ -1,0 +1,61 @@
+"""Parameter groups and schedules."""
+
+from __future__ import annotations
+
+import pytest
+from torch import nn
+
+from lra.config import TrainConfig
+from lra.optimizer import build_optimizer, rate_at, schedule_warning
+
+
+def train(**changes: object) -> TrainConfig:
+    return TrainConfig.model_validate({"steps": 100, "lr": 1.0, **changes})
+
+
+def test_cosine_warms_up_and_ends_with_the_run() -> None:
+    config = train(warmup_steps=10)
+    rates = [rate_at(step, 100, config) for step in range(101)]
+    assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)])
+    assert rates[10] == pytest.approx(1.0)
+    assert rates[55] == pytest.approx(0.5)
+    assert rates[100] == pytest.approx(0.0, abs=1e-12)
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+
+
+def test_a_cosine_never_rises_again_past_its_end() -> None:
+    config = train(schedule_steps=50)
+    assert [rate_at(step, 100, config) for step in (50, 75, 99)] == [0, 0, 0]
+    assert "ends at step 50" in (schedule_warning(100, config) or "")
+
+
+def test_published_tnn_schedule_is_remarked_upon() -> None:
+    config = train(schedule_steps=50000, warmup_steps=1000)
+    warning = schedule_warning(30000, config) or ""
+    assert "cosine ends at step 50000, but the run has 30000" in warning
+    assert "36%" in warning
+
+
+def test_rsqrt_and_constant() -> None:
+    rsqrt = train(schedule="rsqrt", warmup_steps=100)
+    assert rate_at(49, 1000, rsqrt) == pytest.approx(0.5)
+    assert rate_at(99, 1000, rsqrt) == pytest.approx(1.0)
+    assert rate_at(399, 1000, rsqrt) == pytest.approx(0.5)
+    assert rate_at(77, 1000, train(schedule="constant")) == 1.0
+    assert schedule_warning(1000, rsqrt) is None
+
+
+def test_warmup_longer_than_the_run_is_remarked_upon() -> None:
+    assert "outlasts" in (schedule_warning(100, train(warmup_steps=100)) or "")
+
+
+def test_biases_norms_and_embeddings_do_not_decay() -> None:
+    model = nn.ModuleDict(
+        {"e": nn.Embedding(5, 4), "n": nn.LayerNorm(4), "l": nn.Linear(4, 3), "b": nn.BatchNorm1d(4)}
+    )
+    optimizer = build_optimizer(model, train(weight_decay=0.1))
+    decays = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+    assert len(decays) == len(list(model.parameters()))
+    assert {name for name, p in model.named_parameters() if decays[id(p)]} == {"l.weight"}
+    everything = build_optimizer(model, train(weight_decay=0.1, weight_decay_on="all"))
+    assert [g["weight_decay"] for g in everything.param_groups] == [0.1]

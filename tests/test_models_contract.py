@@ -1,0 +1,191 @@
+"""What every registered mixer promises, whatever its maths."""
+
+from __future__ import annotations
+
+import inspect
+import typing
+
+import pytest
+import torch
+
+from conftest import build_mixer
+from lra.registry import MIXERS, options_model
+
+NAMES = sorted(MIXERS.classes)
+LENGTHS = [1, 2, 7, 31, 64]
+
+CHANGES: dict[str, dict[str, object]] = {
+    "tnn": {
+        "expand_ratio": 2.0,
+        "num_heads": 2,
+        "activation": "relu",
+        "rpe_dim": 8,
+        "rpe_layers": 1,
+        "rpe_activation": "gelu",
+        "rpe_norm": "layer",
+        "decay": 0.5,
+        "window": 3,
+    },
+    "transformer": {"num_heads": 2, "attention_dropout": 0.5},
+}
+"""For each option of each mixer a value other than its default."""
+
+
+@pytest.fixture(params=NAMES)
+def name(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["bidirectional", "causal"])
+def causal(request: pytest.FixtureRequest) -> bool:
+    return request.param
+
+
+def padded_pair(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Make x (2, length, 8), the same with padding appended to row 0 and more of row 1, a mask."""
+    x = torch.randn(2, length, 8, dtype=torch.float64)
+    longer = torch.cat([x, torch.randn(2, padding, 8, dtype=torch.float64) * 100], dim=1)
+    mask = torch.ones(2, length + padding, dtype=torch.bool)
+    mask[0, length:] = False
+    return x, longer, mask
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_shape_and_type_are_kept(name: str, causal: bool, length: int) -> None:
+    for dtype in (torch.float32, torch.float64):
+        x = torch.randn(3, length, 8, dtype=dtype)
+        y = build_mixer(name, causal=causal).to(dtype)(x)
+        assert (y.shape, y.dtype) == (x.shape, dtype)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("padding", [1, 9, 50])
+def test_padding_never_changes_real_positions(
+    name: str, causal: bool, length: int, padding: int
+) -> None:
+    mixer = build_mixer(name, causal=causal).double().eval()
+    x, longer, mask = padded_pair(length, padding)
+    alone = mixer(x[:1])
+    torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
+    longer[0, length:] = -7.0
+    torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
+
+
+def test_no_gradient_reaches_padding(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).double()
+    _, longer, mask = padded_pair(7, 5)
+    longer.requires_grad_()
+    mixer(longer, mask)[mask].square().sum().backward()
+    assert longer.grad is not None
+    assert longer.grad[~mask].abs().max() == 0
+    assert longer.grad[mask].abs().min(dim=0).values.max() > 0
+
+
+def test_rows_are_independent(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).double().eval()
+    x = torch.randn(4, 13, 8, dtype=torch.float64)
+    together = mixer(x)
+    for i in range(4):
+        torch.testing.assert_close(mixer(x[i : i + 1])[0], together[i], rtol=1e-9, atol=1e-9)
+
+
+def test_positions_mix(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).double().eval()
+    x = torch.randn(1, 13, 8, dtype=torch.float64)
+    changed = x.clone()
+    changed[0, 4] += 1
+    moved = (mixer(changed) - mixer(x))[0].abs().amax(dim=-1) > 1e-9
+    assert moved[4:].all()
+    assert moved[:4].all() != causal
+
+
+@pytest.mark.parametrize("with_mask", [False, True])
+def test_causal_mixers_do_not_look_ahead(name: str, with_mask: bool) -> None:
+    mixer = build_mixer(name, causal=True).double().eval()
+    x = torch.randn(2, 20, 8, dtype=torch.float64)
+    mask = torch.ones(2, 20, dtype=torch.bool) if with_mask else None
+    if mask is not None:
+        mask[1, 15:] = False
+    for cut in (1, 7, 14):
+        future = x.clone()
+        future[:, cut:] = torch.randn_like(future[:, cut:])
+        torch.testing.assert_close(
+            mixer(future, mask)[:, :cut], mixer(x, mask)[:, :cut], rtol=1e-9, atol=1e-9
+        )
+
+
+def test_evaluation_is_deterministic(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).eval()
+    x = torch.randn(2, 11, 8)
+    assert torch.equal(mixer(x), mixer(x))
+
+
+def test_every_parameter_gets_a_finite_gradient(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal)
+    alive: set[str] = set()
+    for seed in range(3):
+        torch.manual_seed(seed)
+        mixer.zero_grad()
+        mixer(torch.randn(2, 11, 8)).square().sum().backward()
+        for parameter_name, parameter in mixer.named_parameters():
+            assert parameter.grad is not None, parameter_name
+            assert parameter.grad.isfinite().all(), parameter_name
+            if parameter.grad.abs().max() > 0:
+                alive.add(parameter_name)
+    assert alive == {parameter_name for parameter_name, _ in mixer.named_parameters()}
+
+
+def test_bfloat16_autocast_stays_close(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).eval()
+    x = torch.randn(2, 33, 8)
+    exact = mixer(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = mixer(x).float()
+    assert (rough - exact).norm() < 0.05 * exact.norm()
+
+
+def test_state_survives_a_round_trip(name: str, causal: bool) -> None:
+    first, second = build_mixer(name, causal=causal), build_mixer(name, causal=causal)
+    second.load_state_dict(first.state_dict())
+    x = torch.randn(1, 9, 8)
+    assert torch.equal(first.eval()(x), second.eval()(x))
+
+
+def test_every_option_has_a_change_to_test() -> None:
+    for name, cls in MIXERS.classes.items():
+        assert CHANGES[name].keys() == options_model(cls).model_fields.keys(), name
+
+
+@pytest.mark.parametrize(
+    ("name", "option"), [(name, option) for name in NAMES for option in CHANGES.get(name, {})]
+)
+def test_no_option_is_ignored(name: str, option: str) -> None:
+    cls = MIXERS.get(name, "test")
+    default = inspect.signature(cls.__init__).parameters[option].default
+    assert CHANGES[name][option] != default
+    outputs, shapes = [], []
+    for options in ({}, {option: CHANGES[name][option]}):
+        torch.manual_seed(1)
+        mixer = build_mixer(name, **options)
+        shapes.append([parameter.shape for parameter in mixer.parameters()])
+        torch.manual_seed(2)
+        outputs.append(mixer(torch.randn(2, 30, 8)))
+    assert shapes[0] != shapes[1] or not torch.allclose(outputs[0], outputs[1])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_options_are_typed_and_explained(name: str) -> None:
+    cls = MIXERS.get(name, "test")
+    hints = typing.get_type_hints(cls.__init__)
+    for option in options_model(cls).model_fields:
+        assert option in hints
+        assert f"{option}:" in (cls.__doc__ or ""), f"{name}: {option} is not in the docstring"
+
+
+@pytest.mark.gpu
+def test_gpu_equals_cpu(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal).double().eval()
+    _, x, mask = padded_pair(31, 9)
+    expected = mixer(x, mask)[mask]
+    got = mixer.cuda()(x.cuda(), mask.cuda())[mask.cuda()].cpu()
+    torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-8)

@@ -1,0 +1,109 @@
+"""The fast Toeplitz product against the written-out matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from models._toeplitz import (
+    fast_fft_length,
+    toeplitz_matrix,
+    toeplitz_multiply,
+    toeplitz_multiply_dense,
+)
+
+LENGTHS = [1, 2, 3, 7, 31, 64, 100, 127, 128]
+SUPPORTS = {
+    "full": lambda n: (1 - n, n - 1),
+    "causal": lambda n: (0, n - 1),
+    "window": lambda n: (-min(4, n - 1), min(4, n - 1)),
+    "lag 0": lambda _: (0, 0),
+    "uneven": lambda n: (-min(2, n - 1), n - 1),
+}
+
+
+def example(length: int, first: int, last: int, dtype: torch.dtype = torch.float64):
+    coefficients = torch.randn(last - first + 1, 3, dtype=dtype, requires_grad=True)
+    x = torch.randn(2, length, 3, dtype=dtype, requires_grad=True)
+    return coefficients, x
+
+
+@pytest.mark.parametrize("support", SUPPORTS)
+@pytest.mark.parametrize("length", LENGTHS)
+def test_fast_equals_dense_in_values_and_gradients(length: int, support: str) -> None:
+    first, last = SUPPORTS[support](length)
+    coefficients, x = example(length, first, last)
+    fast = toeplitz_multiply(coefficients, first, x)
+    dense = toeplitz_multiply_dense(coefficients, first, x)
+    torch.testing.assert_close(fast, dense, rtol=1e-10, atol=1e-10)
+    upstream = torch.randn_like(fast)
+    for got, expected in zip(
+        torch.autograd.grad(fast, (coefficients, x), upstream),
+        torch.autograd.grad(dense, (coefficients, x), upstream),
+        strict=True,
+    ):
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_matrix_by_definition() -> None:
+    coefficients, _ = example(5, -4, 4)
+    matrix = toeplitz_matrix(coefficients, -4, 5)
+    for i in range(5):
+        for j in range(5):
+            assert torch.equal(matrix[:, i, j], coefficients[i - j + 4])
+
+
+def test_lag_k_shifts_by_k() -> None:
+    x = torch.randn(1, 9, 2, dtype=torch.float64)
+    delta = torch.zeros(17, 2, dtype=torch.float64)
+    delta[8 + 3] = 1
+    shifted = toeplitz_multiply(delta, -8, x)
+    torch.testing.assert_close(shifted[:, 3:], x[:, :-3], rtol=0, atol=1e-12)
+    torch.testing.assert_close(shifted[:, :3], torch.zeros_like(x[:, :3]), rtol=0, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=40)
+@given(length=st.integers(1, 70), seed=st.integers(0, 10**6))
+def test_adjoint_is_the_product_with_reversed_lags(length: int, seed: int) -> None:
+    torch.manual_seed(seed)
+    coefficients, x = example(length, 1 - length, length - 1)
+    y = torch.randn_like(x)
+    left = (toeplitz_multiply(coefficients, 1 - length, x) * y).sum()
+    right = (x * toeplitz_multiply(coefficients.flip(0), 1 - length, y)).sum()
+    torch.testing.assert_close(left, right, rtol=1e-9, atol=1e-9)
+
+
+def test_result_does_not_depend_on_the_fft_length() -> None:
+    coefficients, x = example(31, -30, 30)
+    default = toeplitz_multiply(coefficients, -30, x)
+    for size in (61, 64, 97, 128):
+        other = toeplitz_multiply(coefficients, -30, x, fft_length=size)
+        torch.testing.assert_close(other, default, rtol=1e-10, atol=1e-10)
+    with pytest.raises(ValueError, match="at least 61"):
+        toeplitz_multiply(coefficients, -30, x, fft_length=60)
+
+
+@pytest.mark.parametrize(("first", "count"), [(1, 3), (-5, 3), (-10, 19), (0, 11)])
+def test_lags_that_do_not_fit_are_refused(first: int, count: int) -> None:
+    with pytest.raises(ValueError, match="lags"):
+        toeplitz_multiply(torch.randn(count, 2), first, torch.randn(1, 10, 2))
+
+
+def test_half_precision_is_transformed_in_single() -> None:
+    coefficients, x = example(100, -99, 99, torch.float32)
+    exact = toeplitz_multiply_dense(coefficients.double(), -99, x.double())
+    got = toeplitz_multiply(coefficients, -99, x.bfloat16())
+    assert got.dtype == torch.bfloat16
+    torch.testing.assert_close(got.double(), exact, rtol=2e-2, atol=0.3)
+
+
+@pytest.mark.parametrize("minimum", [1, 2, 3, 63, 127, 255, 4095, 8193])
+def test_fast_lengths_have_small_factors(minimum: int) -> None:
+    size = fast_fft_length(minimum)
+    assert minimum <= size <= 1.25 * minimum + 2
+    for factor in (2, 3, 5):
+        while size % factor == 0:
+            size //= factor
+    assert size == 1

@@ -1,0 +1,138 @@
+"""The data cache: complete or not there, and never what it is not."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import ROOT
+from tasks.base import DataError
+from tasks.cache import Build, open_cache, open_or_build
+from tasks.listops import ListOps
+
+REQUEST = {"source": "test", "seed": 1}
+
+
+def build(made: Build) -> None:
+    made.save("numbers", np.arange(1000))
+    made.sizes["train"] = 1000
+
+
+def make(folder: Path) -> Path:
+    open_or_build(folder, task="t", source="test", request=REQUEST, build=build)
+    return folder
+
+
+def damage_size(folder: Path) -> None:
+    (folder / "numbers.npy").write_bytes(b"short")
+
+
+def damage_byte(folder: Path) -> None:
+    content = bytearray((folder / "numbers.npy").read_bytes())
+    content[500] ^= 1
+    (folder / "numbers.npy").write_bytes(bytes(content))
+
+
+def damage_missing(folder: Path) -> None:
+    (folder / "numbers.npy").unlink()
+
+
+def damage_manifest(folder: Path) -> None:
+    (folder / "manifest.json").write_text('{"format": 1')
+
+
+def damage_no_manifest(folder: Path) -> None:
+    (folder / "manifest.json").unlink()
+
+
+@pytest.mark.parametrize(
+    "damage", [damage_size, damage_byte, damage_missing, damage_manifest, damage_no_manifest]
+)
+def test_damaged_caches_are_refused_with_the_way_out(tmp_path: Path, damage) -> None:
+    folder = make(tmp_path / "cache")
+    assert open_cache(folder, REQUEST).array("numbers")[999] == 999
+    damage(folder)
+    with pytest.raises(DataError, match=r"does not match its manifest: .*delete that folder"):
+        make(folder)
+
+
+def test_a_cache_for_other_settings_is_refused(tmp_path: Path) -> None:
+    folder = make(tmp_path / "cache")
+    with pytest.raises(DataError, match="other settings"):
+        open_cache(folder, {**REQUEST, "seed": 2})
+
+
+def test_arrays_are_mapped_not_read(tmp_path: Path) -> None:
+    cache = open_cache(make(tmp_path / "cache"), REQUEST)
+    assert isinstance(cache.array("numbers"), np.memmap)
+
+
+def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
+    def fail(made: Build) -> None:
+        build(made)
+        raise RuntimeError("no more disk")
+
+    with pytest.raises(RuntimeError, match="no more disk"):
+        open_or_build(tmp_path / "c", task="t", source="s", request=REQUEST, build=fail)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.lock"]
+
+
+def test_two_at_once_build_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def slow(made: Build) -> None:
+        calls.append(1)
+        time.sleep(0.3)
+        build(made)
+
+    def run(_: int) -> np.ndarray:
+        cache = open_or_build(
+            tmp_path / "c", task="t", source="s", request=REQUEST, build=slow
+        )
+        return cache.array("numbers")
+
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(run, range(4)))
+    assert len(calls) == 1
+    assert all(np.array_equal(result, np.arange(1000)) for result in results)
+
+
+PREPARE = (
+    "import sys; from pathlib import Path; from tasks.listops import ListOps;"
+    "print('start', flush=True);"
+    "ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)"
+    ".prepare(Path(sys.argv[1])); print('end', flush=True)"
+)
+
+
+@pytest.mark.slow
+def test_kill_while_preparing_leaves_nothing_that_passes(tmp_path: Path) -> None:
+    random.seed(0)
+    killed = 0
+    for _ in range(6):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PREPARE, str(tmp_path)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        process.stdout.readline()
+        time.sleep(random.uniform(0.05, 0.9))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        complete = [p for p in (tmp_path / "listops").glob("generated-*") if p.suffix == ""]
+        if complete:
+            break
+        killed += 1
+    assert killed > 0, "the machine prepares faster than the test kills; make the set larger"
+    task = ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)
+    dataset = task.prepare(tmp_path)
+    task.verify(dataset)
+    assert not list((tmp_path / "listops").glob("*.partial*"))

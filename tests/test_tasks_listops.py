@@ -1,0 +1,268 @@
+"""ListOps: the generator's law, the official files, the cache."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import ROOT
+from tasks._listops_format import write_official
+from tasks._listops_generate import generate
+from tasks._listops_law import TOKENS, Expressions, Law, grow
+from tasks.base import DataError
+from tasks.listops import OFFICIAL_LAW, ListOps
+
+SHORT = Law(min_length=8, max_length=60, max_depth=10, max_arguments=10)
+COUNTS = {"train": 300, "val": 50, "test": 60}
+
+
+def texts(expressions: Expressions) -> list[list[str]]:
+    ends = np.cumsum(expressions.lengths)
+    words = [TOKENS[token - 1] for token in expressions.tokens]
+    return [words[end - n : end] for end, n in zip(ends, expressions.lengths, strict=True)]
+
+
+def answer(words: list[str]) -> int:
+    """Evaluate by recursive descent: shares nothing with the package's evaluators."""
+
+    def parse(at: int) -> tuple[int, int, int]:
+        if words[at].isdigit():
+            return int(words[at]), at + 1, 1
+        operator, arguments, at, depth = words[at], [], at + 1, 0
+        while words[at] != "]":
+            value, at, below = parse(at)
+            arguments.append(value)
+            depth = max(depth, below)
+        assert 2 <= len(arguments) <= 10
+        result = {
+            "[MIN": np.min,
+            "[MAX": np.max,
+            "[MED": lambda a: int(np.median(a)),
+            "[SM": lambda a: np.sum(a) % 10,
+        }[operator](arguments)
+        return int(result), at + 1, depth + 1
+
+    value, end, depth = parse(0)
+    assert end == len(words)
+    assert depth <= 10
+    return value
+
+
+@pytest.mark.parametrize("law", [SHORT, OFFICIAL_LAW], ids=["short", "official"])
+def test_answers_are_right(law: Law) -> None:
+    expressions = grow(law, seed=5, group=0)
+    assert len(expressions.lengths) > 50
+    for words, label in zip(texts(expressions), expressions.labels, strict=True):
+        assert law.min_length <= len(words) <= law.max_length
+        assert answer(words) == label
+
+
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 2**60), group=st.integers(0, 2**40))
+def test_answers_are_right_for_any_seed(seed: int, group: int) -> None:
+    expressions = grow(SHORT, seed, group)
+    for words, label in zip(texts(expressions)[:20], expressions.labels, strict=False):
+        assert answer(words) == label
+
+
+def test_law_has_the_measured_statistics() -> None:
+    """Over 10,000 trees; tolerances are about 4 sigma of the published law's figures."""
+    parts = [grow(OFFICIAL_LAW, seed=0, group=group) for group in range(32)]
+    lengths = np.concatenate([part.lengths for part in parts])
+    labels = np.concatenate([part.labels for part in parts])
+    roots = np.concatenate([part.tokens[np.cumsum(part.lengths) - part.lengths] for part in parts])
+    assert len(lengths) / (32 * 1024) == pytest.approx(0.331, abs=0.012)
+    assert lengths.mean() == pytest.approx(1035.2, abs=16)
+    assert lengths.std() == pytest.approx(394.5, abs=12)
+    assert np.median(lengths) == pytest.approx(954, abs=22)
+    expected = [0.1698, 0.0908, 0.0772, 0.0827, 0.0902, 0.0857, 0.0769, 0.0722, 0.0866, 0.1679]
+    np.testing.assert_allclose(np.bincount(labels) / len(labels), expected, atol=0.016)
+    np.testing.assert_allclose(np.bincount(roots)[11:15] / len(roots), 0.25, atol=0.018)
+
+
+def test_generation_depends_on_law_seed_and_counts_alone() -> None:
+    one, four = (generate(SHORT, 3, COUNTS, workers=n) for n in (1, 4))
+    other = generate(SHORT, 4, COUNTS)
+    for name, count in COUNTS.items():
+        assert len(one[name].labels) == count
+        assert np.array_equal(one[name].tokens, four[name].tokens)
+        assert not np.array_equal(one[name].tokens, other[name].tokens)
+
+
+def test_generation_is_the_same_on_every_machine(tmp_path: Path) -> None:
+    """The fingerprint of a small set, as first made; PYTHONHASHSEED does not matter."""
+    code = (
+        "import sys; from pathlib import Path; from tasks.listops import ListOps;"
+        "print(ListOps(min_length=8, max_length=60, train=300, val=50, test=60)"
+        ".prepare(Path(sys.argv[1])).fingerprint)"
+    )
+    for hash_seed in ("0", "77"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(tmp_path / hash_seed)],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert done.stdout.strip() == FINGERPRINT
+
+
+FINGERPRINT = "7db69786900685852447819add0a3142609c1bd7693449a1fdbc81a67269ab84"
+
+
+def test_no_expression_occurs_twice() -> None:
+    tiny = Law(min_length=4, max_length=5, max_depth=3, max_arguments=3)
+    splits = generate(tiny, 0, {"train": 1500, "val": 100, "test": 100})
+    every = [" ".join(words) for split in splits.values() for words in texts(split)]
+    assert len(set(every)) == len(every) == 1700
+
+
+def test_exhausted_laws_are_refused() -> None:
+    tiny = Law(min_length=4, max_length=4, max_depth=2, max_arguments=2)
+    with pytest.raises(DataError, match="only 400 distinct expressions"):
+        generate(tiny, 0, {"train": 500, "val": 1, "test": 1})
+
+
+def small_task(**options: object) -> ListOps:
+    return ListOps(min_length=8, max_length=60, **COUNTS, **options)  # pyright: ignore[reportArgumentType]
+
+
+def write_small_official(folder: Path) -> dict[str, Expressions]:
+    folder.mkdir(parents=True, exist_ok=True)
+    splits = generate(SHORT, 1, COUNTS)
+    for name, split in splits.items():
+        offsets = np.concatenate([[0], np.cumsum(split.lengths)])
+        write_official(folder / f"basic_{name}.tsv", split.tokens, offsets, split.labels)
+    return splits
+
+
+def test_official_format_to_the_letter(tmp_path: Path) -> None:
+    words = "[MAX 3 [SM 1 2 9 ] 1 ]".split()
+    tokens = np.array([TOKENS.index(word) + 1 for word in words], dtype=np.uint8)
+    write_official(tmp_path / "x.tsv", tokens, np.array([0, len(words)]), np.array([3]))
+    expected = b"( ( ( ( [MAX 3 ) ( ( ( ( [SM 1 ) 2 ) 9 ) ] ) ) 1 ) ] )\t3\r\n"
+    assert (tmp_path / "x.tsv").read_bytes() == b"Source\tTarget\r\n" + expected
+
+
+@pytest.mark.parametrize("place", ["", "listops-1000", "lra_release/listops-1000"])
+def test_official_files_are_found_and_read(tmp_path: Path, place: str) -> None:
+    written = write_small_official(tmp_path / place)
+    dataset = ListOps().prepare(tmp_path)
+    assert dataset.source == "official"
+    for name, split in dataset.splits.items():
+        assert np.array_equal(split.labels, written[name].labels)
+        values = split.batch(np.arange(len(split))).values.numpy()
+        assert np.array_equal(values[values != 16], written[name].tokens)
+
+
+def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
+    task = small_task()
+    dataset = task.prepare(tmp_path / "a")
+    task.export(dataset, tmp_path / "b")
+    again = ListOps(source="official").prepare(tmp_path / "b")
+    for name, split in dataset.splits.items():
+        everything = np.arange(len(split))
+        assert np.array_equal(again.splits[name].labels, split.labels)
+        assert again.splits[name].batch(everything).values.equal(split.batch(everything).values)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"( ( [MAX 3 ) ] )", "1 tab-separated fields, expected 2"),
+        (b"( ( [MAP 3 ) ] )\t3", r"unknown token '\[MAP'"),
+        (b"( ( [MAX 12 ) ] )\t3", "unknown token '12'"),
+        (b"( ( [MAX 3 ) ] )\t12", "expected a digit"),
+        (b"\t3", "the expression is empty"),
+    ],
+)
+def test_malformed_lines_are_named(tmp_path: Path, line: bytes, message: str) -> None:
+    write_small_official(tmp_path)
+    path = tmp_path / "basic_val.tsv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[7] = line + b"\r\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(DataError, match=f"basic_val.tsv:8: .*{message}"):
+        ListOps().prepare(tmp_path)
+    assert not list((tmp_path / "listops").glob("official-*/manifest.json"))
+
+
+def test_incomplete_official_files_are_not_passed_over(tmp_path: Path) -> None:
+    write_small_official(tmp_path)
+    (tmp_path / "basic_test.tsv").unlink()
+    with pytest.raises(DataError, match=r"lacks basic_test.tsv"):
+        ListOps().prepare(tmp_path)
+
+
+def test_missing_official_files_are_listed(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"basic_train.tsv, basic_val.tsv, basic_test.tsv.*lra_rel"):
+        ListOps(source="official").prepare(tmp_path)
+
+
+def test_official_source_needs_the_official_law(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="501 to 1999"):
+        small_task(source="official").prepare(tmp_path)
+
+
+def test_manifest_says_what_the_data_is(tmp_path: Path) -> None:
+    dataset = small_task().prepare(tmp_path)
+    manifest = json.loads((dataset.folder / "manifest.json").read_text())
+    assert manifest["source"] == "generated"
+    assert manifest["request"]["law"]["max_length"] == 60
+    assert manifest["request"]["seed"] == 0
+    assert manifest["sizes"] == COUNTS == dataset.sizes
+    assert len(manifest["files"]) == 9
+    assert dataset.baselines.keys() == {"majority class", "root operator"}
+
+
+def test_baselines_are_what_they_say(tmp_path: Path) -> None:
+    dataset = small_task().prepare(tmp_path)
+    train, test = dataset.splits["train"], dataset.splits["test"]
+    first = {"train": [], "test": []}
+    for name, split in (("train", train), ("test", test)):
+        batch = split.batch(np.arange(len(split)))
+        starts = np.cumsum(batch.lengths.numpy()[:, 0]) - batch.lengths.numpy()[:, 0]
+        first[name] = batch.values.numpy()[starts].tolist()
+    by_root = {
+        root: np.bincount(train.labels[np.array(first["train"]) == root]).argmax()
+        for root in set(first["train"])
+    }
+    hits = [by_root[r] == y for r, y in zip(first["test"], test.labels, strict=True)]
+    assert dataset.baselines["root operator"] == pytest.approx(100 * np.mean(hits))
+    majority = np.bincount(train.labels).argmax()
+    share = (test.labels == majority).mean()
+    assert dataset.baselines["majority class"] == pytest.approx(100 * share)
+
+
+def test_verify_passes_and_notices_wrong_answers(tmp_path: Path) -> None:
+    task = small_task()
+    dataset = task.prepare(tmp_path)
+    assert any("410 answers" in line for line in task.verify(dataset))
+    labels = np.load(dataset.folder / "val_labels.npy")
+    labels[3] = (labels[3] + 1) % 10
+    np.save(dataset.folder / "val_labels.npy", labels)
+    with pytest.raises(DataError, match="checksum of val_labels.npy differs"):
+        task.verify(dataset)
+
+
+def test_protocol_is_part_of_the_fingerprint(tmp_path: Path) -> None:
+    with_end = small_task(end_token=True).prepare(tmp_path)
+    without = small_task(end_token=False).prepare(tmp_path)
+    assert with_end.folder == without.folder
+    assert with_end.fingerprint != without.fingerprint
+    assert (with_end.splits["val"].lengths == without.splits["val"].lengths + 1).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"min_length": 70, "max_length": 60}, {"max_length": 60, "sequence_length": 60, "min_length": 8}],
+)
+def test_contradicting_options_are_refused(options: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="length"):
+        ListOps(**options)  # pyright: ignore[reportArgumentType]
