@@ -6,8 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from lra.cli import carry_out, non_negative_float, non_negative_int, positive_int
+
 EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": 5}
-USER_ERROR = 2
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -25,11 +26,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
         help="change a setting, train.lr=1e-3 for instance; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seed", type=non_negative_int, default=0)
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
-    parser.add_argument("--max-steps", type=int, help="stop, resumably, at this step of the run")
-    parser.add_argument("--max-minutes", type=float, help="stop, resumably, after this time")
+    parser.add_argument(
+        "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
+    )
+    parser.add_argument(
+        "--max-minutes", type=non_negative_float, help="stop, resumably, after this time"
+    )
     parser.add_argument("--data-dir", type=Path, default=Path("data"))
     parser.add_argument("--results-dir", type=Path, default=Path("results"))
     parser.add_argument(
@@ -57,6 +62,7 @@ def run(options: argparse.Namespace) -> int:
     if options.show_config:
         sys.stdout.write(config.show())
         return 0
+    from lra.allocator import keep_freed_memory
     from lra.environment import choose_device, device_name
     from lra.progress import say
     from lra.run import Run, run_folder
@@ -64,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     from lra.tables import task_table
 
     device = choose_device(options.device)
+    if device.type == "cpu" and keep_freed_memory():
+        say("allocator: freed memory is kept for the next step")
     stop = StopRequest(options.max_minutes, options.max_steps)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
@@ -80,19 +88,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; a user's mistake becomes one line."""
+    """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    from lra.errors import UserError
-    from tasks.base import DataError
-
-    try:
-        return run(options)
-    except (UserError, DataError) as error:
-        sys.stderr.write(f"run_task.py: error: {error}\n")
-        return USER_ERROR
-    except KeyboardInterrupt:
-        sys.stderr.write("run_task.py: interrupted\n")
-        return 130
+    return carry_out("run_task.py", lambda: run(options))
 
 
 if __name__ == "__main__":

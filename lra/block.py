@@ -9,7 +9,6 @@ from lra.config import ModelConfig
 from lra.layout import Layout
 from models.base import Mixer
 
-
 # On packed positions both are free of padding: no mask to heed, nothing to leak.
 NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 ACTIVATIONS = {"relu": functional.relu, "silu": functional.silu, "gelu": functional.gelu}

@@ -73,7 +73,14 @@ def input_length(config: RunConfig, info: TaskInfo) -> int:
 
 
 def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
-    """Reduce real positions to one vector: (batch, length, dim) -> (batch, dim) in float32 at least."""
+    """Reduce real positions to one vector, in single precision at least.
+
+    Args:
+        x: (batch, length, dim).
+        mask: (batch, length); None when all positions are real.
+        how: mean, max, last or cls.
+    Returns: (batch, dim).
+    """
     x = x.to(torch.promote_types(x.dtype, torch.float32))
     if how == "cls":
         return x[:, 0]

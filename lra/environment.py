@@ -66,7 +66,8 @@ def seed_everything(seed: int) -> None:
 
 def random_state(device: torch.device) -> dict[str, Any]:
     """Capture the state of all generators as tensors and plain values."""
-    kind, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002
+    kind, keys, position, has_gauss, cached = numpy_state
     version_, internal, gauss = random.getstate()
     return {
         "python": [version_, list(internal), gauss],

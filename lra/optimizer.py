@@ -34,6 +34,7 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
         lr=config.lr,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
+        fused=True,
     )
 
 
@@ -60,6 +61,6 @@ def schedule_warning(total_steps: int, config: TrainConfig) -> str | None:
         rate = rate_at(total_steps - 1, total_steps, config) / config.lr
         return (
             f"the cosine ends at step {end}, but the run has {total_steps}: the learning rate "
-            f"ends at {rate:.0%} of its highest (--set train.schedule_steps=null ties it to the run)"
+            f"ends at {rate:.0%} of its highest (--set train.schedule_steps=null mends that)"
         )
     return None

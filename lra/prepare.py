@@ -7,12 +7,9 @@ import sys
 import time
 from pathlib import Path
 
-from lra.errors import UserError
+from lra.cli import carry_out, positive_int
 from lra.progress import say
 from lra.resolve import resolve_task
-from tasks.base import DataError
-
-USER_ERROR = 2
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -29,7 +26,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="change a setting of the task",
     )  # fmt: skip
     parser.add_argument("--source", help="auto (default), official or generate")
-    parser.add_argument("--examples", type=int, metavar="N", help="generate N examples in all")
+    parser.add_argument(
+        "--examples", type=positive_int, metavar="N", help="generate N examples in all"
+    )
     parser.add_argument("--verify", action="store_true", help="check the data in full")
     parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write the data in the official layout"
@@ -37,8 +36,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def prepare(options: argparse.Namespace) -> None:
-    """Carry a command line out."""
+def prepare(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
     flags = {"--source": f"task.source={options.source}"} if options.source else {}
     overrides = list(options.overrides)
     if options.examples is not None:
@@ -65,20 +64,13 @@ def prepare(options: argparse.Namespace) -> None:
     if options.export is not None:
         for path in task.export(dataset, options.export):
             say(f"wrote {path}")
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; a user's mistake becomes one line."""
+    """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    try:
-        prepare(options)
-    except (UserError, DataError) as error:
-        sys.stderr.write(f"lra.prepare: error: {error}\n")
-        return USER_ERROR
-    except KeyboardInterrupt:
-        sys.stderr.write("lra.prepare: interrupted; nothing incomplete was left behind\n")
-        return 130
-    return 0
+    return carry_out("lra.prepare", lambda: prepare(options))
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ class Registry(Generic[T]):
                 if cls.name in found:
                     other = found[cls.name].__module__
                     raise TypeError(f"{self.kind} {cls.name!r} is in {other} and {cls.__module__}")
-                found[cls.name] = cls
+                found[cls.name] = cls  # pyright: ignore[reportArgumentType]
         return found
 
     def get(self, name: str, source: str) -> type[T]:

@@ -167,7 +167,7 @@ def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> A
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            raise UserError(str(first["ctx"]["error"])) from None
+            raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
         key = str(first["loc"][0])
         _, origin = merged.get((section, key), (None, "settings"))
         if first["type"] == "extra_forbidden":

@@ -117,12 +117,14 @@ class Run:
     def _resume(self) -> None:
         state = load_newest(self.folder / "checkpoints", say)
         if state is None:
+            _drop_later_lines(self.folder / "metrics.jsonl", 0, 0)
             return
         self._refuse_other(state)
         self.trainer.restore(state["trainer"])
         self.wall_before = state["wall_seconds"]
         self.peak_before = state["peak_memory_mib"]
-        _drop_later_lines(self.folder / "metrics.jsonl", self.trainer.step)
+        trainer = self.trainer
+        _drop_later_lines(self.folder / "metrics.jsonl", trainer.step, trainer.validated_step)
         say(f"resumed at step {self.trainer.step} of {self.trainer.total_steps}: {self.folder}")
 
     def _refuse_other(self, state: dict[str, Any]) -> None:
@@ -285,15 +287,16 @@ def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _drop_later_lines(path: Path, step: int) -> None:
-    """Remove metrics of steps that a killed session made after its last checkpoint."""
+def _drop_later_lines(path: Path, step: int, validated_step: int) -> None:
+    """Remove metrics that a killed session wrote after its last checkpoint."""
     if not path.exists():
         return
     kept: list[str] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for text in path.read_text(encoding="utf-8").splitlines():
         try:
-            if json.loads(line)["step"] <= step:
-                kept.append(line + "\n")
+            line = json.loads(text)
         except json.JSONDecodeError:
-            continue
+            continue  # the line that the kill cut short
+        if line["step"] <= (validated_step if "val_accuracy" in line else step):
+            kept.append(text + "\n")
     write_atomically(path, "".join(kept).encode())

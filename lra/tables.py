@@ -11,6 +11,7 @@ from lra.record import RunRecord, all_records
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 MISSING = "-"
+SHOWN_OVERRIDES = 2
 PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published.csv"
 
 
@@ -23,7 +24,11 @@ def published_rows() -> list[dict[str, str]]:
 def setting(record: RunRecord) -> str:
     """Describe what must agree for two results to share a row."""
     parts = [record.preset, record.protocol, f"{record.data.source} data"]
-    return ", ".join([*parts, *record.overrides])
+    if len(record.overrides) > SHOWN_OVERRIDES:
+        parts.append(f"{len(record.overrides)} settings changed ({record.config_hash[:8]})")
+    else:
+        parts += record.overrides
+    return ", ".join(parts)
 
 
 def outcome(records: Sequence[RunRecord]) -> str:

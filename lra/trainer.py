@@ -58,7 +58,7 @@ class Trainer:
         self.step = 0
         self.validated_step = 0
         self.best: dict[str, Any] | None = None
-        self.interval = {"loss": 0.0, "correct": 0, "seen": 0, "steps": 0, "seconds": 0.0}
+        self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
         self.step_seconds: list[float] = []
         self._session_steps = 0
 
@@ -149,7 +149,7 @@ class Trainer:
 
     def end_interval(self) -> None:
         """Begin a new interval of means."""
-        self.interval = dict.fromkeys(self.interval, 0)
+        self.interval = dict.fromkeys(self.interval, 0.0)
 
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split."""

@@ -30,7 +30,7 @@ def position_norm(norm: PositionNorm, dim: int) -> nn.Module:
 class RelativePositionEncoder(nn.Module):
     """Linear(1, dim), then `num_layers` of norm, activation, linear, then the same to the output.
 
-    Every argument acts, the number of layers included (TNN, the relative position encoder; The Annotated TNN, Rpe).
+    Every argument acts, the number of layers included (The Annotated TNN, Rpe).
     """
 
     def __init__(

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -47,9 +48,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
-def build_mixer(name: str, *, causal: bool = False, dim: int = 8, **options: object) -> Mixer:
+def build_mixer(name: str, *, causal: bool = False, **options: Any) -> Mixer:
     """Build a small mixer, its parameters of a size at which every part of it matters."""
-    context = MixerContext(dim=dim, max_length=64, layer=0, depth=1, causal=causal)
+    context = MixerContext(dim=8, max_length=64, layer=0, depth=1, causal=causal)
     mixer = MIXERS.get(name, "test")(context, **options)
     with torch.no_grad():
         for parameter in mixer.parameters():

@@ -8,16 +8,18 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import ROOT
 
 import models
-from conftest import ROOT
 
 FORBIDDEN = {
     "models": {"lra", "tasks", "run_task", "report"},
     "tasks": {"lra", "models", "run_task", "report"},
     "lra": {"run_task", "report"},
 }
-FILES = [(package, path) for package in FORBIDDEN for path in sorted((ROOT / package).rglob("*.py"))]
+FILES = [
+    (package, path) for package in FORBIDDEN for path in sorted((ROOT / package).rglob("*.py"))
+]
 
 
 def imported_names(source: str) -> set[str]:

@@ -110,7 +110,9 @@ def test_steps_and_epochs_replace_each_other() -> None:
         ({"set": "train.epochs=null"}, ["neither train.steps nor train.epochs"]),
     ],
 )  # fmt: skip
-def test_mistakes_name_value_origin_and_valid_names(options: dict[str, str], parts: list[str]) -> None:
+def test_mistakes_name_value_origin_and_valid_names(
+    options: dict[str, str], parts: list[str]
+) -> None:
     arguments = {"task": "listops", "mixer": "tnn", **options}
     overrides = [arguments.pop("set")] if "set" in arguments else []
     with pytest.raises(UserError) as caught:
@@ -124,7 +126,10 @@ def test_mistakes_name_value_origin_and_valid_names(options: dict[str, str], par
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("modle: {dim: 3}", "configs/mixers/tnn.yaml: unknown section 'modle'; did you mean model?"),
+        (
+            "modle: {dim: 3}",
+            "configs/mixers/tnn.yaml: unknown section 'modle'; did you mean model?",
+        ),
         ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
         ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
         ("per_task: {listops: {mixer: {rpe_layer: 1}}}", "tnn.yaml (per_task.listops): unknown"),
@@ -189,7 +194,9 @@ def test_options_must_be_named() -> None:
 def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import types
 
-    source = "from models.base import Mixer\nclass A(Mixer):\n    name = 'same'\n    forward = None\n"
+    source = (
+        "from models.base import Mixer\nclass A(Mixer):\n    name = 'same'\n    forward = None\n"
+    )
     for module in ("twin_one", "twin_two"):
         write(tmp_path, f"twins/{module}.py", source)
     write(tmp_path, "twins/__init__.py", "")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import TINY
 from lra.block import NORMS
 from lra.classifier import Classifier, pool, sinusoidal_positions
 from lra.errors import UserError
@@ -23,10 +23,17 @@ REALS = TaskInfo(name="toy", num_classes=5, max_length=80, channels=3)
 
 
 @settings(deadline=None, max_examples=60)
-@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=40))
-def test_padding_and_packing_are_inverse(lengths: list[int]) -> None:
-    layout = Layout(torch.tensor(lengths), CPU)
+@given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=40), smallest=st.integers(1, 900))
+def test_padding_and_packing_are_inverse(lengths: list[int], smallest: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lra.layout.SMALLEST_GROUP", smallest)
+        layout = Layout(torch.tensor(lengths), CPU)
+    assert smallest < 900 or len(layout.groups) <= 3
     x = torch.randn(sum(lengths), 3)
+    _check_round_trip(layout, lengths, x)
+
+
+def _check_round_trip(layout: Layout, lengths: list[int], x: torch.Tensor) -> None:
     parts = layout.padded(x)
     assert sum(len(part) for part, _ in parts) == len(lengths)
     for part, mask in parts:
@@ -41,7 +48,8 @@ def test_padding_and_packing_are_inverse(lengths: list[int]) -> None:
     assert positions == [i for length in lengths for i in range(length)]
 
 
-def test_gradients_pass_exactly() -> None:
+def test_gradients_pass_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lra.layout.SMALLEST_GROUP", 1)
     lengths = [9, 2, 5, 5, 1]
     layout = Layout(torch.tensor(lengths), CPU)
     assert len(layout.groups) > 1
@@ -92,11 +100,12 @@ def test_training_does_not_depend_on_the_grouping(
 ) -> None:
     """Batch statistics included: one padded group or several give the same loss gradient."""
     gradients = []
-    for share in (0.5, 0.0):
-        monkeypatch.setattr("lra.layout.SHORTEST_OVER_LONGEST", share)
+    for smallest, groups in ((1, 4), (1000, 1)):
+        monkeypatch.setattr("lra.layout.SMALLEST_GROUP", smallest)
         torch.manual_seed(3)
         model = classifier("tnn", TOKENS, f"model.norm={norm}", f"model.prenorm={prenorm}")
         values, lengths = batch_of([[5], [80], [33], [12]])
+        assert len(Layout(lengths.flatten(), CPU).groups) == groups
         model(values, lengths).square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
     for got, expected in zip(*gradients, strict=True):

@@ -51,7 +51,12 @@ def test_warmup_longer_than_the_run_is_remarked_upon() -> None:
 
 def test_biases_norms_and_embeddings_do_not_decay() -> None:
     model = nn.ModuleDict(
-        {"e": nn.Embedding(5, 4), "n": nn.LayerNorm(4), "l": nn.Linear(4, 3), "b": nn.BatchNorm1d(4)}
+        {
+            "e": nn.Embedding(5, 4),
+            "n": nn.LayerNorm(4),
+            "l": nn.Linear(4, 3),
+            "b": nn.BatchNorm1d(4),
+        }
     )
     optimizer = build_optimizer(model, train(weight_decay=0.1))
     decays = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-import typing
+from typing import Any, get_type_hints
 
 import pytest
 import torch
-
 from conftest import build_mixer
+
 from lra.registry import MIXERS, options_model
 
 NAMES = sorted(MIXERS.classes)
 LENGTHS = [1, 2, 7, 31, 64]
 
-CHANGES: dict[str, dict[str, object]] = {
+CHANGES: dict[str, dict[str, Any]] = {
     "tnn": {
         "expand_ratio": 2.0,
         "num_heads": 2,
@@ -176,7 +176,7 @@ def test_no_option_is_ignored(name: str, option: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_options_are_typed_and_explained(name: str) -> None:
     cls = MIXERS.get(name, "test")
-    hints = typing.get_type_hints(cls.__init__)
+    hints = get_type_hints(cls.__init__)
     for option in options_model(cls).model_fields:
         assert option in hints
         assert f"{option}:" in (cls.__doc__ or ""), f"{name}: {option} is not in the docstring"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from conftest import ROOT
+
 from tasks.base import DataError
 from tasks.cache import Build, open_cache, open_or_build
 from tasks.listops import ListOps
@@ -94,9 +94,7 @@ def test_two_at_once_build_once(tmp_path: Path) -> None:
         build(made)
 
     def run(_: int) -> np.ndarray:
-        cache = open_or_build(
-            tmp_path / "c", task="t", source="s", request=REQUEST, build=slow
-        )
+        cache = open_or_build(tmp_path / "c", task="t", source="s", request=REQUEST, build=slow)
         return cache.array("numbers")
 
     with ThreadPoolExecutor(4) as pool:

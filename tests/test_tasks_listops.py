@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import ROOT
 from tasks._listops_format import write_official
 from tasks._listops_generate import generate
 from tasks._listops_law import TOKENS, Expressions, Law, grow
@@ -143,7 +143,7 @@ def write_small_official(folder: Path) -> dict[str, Expressions]:
 
 
 def test_official_format_to_the_letter(tmp_path: Path) -> None:
-    words = "[MAX 3 [SM 1 2 9 ] 1 ]".split()
+    words = ["[MAX", "3", "[SM", "1", "2", "9", "]", "1", "]"]
     tokens = np.array([TOKENS.index(word) + 1 for word in words], dtype=np.uint8)
     write_official(tmp_path / "x.tsv", tokens, np.array([0, len(words)]), np.array([3]))
     expected = b"( ( ( ( [MAX 3 ) ( ( ( ( [SM 1 ) 2 ) 9 ) ] ) ) 1 ) ] )\t3\r\n"
@@ -247,7 +247,7 @@ def test_verify_passes_and_notices_wrong_answers(tmp_path: Path) -> None:
     labels = np.load(dataset.folder / "val_labels.npy")
     labels[3] = (labels[3] + 1) % 10
     np.save(dataset.folder / "val_labels.npy", labels)
-    with pytest.raises(DataError, match="checksum of val_labels.npy differs"):
+    with pytest.raises(DataError, match=r"checksum of val_labels.npy differs"):
         task.verify(dataset)
 
 
@@ -261,7 +261,10 @@ def test_protocol_is_part_of_the_fingerprint(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"min_length": 70, "max_length": 60}, {"max_length": 60, "sequence_length": 60, "min_length": 8}],
+    [
+        {"min_length": 70, "max_length": 60},
+        {"max_length": 60, "sequence_length": 60, "min_length": 8},
+    ],
 )
 def test_contradicting_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="length"):

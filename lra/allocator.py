@@ -1,0 +1,22 @@
+"""Keeping memory in the C library between training steps.
+
+By default glibc hands every large temporary back to the system and faults fresh pages in for
+the next one. On a CPU that costs more than the arithmetic of a step: told to keep memory, a
+step of TNN at the paper's ListOps settings is about three times as fast.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # the names in glibc's malloc.h
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc to serve large blocks from its heap and never to trim that; say if it did."""
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    settings = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 256 * 2**20))
+    return all([mallopt(name, value) == 1 for name, value in settings])  # noqa: C419 (all are made)

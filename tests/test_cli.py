@@ -1,0 +1,175 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, tiny_arguments
+
+import report
+import run_task
+from lra import prepare
+from lra.record import RunRecord, load_record
+from lra.registry import MIXERS
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+@pytest.mark.parametrize("protocol", ["s4", "lra"])
+def test_end_to_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], mixer: str, protocol: str
+) -> None:
+    more = ("--protocol", protocol)
+    assert run_task.main(tiny_arguments(tmp_path, *more, mixer=mixer)) == 0
+    captured = capsys.readouterr()
+    assert f"| {mixer} " in captured.out
+    assert "guessing by root operator" in captured.err
+    (path,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*/result.json")
+    record = load_record(path)
+    assert set(json.loads(path.read_text())) == set(RunRecord.model_fields)
+    assert (record.status, record.task, record.mixer) == ("done", "listops", mixer)
+    assert (record.protocol, record.preset, record.seed) == (protocol, "quick", 0)
+    assert record.steps == record.total_steps == 20
+    assert record.test_total == 50
+    assert record.test_correct is not None
+    assert record.test_accuracy == pytest.approx(100 * record.test_correct / 50)
+    assert record.steps_per_second is not None
+    assert record.data.sizes == {"train": 200, "val": 40, "test": 50}
+    assert record.git["commit"] is None or len(record.git["commit"]) == 40
+    assert (path.parent / "config.yaml").read_text().count(record.config_hash) == 1
+    lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
+    assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
+    assert "61.04" in capsys.readouterr().out
+
+
+def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
+    for place, seed in (("a", 0), ("a", 1), ("b", 0)):
+        assert run_task.main(tiny_arguments(tmp_path / place, "--seed", str(seed))) == 0
+
+    def losses(place: str, seed: int) -> list[float]:
+        (path,) = (tmp_path / place / "results").glob(f"runs/*/*/*-s{seed}/metrics.jsonl")
+        return [json.loads(line).get("loss") for line in path.read_text().splitlines()]
+
+    assert losses("a", 0) == losses("b", 0)
+    assert losses("a", 0) != losses("a", 1)
+
+
+def test_bfloat16_trains(tmp_path: Path) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, "--precision", "bf16")) == 0
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    record = load_record(path)
+    assert record.precision == "bf16"
+    assert record.overrides[-1] == "train.precision=bf16"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_gpu_trains(tmp_path: Path, precision: str) -> None:
+    arguments = tiny_arguments(tmp_path, "--device", "cuda", "--precision", precision)
+    assert run_task.main(arguments) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--task", "listop"], "did you mean listops?"),
+        (["--mixer", "tn"], "did you mean tnn?"),
+        (["--preset", "quik"], "did you mean quick?"),
+        (["--set", "train.lr=fast"], "got 'fast'"),
+        (["--set", "mixer.rpe_layer=2"], "did you mean rpe_layers?"),
+        (["--device", "cuda:99"], "no device 'cuda:99' here (valid: auto, cpu"),
+        (["--precision", "fp8"], "--precision train.precision=fp8: unknown value"),
+        (["--max-minutes", "soon"], "got 'soon', expected a number"),
+        (["--resume", "maybe"], "invalid choice: 'maybe'"),
+        (["--seed", "-1"], "--seed"),
+        (["--max-steps", "-3"], "--max-steps"),
+        (["--unknown"], "unrecognized arguments: --unknown"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+) -> None:
+    try:
+        code = run_task.main([*tiny_arguments(tmp_path), *arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    message = capsys.readouterr().err
+    assert code == 2
+    assert part in message
+    assert "Traceback" not in message
+    assert not (tmp_path / "results").exists()
+
+
+def test_show_config_prints_and_makes_nothing(tmp_path: Path) -> None:
+    done = command("run_task.py", *tiny_arguments(tmp_path, "--show-config"))
+    assert done.returncode == 0
+    assert "# hash: " in done.stdout
+    assert "steps: 20" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("a file where a folder should be")
+    done = command("run_task.py", *tiny_arguments(tmp_path))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_long_runs_on_a_cpu_name_the_quick_preset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lra.run.LONG_RUN_SECONDS", 0)
+    arguments = tiny_arguments(tmp_path)
+    arguments[arguments.index("quick")] = "paper"
+    small = ("--set", "task.min_length=8", "--set", "task.source=generate")
+    assert run_task.main([*arguments, *small]) == 0
+    assert "--preset quick trains a small model in minutes" in capsys.readouterr().err
+
+
+def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = ["--task", "listops", "--data-dir", str(tmp_path), "--preset", "quick"]
+    more = ["--examples", "500", "--verify", "--export", str(tmp_path / "out")]
+    assert prepare.main([*base, *more]) == 0
+    message = capsys.readouterr().err
+    assert "--set task.train=480 --set task.val=10 --set task.test=10" in message
+    assert "verified: 500 answers" in message
+    lines = (tmp_path / "out" / "basic_train.tsv").read_bytes().splitlines()
+    assert len(lines) == 481
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--task", "lisstops"], "did you mean listops?"),
+        (["--source", "offical"], "did you mean official?"),
+        (["--source", "official"], "no official ListOps files"),
+        (["--set", "train.lr=1"], "does not concern the data"),
+        (["--examples", "0"], "--examples"),
+    ],
+)
+def test_prepare_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], part: str
+) -> None:
+    base = ["--task", "listops", "--data-dir", str(tmp_path)]
+    try:
+        code = prepare.main([*base, *arguments])
+    except SystemExit as exit_:
+        code = exit_.code
+    assert code == 2
+    assert part in capsys.readouterr().err
+
+
+def test_python_m_works() -> None:
+    done = command("-m", "lra.prepare", "--help")
+    assert done.returncode == 0
+    assert "--export" in done.stdout

@@ -1,0 +1,325 @@
+"""Runs that are stopped, killed or damaged, and go on exactly."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from conftest import ROOT, tiny_arguments
+
+import run_task
+from lra.checkpoint import KEPT, load_newest, save_checkpoint
+from lra.cli import USER_ERROR
+from lra.record import RunRecord, load_record
+from lra.stopping import Stopped, StopRequest
+
+STOPPED = run_task.EXIT_CODES["stopped"]
+
+
+def only_folder(results: Path) -> Path:
+    (folder,) = (results / "results" / "runs" / "listops").glob("*/*")
+    return folder
+
+
+def final_state(folder: Path) -> dict:
+    state = load_newest(folder / "checkpoints", lambda _: None)
+    assert state is not None
+    return state["trainer"]
+
+
+def assert_same(a: object, b: object, path: str = "") -> None:
+    if isinstance(a, torch.Tensor):
+        assert isinstance(b, torch.Tensor)
+        assert torch.equal(a, b), path
+    elif isinstance(a, dict):
+        assert isinstance(b, dict)
+        assert a.keys() == b.keys(), path
+        for key in a:
+            assert_same(a[key], b[key], f"{path}.{key}")
+    elif isinstance(a, (list, tuple)):
+        assert isinstance(b, (list, tuple))
+        assert len(a) == len(b), path
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{path}[{i}]")
+    else:
+        assert a == b, path
+
+
+def timeless(state: dict) -> dict:
+    """Drop what a clock measured."""
+    interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
+    return {**state, "step_seconds": [], "interval": interval}
+
+
+def timeless_metrics(folder: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "steps_per_second"} for line in lines]
+
+
+RESULT = ("test_correct", "test_total", "val_accuracy", "best_step", "steps", "params", "data")
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    """Weights, optimizer, random states, best model, metrics and result agree to the bit."""
+    assert_same(timeless(final_state(a)), timeless(final_state(b)))
+    assert timeless_metrics(a) == timeless_metrics(b)
+    one, two = load_record(a / "result.json"), load_record(b / "result.json")
+    for field in RESULT:
+        assert getattr(one, field) == getattr(two, field), field
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run of 20 steps with dropout, made at one go."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert run_task.main(tiny_arguments(folder, *DROPOUT)) == 0
+    return only_folder(folder)
+
+
+DROPOUT = ("--set", "model.dropout=0.2", "--set", "model.embedding_dropout=0.1")
+
+
+@pytest.mark.parametrize("stops", [[10], [1, 9, 10, 19], [3, 17, 20]], ids=str)
+def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) -> None:
+    for stop in stops:
+        arguments = tiny_arguments(tmp_path, *DROPOUT, "--max-steps", str(stop))
+        assert run_task.main(arguments) == (STOPPED if stop < 20 else 0)
+    assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
+    assert_same_run(only_folder(tmp_path), unbroken)
+
+
+def test_a_stopped_run_says_so_and_is_not_tested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, "--max-steps", "12"))
+    record = load_record(only_folder(tmp_path) / "result.json")
+    assert (record.status, record.steps, record.total_steps) == ("stopped", 12, 20)
+    assert record.test_accuracy is None
+    assert record.val_accuracy is not None
+    assert record.best_step == 10
+    assert "stopped by --max-steps at step 12 of 20" in capsys.readouterr().err
+
+
+def test_max_minutes_stops_between_steps(tmp_path: Path) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, "--max-minutes", "0")) == STOPPED
+    assert load_record(only_folder(tmp_path) / "result.json").steps == 0
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+
+
+def test_a_finished_run_is_not_made_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    before = (only_folder(tmp_path) / "result.json").read_bytes()
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    assert "this run is done" in capsys.readouterr().err
+    assert (only_folder(tmp_path) / "result.json").read_bytes() == before
+    assert run_task.main(tiny_arguments(tmp_path, "--resume", "never")) == 0
+    folders = sorted((tmp_path / "results/runs/listops/tnn").iterdir())
+    assert [folder.name for folder in folders] == [folders[0].name, f"{folders[0].name}-r2"]
+    assert_same_run(*folders)
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "run_task.py", *tiny_arguments(folder, *more)],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+
+
+LONG = (*DROPOUT, "--set", "train.steps=100", "--set", "log.checkpoint_minutes=0.001")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    with start(tmp_path, *LONG, "--set", "train.steps=100000") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("step 10:"):
+                break
+        process.send_signal(number)
+        rest = process.stderr.read()
+        assert process.wait(timeout=60) == STOPPED
+    assert f"stopped by {number.name}" in rest
+    assert "the same command goes on" in rest
+    assert "Traceback" not in rest
+    record = load_record(only_folder(tmp_path) / "result.json")
+    assert record.status == "stopped"
+    assert final_state(only_folder(tmp_path))["step"] == record.steps >= 10
+
+
+@pytest.mark.slow
+def test_kill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
+    random.seed(1)
+    assert run_task.main(tiny_arguments(tmp_path / "unbroken", *LONG)) == 0
+    kills = code = 0
+    for _ in range(40):
+        with start(tmp_path / "killed", *LONG) as process:
+            assert process.stderr is not None
+            for line in process.stderr:
+                if line.startswith("run "):
+                    break
+            time.sleep(random.uniform(0.1, 1.5))
+            if process.poll() is None:
+                process.kill()
+                kills += 1
+            process.stderr.read()
+            code = process.wait()
+        if code == 0:
+            break
+    assert kills >= 2
+    assert code == 0
+    assert_same_run(only_folder(tmp_path / "killed"), only_folder(tmp_path / "unbroken"))
+
+
+def damage(path: Path, how: str) -> None:
+    content = bytearray(path.read_bytes())
+    if how == "truncated":
+        path.write_bytes(content[: len(content) // 2])
+    elif how == "empty":
+        path.write_bytes(b"")
+    else:
+        content[len(content) // 2] ^= 255
+        path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("how", ["truncated", "empty", "corrupt"])
+def test_damaged_checkpoints_fall_back(
+    tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "7"))
+    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "13"))
+    newest = max((only_folder(tmp_path) / "checkpoints").iterdir())
+    damage(newest, how)
+    capsys.readouterr()
+    assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
+    shown = capsys.readouterr().err
+    assert f"{newest} is damaged; falling back to the one before it" in shown
+    assert "resumed at step 10 of 20" in shown
+    assert_same_run(only_folder(tmp_path), unbroken)
+
+
+def test_other_settings_or_data_refuse_to_resume(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
+    checkpoints = only_folder(tmp_path) / "checkpoints"
+    state = load_newest(checkpoints, lambda _: None)
+    assert state is not None
+    state["config"]["train"]["lr"] = 0.125
+    state["config"]["data"]["fingerprint"] = "0123"
+    save_checkpoint(checkpoints, 4, state)
+    capsys.readouterr()
+    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    message = capsys.readouterr().err
+    assert "data.fingerprint was '0123', is '" in message
+    assert "train.lr was 0.125, is 0.002" in message
+    assert "--resume never" in message
+
+
+def test_two_processes_do_not_share_a_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from filelock import FileLock
+
+    run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
+    with FileLock(only_folder(tmp_path) / "lock"):
+        assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    assert "another process is at work on" in capsys.readouterr().err
+
+
+def test_a_diverging_run_stops_and_says_where(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    norm = ("--set", "model.norm=layer", "--set", "train.warmup_steps=0")
+    more = (*norm, "--set", "train.schedule=constant", "--set", "train.lr=1e30")
+    assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
+    message = capsys.readouterr().err
+    assert "is not finite (task listops, mixer tnn, learning rate 1e+30)" in message
+    record = load_record(only_folder(tmp_path) / "result.json")
+    assert record.status == "diverged"
+    assert record.test_accuracy is None
+    assert "not finite" in (record.message or "")
+    assert run_task.main(tiny_arguments(tmp_path, *more)) == run_task.EXIT_CODES["diverged"]
+
+
+@pytest.mark.parametrize("message", ["CUDA", "CPU"])
+def test_out_of_memory_names_a_batch_size(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    message: str,
+) -> None:
+    from lra.trainer import Trainer
+
+    def fail(self: Trainer, batch: object) -> None:
+        if message == "CUDA":
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
+        raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_backward", fail)
+        assert run_task.main(tiny_arguments(tmp_path)) == run_task.EXIT_CODES["oom"]
+    assert "--set train.micro_batch=8" in capsys.readouterr().err
+    assert load_record(only_folder(tmp_path) / "result.json").status == "oom"
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+
+
+def test_micro_batches_accumulate_the_same_gradient(tmp_path: Path) -> None:
+    norm = ("--set", "model.norm=layer")
+    assert run_task.main(tiny_arguments(tmp_path / "a", *norm)) == 0
+    micro = ("--set", "train.micro_batch=5")
+    assert run_task.main(tiny_arguments(tmp_path / "b", *norm, *micro)) == 0
+    whole, parts = (final_state(only_folder(tmp_path / name)) for name in "ab")
+    for key, tensor in whole["model"].items():
+        torch.testing.assert_close(parts["model"][key], tensor, rtol=2e-2, atol=2e-3)
+
+
+def test_test_set_is_measured_at_the_best_step(tmp_path: Path) -> None:
+    """A rate that ruins the model late must not ruin the result."""
+    assert run_task.main(tiny_arguments(tmp_path, "--set", "train.evaluate_every=1")) == 0
+    folder = only_folder(tmp_path)
+    values = {
+        line["step"]: line["val_accuracy"]
+        for line in timeless_metrics(folder)
+        if "val_accuracy" in line
+    }
+    record = load_record(folder / "result.json")
+    assert len(values) == 20
+    assert record.val_accuracy == max(values.values())
+    assert record.best_step == min(s for s, v in values.items() if v == record.val_accuracy)
+    assert record.selected_on == "val"
+
+
+def test_only_plain_values_are_loaded(tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, 1, {"bad": RunRecord})
+    with pytest.raises(Exception, match=r"weights_only|Weights only|Unsupported"):
+        load_newest(tmp_path, lambda _: None)
+
+
+def test_checkpoints_kept(tmp_path: Path) -> None:
+    for step in range(5):
+        save_checkpoint(tmp_path, step, {"step": step})
+    names = sorted(path.name[:14] for path in tmp_path.iterdir())
+    assert names == ["step-000000003", "step-000000004"]
+    assert len(names) == KEPT
+    assert load_newest(tmp_path / "nowhere", lambda _: None) is None
+
+
+def test_stop_request_restores_the_handlers() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        with pytest.raises(Stopped, match="SIGTERM"):
+            stop.check()
+    assert signal.getsignal(signal.SIGTERM) == before
