@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT, tiny_arguments
 
 import report
 import run_task
+from conftest import ROOT, tiny_arguments
 from lra import prepare
 from lra.record import RunRecord, load_record
 from lra.registry import MIXERS

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import ROOT
 
 import models
+from conftest import ROOT
 
 FORBIDDEN = {
     "models": {"lra", "tasks", "run_task", "report"},

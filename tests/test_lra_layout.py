@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import TINY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import TINY
 from lra.block import NORMS
 from lra.classifier import Classifier, pool, sinusoidal_positions
 from lra.errors import UserError

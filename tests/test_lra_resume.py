@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import ROOT, tiny_arguments
 
 import run_task
+from conftest import ROOT, tiny_arguments
 from lra.checkpoint import KEPT, load_newest, save_checkpoint
 from lra.cli import USER_ERROR
 from lra.record import RunRecord, load_record

@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 
 import pytest
 import torch
-from conftest import build_mixer
 
+from conftest import build_mixer
 from lra.registry import MIXERS, options_model
 
 NAMES = sorted(MIXERS.classes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from conftest import build_mixer
 
+from conftest import build_mixer
 from models._position_encoder import RelativePositionEncoder
 from models._toeplitz import toeplitz_multiply_dense
 from models.base import MixerContext

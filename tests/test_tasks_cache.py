@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
 
+from conftest import ROOT
 from tasks.base import DataError
 from tasks.cache import Build, open_cache, open_or_build
 from tasks.listops import ListOps

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import ROOT
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from conftest import ROOT
 from tasks._listops_format import write_official
 from tasks._listops_generate import generate
 from tasks._listops_law import TOKENS, Expressions, Law, grow
