@@ -65,7 +65,8 @@ def run(options: argparse.Namespace) -> int:
     from lra.allocator import keep_freed_memory
     from lra.environment import choose_device, device_name
     from lra.progress import say
-    from lra.run import Run, run_folder
+    from lra.run import Run
+    from lra.run_folder import choose_folder
     from lra.stopping import StopRequest
     from lra.tables import task_table
 
@@ -75,14 +76,22 @@ def run(options: argparse.Namespace) -> int:
     stop = StopRequest(options.max_minutes, options.max_steps)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
-    folder = run_folder(options.results_dir, config, options.seed, options.resume)
+    folder = choose_folder(options.results_dir, config, options.seed, options.resume)
     say(f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}")
-    say(f"run {folder}")
+    say(f"run {folder.path}")
     say(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
     for name, accuracy in dataset.baselines.items():
         say(f"guessing by {name}: {accuracy:.2f} % of the test set")
     with stop:
-        record = Run(config, task.info, dataset, options.seed, device, folder, stop).execute()
+        record = Run(
+            config=config,
+            info=task.info,
+            dataset=dataset,
+            seed=options.seed,
+            device=device,
+            folder=folder,
+            stop=stop,
+        ).execute()
     sys.stdout.write(task_table(options.results_dir, record))
     return EXIT_CODES[record.status]
 

@@ -20,12 +20,14 @@ _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
 def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
-    """Write a checkpoint and remove all but the newest two.
+    """Write a checkpoint and remove all but the newest two; one process at a time.
 
     Args:
         state: tensors, numbers, strings, lists and dicts only.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".step-*.tmp"):
+        leftover.unlink()  # of a process that was killed while it wrote
     buffer = io.BytesIO()
     torch.save(state, buffer)
     content = buffer.getvalue()

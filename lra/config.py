@@ -136,7 +136,7 @@ class RunConfig:
     origins: Mapping[str, str]
     """Where each value that is no default came from, by "section.key"."""
     overrides: tuple[str, ...]
-    """What `--set` and other flags changed, as "section.key=value"."""
+    """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
     settings_source: str
     """Where the settings of this mixer on this task were published, if they were."""
 

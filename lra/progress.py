@@ -7,6 +7,8 @@ import time
 
 from tqdm import tqdm
 
+from tasks.progress import is_live
+
 SECONDS_BETWEEN_LINES = 20.0
 
 
@@ -33,7 +35,7 @@ class Progress:
 
     def __init__(self, step: int, total: int) -> None:
         self.total = total
-        self.live = sys.stderr.isatty()
+        self.live = is_live()
         self.bar = tqdm(
             initial=step, total=total, unit="step", desc="training", disable=not self.live,
             dynamic_ncols=True,

@@ -7,6 +7,7 @@ section < the protocol's sections of those < the preset's < `--set` and other fl
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def resolve(
     ):
         _refuse_task_settings(of_mixer)
         layers += [*of_task, *of_mixer]
-    merged = _merge([*layers, *_flag_layers(overrides, flags)])
+    changes = _flag_layers(overrides, flags)
+    merged = _merge([*layers, *changes])
     config = RunConfig(
         task_name=task,
         mixer_name=mixer,
@@ -65,11 +67,11 @@ def resolve(
         train=_validate("train", "train", TrainConfig, merged),
         log=_validate("log", "log", LogConfig, merged),
         origins={".".join(key): origin for key, (_, origin) in merged.items()},
-        overrides=(*overrides, *(flags or {}).values()),
+        overrides=(),
         settings_source=mixer_file.source(task) or "the task's own, none published for this mixer",
     )
     _refuse_contradictions(config)
-    return config
+    return replace(config, overrides=_effective(changes, config, _merge(layers)))
 
 
 def resolve_task(
@@ -143,6 +145,19 @@ def _flag_layer(text: str, flag: str) -> Layer:
         raise UserError(f"{flag} {text}: expected section.key=value, train.lr=1e-3 for instance")
     origin = f"{flag} {text}"
     return layer_of({section: {key: parse_yaml(value, origin)}}, origin)
+
+
+def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> tuple[str, ...]:
+    """List the flags' settings that differ from what held without them, as "section.key=value"."""
+    keys = dict.fromkeys(key for layer in changes for key in layer.values if key[0] != "log")
+    effective: list[str] = []
+    for section, key in keys:
+        options: Section = getattr(config, section)
+        default = type(options).model_fields[key].default
+        value = getattr(options, key)
+        if before.get((section, key), (default, ""))[0] != value:
+            effective.append(f"{section}.{key}={value}")
+    return tuple(effective)
 
 
 _EXCLUSIVE = {("train", "steps"): ("train", "epochs"), ("train", "epochs"): ("train", "steps")}

@@ -1,93 +1,73 @@
-"""One run from its folder to its record: resuming, training, selecting, testing."""
+"""One run from start to record: training, selecting, testing, and every way to end."""
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
-from filelock import FileLock, Timeout
 
-from lra.checkpoint import load_newest, save_checkpoint
 from lra.config import RunConfig
 from lra.environment import device_name, git_state, peak_memory_mib, versions
-from lra.errors import UserError
 from lra.evaluate import Score
 from lra.files import write_atomically
 from lra.optimizer import schedule_warning
 from lra.progress import Progress, duration, say
-from lra.record import DataRecord, RunRecord, load_record
+from lra.record import DataRecord, RunRecord
+from lra.run_folder import RunFolder
 from lra.stopping import Stopped, StopRequest
 from lra.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo
 
-ESTIMATE_AT_STEP = 8
+ESTIMATE_AT_STEP = 5
 LONG_RUN_SECONDS = 3600
 
 
-def run_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> Path:
-    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
-    parent = results_dir / "runs" / config.task_name / config.mixer_name
-    first = parent / f"{config.hash[:8]}-s{seed}"
-    attempts = [first]
-    while attempts[-1].exists():
-        attempts.append(parent / f"{first.name}-r{len(attempts) + 1}")
-    return attempts[-1] if resume == "never" or len(attempts) == 1 else attempts[-2]
-
-
-@dataclass
+@dataclass(kw_only=True)
 class Run:
-    """A run in its folder: the trainer, its files, and what its record needs."""
+    """A run: what it is to do, and what one process does of it."""
 
     config: RunConfig
     info: TaskInfo
     dataset: Dataset
     seed: int
     device: torch.device
-    folder: Path
+    folder: RunFolder
     stop: StopRequest
+    trainer: Trainer = field(init=False)
+    seconds_before: float = field(init=False, default=0.0)
+    peak_before: float = field(init=False, default=0.0)
+    start: float = field(init=False)
+    last_checkpoint: float = field(init=False)
 
     def execute(self) -> RunRecord:
-        """Train, or go on training, to the end or to a stop; return the record.
+        """Make the run, or go on with it, to its end or to a stop; a finished one is only read.
 
         Raises: UserError if the folder is in use or holds a run of other settings or data.
         """
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.folder / "lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise UserError(f"another process is at work on {self.folder}") from None
-        with lock:
-            ended = self._ended()
-            return ended or self._train()
-
-    def _ended(self) -> RunRecord | None:
-        path = self.folder / "result.json"
-        if not path.exists():
-            return None
-        record = load_record(path)
-        if record.status in ("done", "diverged"):
-            say(f"this run is {record.status}: {path} (--resume never makes it again beside it)")
-            return record
-        return None
+        with self.folder.locked():
+            record = self.folder.record()
+            if record is not None and record.status in ("done", "diverged"):
+                old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
+                self.folder.refuse_other(old, {"data": self._identity()["data"]})
+                say(f"this run is {record.status} (--resume never makes it again beside it)")
+                return record
+            if self.device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(self.device)
+            self.start = self.last_checkpoint = time.monotonic()
+            self.trainer = Trainer(self.config, self.info, self.dataset, self.seed, self.device)
+            return self._train()
 
     def _train(self) -> RunRecord:
-        if self.device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(self.device)
-        self.trainer = Trainer(self.config, self.info, self.dataset, self.seed, self.device)
-        self.wall_before, self.peak_before = 0.0, 0.0
+        """Go from the last checkpoint, or the beginning, to the end or a stop."""
         self._resume()
-        self.session_start = self.last_checkpoint = time.monotonic()
-        write_atomically(self.folder / "config.yaml", self.config.show().encode())
+        write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
         for warning in self._warnings():
             say(f"warning: {warning}")
         try:
             self._loop()
-            test = self._test()
+            return self._finish("done", None, self._test())
         except Stopped as reason:
             self._checkpoint()
             say(
@@ -101,8 +81,23 @@ class Run:
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not _is_out_of_memory(error):
                 raise
-            return self._finish("oom", self._oom_message())
-        return self._finish("done", None, test)
+            message = self._out_of_memory()
+            say(message)
+            return self._finish("oom", message)
+
+    def _resume(self) -> None:
+        trainer = self.trainer
+        state = self.folder.resume(self._identity())
+        if state is not None:
+            trainer.restore(state["trainer"])
+            self.seconds_before = state["wall_seconds"]
+            self.peak_before = state["peak_memory_mib"]
+            say(f"resumed at step {trainer.step} of {trainer.total_steps}")
+        self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
+
+    def _identity(self) -> dict[str, Any]:
+        data = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
+        return {**self.config.values(), "seed": self.seed, "data": data, "hash": self.config.hash}
 
     def _warnings(self) -> list[str]:
         train = self.config.train
@@ -114,39 +109,8 @@ class Run:
             )
         return [warning for warning in found if warning]
 
-    def _resume(self) -> None:
-        state = load_newest(self.folder / "checkpoints", say)
-        if state is None:
-            _drop_later_lines(self.folder / "metrics.jsonl", 0, 0)
-            return
-        self._refuse_other(state)
-        self.trainer.restore(state["trainer"])
-        self.wall_before = state["wall_seconds"]
-        self.peak_before = state["peak_memory_mib"]
-        trainer = self.trainer
-        _drop_later_lines(self.folder / "metrics.jsonl", trainer.step, trainer.validated_step)
-        say(f"resumed at step {self.trainer.step} of {self.trainer.total_steps}: {self.folder}")
-
-    def _refuse_other(self, state: dict[str, Any]) -> None:
-        old, new = _flat(state["config"]), _flat(self._identity())
-        differences = [
-            f"{key} was {old.get(key)!r}, is {new.get(key)!r}"
-            for key in sorted(old.keys() | new.keys())
-            if old.get(key) != new.get(key)
-        ]
-        if differences:
-            raise UserError(
-                f"{self.folder} holds a run with other settings or data: {'; '.join(differences)}. "
-                f"Use --resume never to start a new run beside it"
-            )
-
-    def _identity(self) -> dict[str, Any]:
-        """Everything that a checkpoint must share with a run that goes on from it."""
-        data = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
-        return {**self.config.values(), "seed": self.seed, "data": data}
-
     def _loop(self) -> None:
-        trainer = self.trainer
+        trainer, log = self.trainer, self.config.log
         progress = Progress(trainer.step, trainer.total_steps)
         try:
             while True:
@@ -158,15 +122,12 @@ class Run:
                 facts = trainer.train_step()
                 means = trainer.interval_means()
                 progress.step(trainer.step, means["loss"], means["accuracy"])
-                if trainer.step % self.config.log.every_steps == 0:
-                    self._log({"step": trainer.step, **means, **facts})
+                if trainer.step % log.every_steps == 0:
+                    self.folder.log({"step": trainer.step, **means, **facts})
                     trainer.end_interval()
                 if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
                     self._estimate()
-                if (
-                    time.monotonic() - self.last_checkpoint
-                    > 60 * self.config.log.checkpoint_minutes
-                ):
+                if time.monotonic() - self.last_checkpoint > 60 * log.checkpoint_minutes:
                     self._checkpoint()
         finally:
             progress.close()
@@ -174,11 +135,12 @@ class Run:
     def _validate(self) -> None:
         score = self.trainer.validate(self.stop.check)
         step = self.trainer.step
-        self._log({"step": step, "val_accuracy": score.accuracy, "val_loss": score.loss})
+        self.folder.log({"step": step, "val_accuracy": score.accuracy, "val_loss": score.loss})
         say(f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}")
         self._checkpoint()
 
     def _test(self) -> Score:
+        """Test the best model, and put the last one back in its place."""
         last = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
         self.trainer.load_best()
         try:
@@ -197,48 +159,43 @@ class Run:
             message += "; --preset quick trains a small model in minutes"
         say(message)
 
-    def _log(self, line: dict[str, Any]) -> None:
-        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
-
     def _checkpoint(self) -> None:
         state = {
-            "config": self._identity(),
-            "config_hash": self.config.hash,
             "trainer": self.trainer.state(),
             "wall_seconds": self._wall_seconds(),
             "peak_memory_mib": self._peak_memory(),
         }
-        save_checkpoint(self.folder / "checkpoints", self.trainer.step, state)
+        self.folder.save(self.trainer.step, state, self._identity())
         self.last_checkpoint = time.monotonic()
 
     def _wall_seconds(self) -> float:
-        return self.wall_before + time.monotonic() - self.session_start
+        return self.seconds_before + time.monotonic() - self.start
 
     def _peak_memory(self) -> float:
         return max(self.peak_before, peak_memory_mib(self.device))
 
-    def _oom_message(self) -> str:
-        size = self.config.train.micro_batch or self.config.train.batch_size
-        advice = (
-            f"try --set train.micro_batch={size // 2}, which keeps the batch of "
-            f"{self.config.train.batch_size}"
-            if size > 1
-            else "one example at a time does not fit"
-        )
-        message = f"out of memory on {self.device} at {size} examples a pass; {advice}"
-        say(message)
-        return message
+    def _out_of_memory(self) -> str:
+        train = self.config.train
+        size = train.micro_batch or train.batch_size
+        advice = "one example at a time does not fit"
+        if size > 1:
+            advice = f"try --set train.micro_batch={size // 2}, which keeps the batch size"
+        return f"out of memory on {self.device} at {size} examples a pass; {advice}"
 
-    def _finish(self, status: Any, message: str | None, test: Score | None = None) -> RunRecord:
-        trainer, best = self.trainer, self.trainer.best
+    def _finish(
+        self,
+        status: Literal["done", "stopped", "diverged", "oom"],
+        message: str | None,
+        test: Score | None = None,
+    ) -> RunRecord:
+        config, trainer, best = self.config, self.trainer, self.trainer.best
         record = RunRecord(
-            run_id=self.folder.name,
-            task=self.config.task_name,
-            mixer=self.config.mixer_name,
-            preset=self.config.preset,
-            protocol=self.config.protocol,
-            overrides=list(self.config.overrides),
+            run_id=self.folder.path.name,
+            task=config.task_name,
+            mixer=config.mixer_name,
+            preset=config.preset,
+            protocol=config.protocol,
+            overrides=list(config.overrides),
             seed=self.seed,
             status=status,
             message=message,
@@ -256,10 +213,10 @@ class Run:
             params=trainer.num_parameters,
             wall_seconds=self._wall_seconds(),
             device=device_name(self.device),
-            precision=self.config.train.precision,
+            precision=config.train.precision,
             versions=versions(),
             git=git_state(),
-            config_hash=self.config.hash,
+            config_hash=config.hash,
             baselines=dict(self.dataset.baselines),
             data=DataRecord(
                 source=self.dataset.source,
@@ -267,7 +224,7 @@ class Run:
                 sizes=self.dataset.sizes,
             ),
         )
-        record.save(self.folder)
+        record.save(self.folder.path)
         return record
 
 
@@ -275,28 +232,3 @@ def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     return "not enough memory" in str(error) or "can't allocate memory" in str(error)
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in values.items():
-        if isinstance(value, dict):
-            flat |= _flat(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat
-
-
-def _drop_later_lines(path: Path, step: int, validated_step: int) -> None:
-    """Remove metrics that a killed session wrote after its last checkpoint."""
-    if not path.exists():
-        return
-    kept: list[str] = []
-    for text in path.read_text(encoding="utf-8").splitlines():
-        try:
-            line = json.loads(text)
-        except json.JSONDecodeError:
-            continue  # the line that the kill cut short
-        if line["step"] <= (validated_step if "val_accuracy" in line else step):
-            kept.append(text + "\n")
-    write_atomically(path, "".join(kept).encode())

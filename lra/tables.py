@@ -127,13 +127,13 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
             }
         )
     for name, accuracy in record.baselines.items():
-        rows.append({"method": f"guess: {name}", "setting": rows[0]["setting"]})
-        rows[-1]["measured, %"] = f"{accuracy:.2f}"
+        rows.append({"method": f"guess: {name}", "measured, %": f"{accuracy:.2f}"})
     mixers = tuple(r.mixer for r in like)
     for published in published_rows():
-        if published[record.task] and published["method"].lower().startswith(mixers):
-            rows.append({"method": published["method"], "setting": published["source"]})
-            rows[-1]["published, %"] = published[record.task]
+        value = published[record.task]
+        if value and published["method"].lower().startswith(mixers):
+            named = {"method": published["method"], "setting": published["source"]}
+            rows.append({**named, "published, %": value})
     text = f"\n{record.task}, accuracy on the test set\n\n{_markdown(rows)}\n"
     if record.preset != "paper":
         text += (

@@ -20,7 +20,7 @@ from lra.optimizer import build_optimizer, rate_at
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
 
-WARMUP_STEPS = 5
+WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
 
 

@@ -48,7 +48,7 @@ def find_official(data_dir: Path) -> dict[str, Path] | None:
             if len(missing) < len(paths):
                 raise DataError(
                     f"{folder} holds official ListOps files but lacks {', '.join(missing)}; "
-                    f"put it there, or use --source generate to ignore those files"
+                    f"put it there, or use task.source=generate to ignore those files"
                 )
     return None
 

@@ -21,7 +21,9 @@ from tasks.cache import Build, Cache, canonical_hash, file_facts, open_or_build,
 from tasks.progress import progress
 
 OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
-SPLITS = ("train", "val", "test")
+OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
+OFFICIAL = (OFFICIAL_LAW, OFFICIAL_COUNTS, 0)
+SPLITS = tuple(OFFICIAL_COUNTS)
 PARTS = ("tokens", "offsets", "labels")
 
 
@@ -29,15 +31,16 @@ class ListOps(Task):
     """Ten classes; tokens are digits, four operators and a closing bracket.
 
     Args:
-        source: the official files, generated ones, or auto: official if they are there.
+        source: the official files, generated ones, or auto: official if they are there and
+            none of the following differs from them.
         min_length: tokens of the shortest expression, parentheses not counted.
         max_length: tokens of the longest.
         max_depth: levels of the deepest tree, at most.
         max_arguments: arguments of an operator, at most.
-        train: examples to train on. This and the next three concern generated data.
+        train: examples to train on.
         val: examples to select on.
         test: examples to test on.
-        data_seed: of the generator.
+        data_seed: of the generator; 0 does not keep official files from being used.
         end_token: whether a token marks the end of every sequence.
         sequence_length: positions that models are built for, end token included.
     Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
@@ -53,9 +56,9 @@ class ListOps(Task):
         max_length: PositiveInt = OFFICIAL_LAW.max_length,
         max_depth: Annotated[int, Field(ge=2)] = OFFICIAL_LAW.max_depth,
         max_arguments: Annotated[int, Field(ge=2, le=32)] = OFFICIAL_LAW.max_arguments,
-        train: PositiveInt = 96_000,
-        val: PositiveInt = 2_000,
-        test: PositiveInt = 2_000,
+        train: PositiveInt = OFFICIAL_COUNTS["train"],
+        val: PositiveInt = OFFICIAL_COUNTS["val"],
+        test: PositiveInt = OFFICIAL_COUNTS["test"],
         data_seed: NonNegativeInt = 0,
         end_token: bool = True,
         sequence_length: PositiveInt = 2048,
@@ -112,21 +115,22 @@ class ListOps(Task):
         return self._dataset(cache)
 
     def _official(self, data_dir: Path) -> dict[str, Path] | None:
-        if self.source == "generate":
+        """Find the official files, if they are wanted and can be what the options ask for."""
+        asked = (self.law, self.counts, self.data_seed)
+        if self.source == "generate" or (self.source == "auto" and asked != OFFICIAL):
             return None
-        if self.law != OFFICIAL_LAW:
-            if self.source == "official":
-                raise DataError(
-                    "task.source is official, but the official files hold expressions of 501 to "
-                    "1999 tokens, depth and arguments up to 10, and the settings ask for others"
-                )
-            return None
+        if asked != OFFICIAL:
+            raise DataError(
+                "task.source is official, but the official files have a law, a seed and split "
+                "sizes of their own: leave min_length, max_length, max_depth, max_arguments, "
+                "train, val, test and data_seed as they are, or use task.source=generate"
+            )
         found = find_official(data_dir)
         if found is None and self.source == "official":
             places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
             raise DataError(
                 f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
-                f"unpack lra_release.gz there, or use --source generate"
+                f"unpack lra_release.gz there, or use task.source=generate"
             )
         return found
 

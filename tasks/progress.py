@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from tqdm import tqdm
+
+
+def is_live() -> bool:
+    """Whether progress can be drawn over itself: on a terminal that has a width."""
+    try:
+        return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
+    except OSError:
+        return False
 
 
 def progress(
@@ -17,7 +26,7 @@ def progress(
     Args:
         unit: of the total; bytes are shown in powers of 1000.
     """
-    live = sys.stderr.isatty()
+    live = is_live()
     if not live:
         sys.stderr.write(f"{title} ...\n")
     return tqdm(

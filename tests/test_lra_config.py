@@ -154,6 +154,17 @@ def test_hash_covers_results_and_nothing_else() -> None:
     assert tnn(preset="quick").hash != base
 
 
+def test_overrides_are_those_that_change_something() -> None:
+    same = tnn("train.lr=5e-4", "log.every_steps=7", "mixer.num_heads=1", "train.clip_norm=null")
+    assert same.overrides == ()
+    assert tnn("train.lr=1.0e-3", "mixer.decay=0.9").overrides == (
+        "train.lr=0.001",
+        "mixer.decay=0.9",
+    )
+    flagged = resolve("listops", "tnn", flags={"--precision": "train.precision=bf16"})
+    assert flagged.overrides == ("train.precision=bf16",)
+
+
 def test_show_reads_back_and_names_origins() -> None:
     config = tnn("train.lr=0.5")
     shown = config.show()

@@ -216,8 +216,8 @@ def test_other_settings_or_data_refuse_to_resume(
     checkpoints = only_folder(tmp_path) / "checkpoints"
     state = load_newest(checkpoints, lambda _: None)
     assert state is not None
-    state["config"]["train"]["lr"] = 0.125
-    state["config"]["data"]["fingerprint"] = "0123"
+    state["identity"]["train"]["lr"] = 0.125
+    state["identity"]["data"]["fingerprint"] = "0123"
     save_checkpoint(checkpoints, 4, state)
     capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
@@ -225,6 +225,29 @@ def test_other_settings_or_data_refuse_to_resume(
     assert "data.fingerprint was '0123', is '" in message
     assert "train.lr was 0.125, is 0.002" in message
     assert "--resume never" in message
+
+
+def test_a_finished_run_of_other_data_is_not_shown_as_this_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    path = only_folder(tmp_path) / "result.json"
+    record = load_record(path)
+    other = record.data.model_copy(update={"fingerprint": "0123"})
+    record.model_copy(update={"data": other}).save(path.parent)
+    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    assert "fingerprint was '0123', is '" in capsys.readouterr().err
+
+
+def test_a_run_without_whole_checkpoints_says_that_it_starts_anew(
+    tmp_path: Path, unbroken: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "5"))
+    for path in (only_folder(tmp_path) / "checkpoints").iterdir():
+        damage(path, "truncated")
+    assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
+    assert "no whole checkpoint is left; starting at step 0" in capsys.readouterr().err
+    assert_same_run(only_folder(tmp_path), unbroken)
 
 
 def test_two_processes_do_not_share_a_run(

@@ -206,8 +206,17 @@ def test_missing_official_files_are_listed(tmp_path: Path) -> None:
 
 
 def test_official_source_needs_the_official_law(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="501 to 1999"):
+    with pytest.raises(DataError, match="leave min_length"):
         small_task(source="official").prepare(tmp_path)
+
+
+@pytest.mark.parametrize("options", [{"data_seed": 1}, {"test": 30}])
+def test_official_files_never_stand_in_for_other_settings(
+    tmp_path: Path, options: dict[str, int]
+) -> None:
+    write_small_official(tmp_path)
+    assert ListOps()._official(tmp_path) is not None
+    assert ListOps(**options)._official(tmp_path) is None  # pyright: ignore[reportArgumentType]
 
 
 def test_manifest_says_what_the_data_is(tmp_path: Path) -> None:

@@ -1,0 +1,120 @@
+"""The folder of a run: its lock, metrics, checkpoints and record."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from lra.checkpoint import load_newest, save_checkpoint
+from lra.config import RunConfig
+from lra.errors import UserError
+from lra.files import write_atomically
+from lra.progress import say
+from lra.record import RunRecord, load_record
+
+
+def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
+    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
+    parent = results_dir / "runs" / config.task_name / config.mixer_name
+    first = parent / f"{config.hash[:8]}-s{seed}"
+    attempts = [first]
+    while attempts[-1].exists():
+        attempts.append(parent / f"{first.name}-r{len(attempts) + 1}")
+    return RunFolder(attempts[-1] if resume == "never" or len(attempts) == 1 else attempts[-2])
+
+
+class RunFolder:
+    """Files of one run, `results/runs/<task>/<mixer>/<run-id>/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._metrics = path / "metrics.jsonl"
+        self._checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other processes, making it where it is missing.
+
+        Raises: UserError if another process holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.path / "lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise UserError(f"another process is at work on {self.path}") from None
+        with lock:
+            yield
+
+    def record(self) -> RunRecord | None:
+        """Read result.json, if there is one."""
+        path = self.path / "result.json"
+        return load_record(path) if path.exists() else None
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Append a line of metrics."""
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def drop_later_metrics(self, step: int, validated_step: int) -> None:
+        """Remove metrics that a killed session wrote after its last checkpoint."""
+        if not self._metrics.exists():
+            return
+        kept: list[str] = []
+        for text in self._metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                continue  # the line that the kill cut short
+            if line["step"] <= (validated_step if "val_accuracy" in line else step):
+                kept.append(text + "\n")
+        write_atomically(self._metrics, "".join(kept).encode())
+
+    def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
+        """Write a checkpoint of a run with an identity (see `resume`)."""
+        save_checkpoint(self._checkpoints, step, {**state, "identity": identity})
+
+    def resume(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """Load the newest whole checkpoint; None where there is none.
+
+        Args:
+            identity: all settings, the seed and the data: what a run that goes on must share
+                with the one that was stopped.
+        Raises: UserError listing what differs.
+        """
+        state = load_newest(self._checkpoints, say)
+        if state is None:
+            if any(self._checkpoints.glob("*.damaged")):
+                say("no whole checkpoint is left; starting at step 0")
+            return None
+        self.refuse_other(state["identity"], identity)
+        return state
+
+    def refuse_other(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """Raise a UserError that lists what differs between two identities, if anything."""
+        before, now = _flat(old), _flat(new)
+        differences = [
+            f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key)
+        ]
+        if differences:
+            raise UserError(
+                f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
+                f"Use --resume never to start a new run beside it"
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
