@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from pathlib import Path
+
+from lra.cli import Parser, carry_out
 
 NOTES = """
 Measured: percent of the test set, mean ± standard deviation over n seeds; a run that is not
@@ -13,21 +14,28 @@ done is a word. Published: as printed by the source named, on its own hardware a
 """
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Print both tables; the exit code is 1 if a record could not be read."""
-    parser = argparse.ArgumentParser(description="Tabulate all runs beside published results.")
-    parser.add_argument("--results-dir", type=Path, default=Path("results"))
-    options = parser.parse_args(arguments)
+def report(results_dir: Path) -> int:
+    """Print both tables; return 1 if a record could not be read."""
+    from lra.errors import UserError
     from lra.record import all_records
     from lra.tables import accuracy_table, runs_table
 
-    records, faults = all_records(options.results_dir)
+    if not results_dir.is_dir():
+        raise UserError(f"--results-dir: there is no folder {results_dir}")
+    records, faults = all_records(results_dir)
     sys.stdout.write(f"## Accuracy\n{NOTES}\n{accuracy_table(records)}")
-    if records:
-        sys.stdout.write(f"\n## Runs\n\n{runs_table(records)}")
+    sys.stdout.write(f"\n## Runs\n\n{runs_table(records) if records else 'None yet.'}\n")
     for fault in faults:
         sys.stderr.write(f"report.py: warning: left out: {fault}\n")
     return 1 if faults else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    parser = Parser(description="Tabulate all runs beside published results.")
+    parser.add_argument("--results-dir", type=Path, default=Path("results"))
+    options = parser.parse_args(arguments)
+    return carry_out("report.py", lambda: report(options.results_dir))
 
 
 if __name__ == "__main__":

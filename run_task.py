@@ -6,17 +6,17 @@ import argparse
 import sys
 from pathlib import Path
 
-from lra.cli import carry_out, non_negative_float, non_negative_int, positive_int
+from lra.cli import OUT_OF_MEMORY, Parser, carry_out, non_negative_float, positive_int, seed
 
-EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": 5}
+EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": OUT_OF_MEMORY}
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         description="Train a token mixer on a Long Range Arena task, and record the result.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
-        "resumable by the same command, 4 diverged, 5 out of memory.",
+        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted twice.",
     )
     parser.add_argument("--task", required=True, help="listops, ...")
     parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
@@ -26,7 +26,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
         help="change a setting, train.lr=1e-3 for instance; may be given several times",
     )  # fmt: skip
-    parser.add_argument("--seed", type=non_negative_int, default=0)
+    parser.add_argument("--seed", type=seed, default=0)
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
     parser.add_argument(
@@ -51,13 +51,16 @@ def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.resolve import resolve
 
+    flags = {}
+    if options.precision is not None:
+        flags["--precision"] = f"train.precision={options.precision}"
     config = resolve(
         options.task,
         options.mixer,
         preset=options.preset,
         protocol=options.protocol,
         overrides=options.overrides,
-        flags={"--precision": f"train.precision={options.precision}"} if options.precision else {},
+        flags=flags,
     )
     if options.show_config:
         sys.stdout.write(config.show())

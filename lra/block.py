@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from torch import Tensor, nn
-from torch.nn import functional
 
 from lra.config import ModelConfig
 from lra.layout import Layout
+from models._activations import ACTIVATIONS, Activation
 from models.base import Mixer
 
 # On packed positions both are free of padding: no mask to heed, nothing to leak.
 NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
-ACTIVATIONS = {"relu": functional.relu, "silu": functional.silu, "gelu": functional.gelu}
 
 
 class GLU(nn.Module):
     """Gated linear unit, W_3 (f(W_1 x) * W_2 x) (Shazeer 2020; the channel mixer of TNN)."""
 
-    def __init__(self, dim: int, hidden: int, activation: str) -> None:
+    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.gate = nn.Linear(dim, hidden)
@@ -32,7 +31,7 @@ class GLU(nn.Module):
 class MLP(nn.Module):
     """Two linear maps around an activation, the Transformer's feed-forward layer."""
 
-    def __init__(self, dim: int, hidden: int, activation: str) -> None:
+    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.hidden = nn.Linear(dim, hidden)

@@ -49,7 +49,7 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | No
         if match and _digest(content) == match[2]:
             return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         path.rename(path.with_name(f"{path.name}.damaged"))
-        say(f"checkpoint {path} is damaged; falling back to the one before it")
+        say(f"checkpoint {path} is damaged and set aside; falling back to the one before it")
     return None
 
 

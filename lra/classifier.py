@@ -8,10 +8,11 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lra.block import ACTIVATIONS, NORMS, Block
+from lra.block import NORMS, Block
 from lra.config import RunConfig
 from lra.errors import UserError
 from lra.layout import Layout
+from models._activations import ACTIVATIONS
 from models.base import MixerContext
 from tasks.base import TaskInfo
 
@@ -39,7 +40,8 @@ class Embedding(nn.Module):
         self.learned = None
         self.register_buffer("sinusoidal", None, persistent=False)
         if config.model.positions == "learned":
-            self.learned = nn.Parameter(torch.randn(length, dim) * 0.02)
+            self.learned = nn.Embedding(length, dim)
+            nn.init.normal_(self.learned.weight, std=0.02)
         elif config.model.positions == "sinusoidal":
             self.sinusoidal = sinusoidal_positions(length, dim)
         self.dropout = nn.Dropout(config.model.embedding_dropout)
@@ -56,14 +58,17 @@ class Embedding(nn.Module):
         assert encode is not None
         x = encode(values)
         if self.cls is not None:
-            sequences = x.split(lengths.tolist())
-            first = self.cls.to(x.dtype)[None]
-            x = torch.cat([part for sequence in sequences for part in (first, sequence)])
             lengths = lengths + 1
         layout = Layout(lengths, x.device)
-        positions = self.sinusoidal if self.learned is None else self.learned
-        if positions is not None:
-            x = x + positions[layout.position_in_sequence().to(x.device)].to(x.dtype)
+        position = layout.position_in_sequence().to(x.device)
+        if self.cls is not None:
+            is_cls = position == 0
+            row = torch.where(is_cls, 0, torch.cumsum(~is_cls, 0))
+            x = torch.cat([self.cls.to(x.dtype)[None], x]).index_select(0, row)
+        if self.learned is not None:
+            x = x + self.learned(position)
+        elif self.sinusoidal is not None:
+            x = x + self.sinusoidal[position].to(x.dtype)
         return self.dropout(x), layout
 
 

@@ -1,37 +1,50 @@
-"""What the command lines share: checked arguments, and mistakes in one line."""
+"""What the command lines share: one-line errors and checked arguments."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable
+from typing import NoReturn
 
 USER_ERROR = 2
+OUT_OF_MEMORY = 5
 INTERRUPTED = 130
+LARGEST_SEED = 2**63 - 1
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Write the error, without the usage, and exit."""
+        self.exit(USER_ERROR, f"{self.prog}: error: {message} (see --help)\n")
 
 
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1."""
-    value = non_negative_int(text)
-    if value == 0:
-        raise argparse.ArgumentTypeError("got 0, expected at least 1")
-    return value
+    return _whole_number(text, 1, LARGEST_SEED)
 
 
-def non_negative_int(text: str) -> int:
-    """Read a whole number of at least 0."""
+def seed(text: str) -> int:
+    """Read a whole number from 0 to 2**63 - 1."""
+    return _whole_number(text, 0, LARGEST_SEED)
+
+
+def _whole_number(text: str, least: int, most: int) -> int:
     try:
         value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number") from None
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"got {text}, expected at least 0")
+    if not least <= value <= most:
+        raise argparse.ArgumentTypeError(f"got {text}, expected {least} to {most}")
     return value
 
 
 def non_negative_float(text: str) -> float:
-    """Read a number of at least 0."""
+    """Read a finite number of at least 0."""
     try:
         value = float(text)
     except ValueError:
@@ -42,15 +55,30 @@ def non_negative_float(text: str) -> float:
 
 
 def carry_out(program: str, action: Callable[[], int]) -> int:
-    """Run a command; turn a user's mistake into one line and an exit code."""
+    """Run a command; turn a user's mistake, or a want of memory, into one line and an exit code."""
     from lra.errors import UserError
     from tasks.base import DataError
 
     try:
-        return action()
+        code = action()
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # The reader of our output has had enough; keep the exit from flushing into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except (UserError, DataError, OSError) as error:
-        sys.stderr.write(f"{program}: error: {error}\n")
-        return USER_ERROR
+        return _fail(program, str(error), USER_ERROR)
     except KeyboardInterrupt:
-        sys.stderr.write(f"{program}: interrupted\n")
-        return INTERRUPTED
+        return _fail(program, "interrupted", INTERRUPTED)
+    except (MemoryError, RuntimeError) as error:
+        from lra.environment import is_out_of_memory
+
+        if not is_out_of_memory(error):
+            raise
+        return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
+
+
+def _fail(program: str, message: str, code: int) -> int:
+    sys.stderr.write(f"{program}: error: {' '.join(message.splitlines())}\n")
+    return code

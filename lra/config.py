@@ -18,6 +18,7 @@ from lra.settings_file import SECTIONS
 from models.base import Mixer, MixerContext
 from tasks.base import Task
 
+Ratio = Annotated[float, Field(gt=0, le=1000)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -40,7 +41,7 @@ class ModelConfig(Section):
     dropout: Share = 0.0
     """Of each sublayer's output."""
     channel_mixer: Literal["glu", "mlp"] = "glu"
-    channel_expand: PositiveFloat = 1.0
+    channel_expand: Ratio = 1.0
     """Inner channels of the channel mixer over `dim`."""
     channel_activation: Literal["relu", "silu", "gelu"] = "silu"
     pooling: Literal["mean", "max", "last", "cls"] = "mean"
@@ -59,7 +60,7 @@ class TrainConfig(Section):
 
     steps: PositiveInt | None = None
     """Optimizer steps; this or epochs."""
-    epochs: PositiveFloat | None = None
+    epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Passes over the training set; this or steps."""
     batch_size: PositiveInt = 32
     """Examples per step."""

@@ -57,10 +57,18 @@ def peak_memory_mib(device: torch.device) -> float:
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error is a want of memory, which torch reports in several ways."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    texts = ("not enough memory", "can't allocate memory", "ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
+
+
 def seed_everything(seed: int) -> None:
     """Seed every generator that a model or a library may draw from."""
     random.seed(seed)
-    np.random.seed(seed)  # noqa: NPY002 (the global state, for libraries that use it)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (the global state, for libraries that use it)
     torch.manual_seed(seed)
 
 

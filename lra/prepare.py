@@ -7,14 +7,14 @@ import sys
 import time
 from pathlib import Path
 
-from lra.cli import carry_out, positive_int
+from lra.cli import Parser, carry_out, positive_int
 from lra.progress import say
 from lra.resolve import resolve_task
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m lra.prepare", description="Prepare, check or export a task's data."
     )
     parser.add_argument("--task", required=True, help="listops, ...")
@@ -38,7 +38,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def prepare(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    flags = {"--source": f"task.source={options.source}"} if options.source else {}
+    flags = {"--source": f"task.source={options.source}"} if options.source is not None else {}
     overrides = list(options.overrides)
     if options.examples is not None:
         sizes = resolve_task(options.task).split_sizes(options.examples)

@@ -83,10 +83,14 @@ def load_record(path: Path) -> RunRecord:
     try:
         return RunRecord.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
-        reason = error.errors()[0] if isinstance(error, ValidationError) else None
-        where = ".".join(map(str, reason["loc"])) if reason else ""
-        what = f"{where}: {reason['msg']}" if reason else str(error)
-        raise UserError(f"{path}: not a record of schema {SCHEMA_VERSION}: {what}") from None
+        what = str(error)
+        if isinstance(error, ValidationError):
+            first = error.errors()[0]
+            what = ": ".join([*map(str, first["loc"]), first["msg"]])
+        raise UserError(
+            f"{path}: not a record of schema {SCHEMA_VERSION}: {what}; move it away if it is of "
+            f"no more use"
+        ) from None
 
 
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:

@@ -23,7 +23,7 @@ T = TypeVar("T", Mixer, Task)
 class Section(BaseModel):
     """A part of the configuration: typed, immutable, closed to unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
 class Registry(Generic[T]):
@@ -69,14 +69,18 @@ TASKS: Registry[Task] = Registry("task", tasks, Task)
 def options_model(owner: type) -> type[Section]:
     """Derive the options of a mixer or task from its typed keyword-only arguments.
 
-    Raises: TypeError for a **kwargs, which would swallow misspelt options.
+    Raises: TypeError for a **kwargs, which would swallow misspelt options, and for an option
+        that is not keyword-only.
     """
     hints = get_type_hints(owner.__init__, include_extras=True)
     fields: dict[str, Any] = {}
     for parameter in inspect.signature(owner.__init__).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(f"{owner.__name__}.__init__ takes **{parameter.name}: name the options")
+        has_default = parameter.default is not parameter.empty
+        if parameter.kind is not parameter.KEYWORD_ONLY and has_default:
+            raise TypeError(f"{owner.__name__}.__init__: make {parameter.name} keyword-only")
         if parameter.kind is parameter.KEYWORD_ONLY:
-            default = ... if parameter.default is parameter.empty else parameter.default
+            default = parameter.default if has_default else ...
             fields[parameter.name] = (hints[parameter.name], default)
     return create_model(f"{owner.__name__}Options", __base__=Section, **fields)

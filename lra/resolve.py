@@ -6,11 +6,14 @@ section < the protocol's sections of those < the preset's < `--set` and other fl
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
 from pydantic import ValidationError
 
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
@@ -46,11 +49,11 @@ def resolve(
     task_file = _task_file(task, preset, protocol, configs)
     mixer_class = MIXERS.get(mixer, "--mixer")
     mixer_file = SettingsFile(configs / "mixers" / f"{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
+    mixer_file.refuse_unknown({**_nested_names(task_file), "per_task": TASKS.classes})
+    names = {"protocols": protocol, "presets": preset}
     layers: list[Layer] = []
     for of_task, of_mixer in zip(
-        task_file.layers(task, protocol, preset),
-        mixer_file.layers(task, protocol, preset),
-        strict=True,
+        task_file.layers(task, names), mixer_file.layers(task, names), strict=True
     ):
         _refuse_task_settings(of_mixer)
         layers += [*of_task, *of_mixer]
@@ -70,7 +73,7 @@ def resolve(
         overrides=(),
         settings_source=mixer_file.source(task) or "the task's own, none published for this mixer",
     )
-    _refuse_contradictions(config)
+    _refuse_contradictions(config, merged)
     return replace(config, overrides=_effective(changes, config, _merge(layers)))
 
 
@@ -89,7 +92,9 @@ def resolve_task(
     """
     layers = [
         layer
-        for group in _task_file(task, preset, protocol, configs).layers(task, protocol, preset)
+        for group in _task_file(task, preset, protocol, configs).layers(
+            task, {"protocols": protocol, "presets": preset}
+        )
         for layer in group
     ]
     changes = _flag_layers(overrides, flags)
@@ -98,19 +103,29 @@ def resolve_task(
             if section != "task":
                 raise UserError(f"{layer.origin}: {section}.{key} does not concern the data")
     cls = options_model(TASKS.get(task, "--task"))
-    return build_task(task, _validate("task", task, cls, _merge([*layers, *changes])))
+    merged = _merge([*layers, *changes])
+    with _origins_added(merged):
+        return build_task(task, _validate("task", task, cls, merged))
 
 
 def _task_file(task: str, preset: str, protocol: str, configs: Path) -> SettingsFile:
     """Open a task's settings, refusing unknown names of tasks, presets and protocols."""
     TASKS.get(task, "--task")
     file = SettingsFile(configs / "tasks" / f"{task}.yaml", f"configs/tasks/{task}.yaml")
-    presets, protocols = file.names("presets") | {"paper"}, file.names("protocols")
-    if preset not in presets:
-        raise unknown("preset", preset, presets, "--preset")
-    if protocol not in protocols:
-        raise unknown("protocol", protocol, protocols, "--protocol")
+    names = _nested_names(file)
+    if preset not in names["presets"]:
+        raise unknown("preset", preset, names["presets"], "--preset")
+    if protocol not in names["protocols"]:
+        raise unknown("protocol", protocol, names["protocols"], "--protocol")
     return file
+
+
+def _nested_names(task_file: SettingsFile) -> dict[str, set[str]]:
+    """List the presets and protocols that a task has."""
+    return {
+        "presets": {*task_file.nested("presets"), "paper"},
+        "protocols": {*task_file.nested("protocols")},
+    }
 
 
 def _refuse_task_settings(layers: Sequence[Layer]) -> None:
@@ -120,8 +135,13 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
                 raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
 
 
-def _refuse_contradictions(config: RunConfig) -> None:
+def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
     """Construct the task and a mixer once, for the checks that span several options."""
+    with _origins_added(merged):
+        _construct(config)
+
+
+def _construct(config: RunConfig) -> None:
     context = MixerContext(
         dim=config.model.dim,
         max_length=config.build_task().info.max_length,
@@ -156,7 +176,8 @@ def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> t
         default = type(options).model_fields[key].default
         value = getattr(options, key)
         if before.get((section, key), (default, ""))[0] != value:
-            effective.append(f"{section}.{key}={value}")
+            text = yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
+            effective.append(f"{section}.{key}={text}")
     return tuple(effective)
 
 
@@ -169,9 +190,14 @@ def _merge(layers: Sequence[Layer]) -> Merged:
     merged: dict[tuple[str, str], tuple[Any, str]] = {}
     for layer in layers:
         for key, value in layer.values.items():
+            other = _EXCLUSIVE.get(key)
+            if value is not None and other is not None and layer.values.get(other) is not None:
+                raise UserError(
+                    f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
+                )
             merged[key] = (value, layer.origin)
-            if key in _EXCLUSIVE and value is not None:
-                merged.pop(_EXCLUSIVE[key], None)
+            if value is not None and other is not None:
+                merged.pop(other, None)
     return merged
 
 
@@ -182,12 +208,27 @@ def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> A
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
+            with _origins_added(merged):
+                raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
         key = str(first["loc"][0])
         _, origin = merged.get((section, key), (None, "settings"))
         if first["type"] == "extra_forbidden":
             raise unknown(f"option of {owner}", key, cls.model_fields, origin) from None
         raise _wrong_value(f"{section}.{key}", first, origin) from None
+
+
+@contextmanager
+def _origins_added(merged: Merged) -> Iterator[None]:
+    """Add to a UserError where the settings that it names came from."""
+    try:
+        yield
+    except UserError as error:
+        origins = [
+            f"{section}.{key} is from {origin}"
+            for (section, key), (_, origin) in merged.items()
+            if re.search(rf"\b{key}\b", str(error))
+        ]
+        raise UserError("; ".join([str(error), *origins])) from None
 
 
 def _wrong_value(name: str, error: Any, origin: str) -> UserError:

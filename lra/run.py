@@ -9,7 +9,13 @@ from typing import Any, Literal
 import torch
 
 from lra.config import RunConfig
-from lra.environment import device_name, git_state, peak_memory_mib, versions
+from lra.environment import (
+    device_name,
+    git_state,
+    is_out_of_memory,
+    peak_memory_mib,
+    versions,
+)
 from lra.evaluate import Score
 from lra.files import write_atomically
 from lra.optimizer import schedule_warning
@@ -57,11 +63,11 @@ class Run:
                 torch.cuda.reset_peak_memory_stats(self.device)
             self.start = self.last_checkpoint = time.monotonic()
             self.trainer = Trainer(self.config, self.info, self.dataset, self.seed, self.device)
+            self._resume()
             return self._train()
 
     def _train(self) -> RunRecord:
-        """Go from the last checkpoint, or the beginning, to the end or a stop."""
-        self._resume()
+        """Go on to the end or to a stop."""
         write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
         for warning in self._warnings():
             say(f"warning: {warning}")
@@ -79,7 +85,7 @@ class Run:
             say(f"diverged: {error}")
             return self._finish("diverged", str(error))
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             message = self._out_of_memory()
             say(message)
@@ -226,9 +232,3 @@ class Run:
         )
         record.save(self.folder.path)
         return record
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return "not enough memory" in str(error) or "can't allocate memory" in str(error)

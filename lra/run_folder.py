@@ -22,10 +22,11 @@ def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) 
     """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
     parent = results_dir / "runs" / config.task_name / config.mixer_name
     first = parent / f"{config.hash[:8]}-s{seed}"
-    attempts = [first]
-    while attempts[-1].exists():
-        attempts.append(parent / f"{first.name}-r{len(attempts) + 1}")
-    return RunFolder(attempts[-1] if resume == "never" or len(attempts) == 1 else attempts[-2])
+    repeats = [int(path.name.rpartition("-r")[2]) for path in parent.glob(f"{first.name}-r[0-9]*")]
+    newest = max([1, *repeats])
+    if resume == "never" and first.exists():
+        newest += 1
+    return RunFolder(first if newest == 1 else parent / f"{first.name}-r{newest}")
 
 
 class RunFolder:
@@ -71,7 +72,9 @@ class RunFolder:
                 line = json.loads(text)
             except json.JSONDecodeError:
                 continue  # the line that the kill cut short
-            if line["step"] <= (validated_step if "val_accuracy" in line else step):
+            if isinstance(line, dict) and line["step"] <= (
+                validated_step if "val_accuracy" in line else step
+            ):
                 kept.append(text + "\n")
         write_atomically(self._metrics, "".join(kept).encode())
 

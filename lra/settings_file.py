@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
         raise UserError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
 
 
@@ -68,34 +68,34 @@ class Layer:
     """By (section, key)."""
 
 
-def layer_of(body: Any, origin: str, more: frozenset[str] = frozenset()) -> Layer:
+def layer_of(body: Any, origin: str, beside: frozenset[str] = frozenset()) -> Layer:
     """Turn a parsed mapping {section: {key: value}} into a layer.
 
     Args:
-        more: keys that may stand beside the sections.
+        beside: keys that may stand beside the sections, and are left alone.
     Raises: UserError for an unknown section or a value that is no mapping.
     """
     values: dict[tuple[str, str], Any] = {}
-    for section, entries in _entries(body, origin):
-        if section in more or section == "source":
+    for section, entries in mapping(body, origin).items():
+        if section in beside:
             continue
         if section not in SECTIONS:
-            raise unknown("section", section, {*SECTIONS, "source", *more}, origin)
-        for key, value in _entries(entries, f"{origin}: {section}"):
+            raise unknown("section", section, {*SECTIONS, *beside}, origin)
+        for key, value in mapping(entries, f"{origin}: {section}").items():
             values[section, key] = value
     return Layer(origin, values)
 
 
-def _entries(body: Any, origin: str) -> Iterator[tuple[str, Any]]:
+def mapping(body: Any, origin: str) -> dict[str, Any]:
+    """Check that a parsed value is a mapping; nothing counts as an empty one.
+
+    Raises: UserError naming the origin otherwise.
+    """
     if body is None:
-        return
+        return {}
     if not isinstance(body, dict):
         raise UserError(f"{origin}: got {body!r}, expected keys with values")
-    for key, value in body.items():
-        yield str(key), value
-
-
-NESTED = frozenset({"protocols", "presets", "per_task"})
+    return {str(key): value for key, value in body.items()}
 
 
 class SettingsFile:
@@ -103,29 +103,53 @@ class SettingsFile:
 
     def __init__(self, path: Path, shown: str) -> None:
         self.shown = shown
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        self.body: dict[str, Any] = dict(_entries(parse_yaml(text, shown), shown))
+        try:
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        except UnicodeDecodeError as error:
+            raise UserError(f"{shown}: not UTF-8 text: {error}") from None
+        self.body = mapping(parse_yaml(text, shown), shown)
 
-    def names(self, nested: str) -> set[str]:
-        """List what a nested section, "presets" for instance, defines."""
-        return {key for key, _ in _entries(self.body.get(nested), f"{self.shown}: {nested}")}
+    def nested(self, name: str) -> dict[str, Any]:
+        """Return a nested section by its keys, "presets" for instance."""
+        return mapping(self.body.get(name), f"{self.shown}: {name}")
 
-    def layers(self, task: str, protocol: str, preset: str) -> tuple[list[Layer], ...]:
-        """List this file's layers: base ones, those of the protocol, those of the preset."""
+    def layers(self, task: str, names: Mapping[str, str]) -> tuple[list[Layer], ...]:
+        """List this file's layers: base ones, then those of each of `names` in turn.
+
+        Args:
+            names: the preset by "presets", the protocol by "protocols".
+        """
+        beside = frozenset({*names, "per_task"})
+        bodies = [(self.body, self.shown, beside)]
+        if task in (per_task := self.nested("per_task")):
+            origin = f"{self.shown} (per_task.{task})"
+            beside = frozenset({*names, "source"})
+            bodies.append((mapping(per_task[task], origin), origin, beside))
+        groups = [[layer_of(*body) for body in bodies]]
+        for section, name in names.items():
+            groups.append([])
+            for body, origin, _ in bodies:
+                inner = mapping(body.get(section), f"{origin}: {section}")
+                if name in inner:
+                    groups[-1].append(layer_of(inner[name], f"{origin} ({section}.{name})"))
+        return tuple(groups)
+
+    def refuse_unknown(self, valid: Mapping[str, Iterable[str]]) -> None:
+        """Raise a UserError for a nested name, of a preset for instance, that does not exist.
+
+        Args:
+            valid: names by "per_task", "presets" and "protocols".
+        """
         bodies = [(self.body, self.shown)]
-        per_task = self.body.get("per_task") or {}
-        if task in per_task:
-            bodies.append((per_task[task], f"{self.shown} (per_task.{task})"))
-        base = [layer_of(body, origin, NESTED) for body, origin in bodies]
-        return base, *(
-            [
-                layer_of(body[nested][name], f"{origin} ({nested}.{name})")
-                for body, origin in bodies
-                if name in (body.get(nested) or {})
-            ]
-            for nested, name in (("protocols", protocol), ("presets", preset))
-        )
+        for task, body in self.nested("per_task").items():
+            bodies.append((mapping(body, self.shown), f"{self.shown} (per_task.{task})"))
+        for body, origin in bodies:
+            for section, names in valid.items():
+                for name in mapping(body.get(section), f"{origin}: {section}"):
+                    if name not in names:
+                        raise unknown(f"name in {section}", name, names, origin)
 
     def source(self, task: str) -> str | None:
         """Return the citation of the settings that the file holds for a task."""
-        return ((self.body.get("per_task") or {}).get(task) or {}).get("source")
+        body = mapping(self.nested("per_task").get(task), self.shown)
+        return body.get("source")

@@ -34,16 +34,44 @@ def setting(record: RunRecord) -> str:
 def outcome(records: Sequence[RunRecord]) -> str:
     """Write the test accuracy of runs that differ in seed alone: percent, or what happened.
 
-    Runs that are not done are counted and named, and never enter the mean.
+    Of several attempts at a seed the newest counts, a finished one before others. Runs that
+    are not done are named, and never enter the mean.
     """
-    done = [r.test_accuracy for r in records if r.test_accuracy is not None]
-    words = sorted({r.status for r in records if r.test_accuracy is None})
+    by_seed: dict[int, RunRecord] = {}
+    for record in sorted(records, key=lambda r: (r.status == "done", attempt(r))):
+        by_seed[record.seed] = record
+    done = [r.test_accuracy for r in by_seed.values() if r.test_accuracy is not None]
+    words = sorted({r.status for r in by_seed.values() if r.test_accuracy is None})
     if not done:
         return ", ".join(words) or MISSING
     text = f"{statistics.mean(done):.2f}"
     if len(done) > 1:
         text += f" ± {statistics.stdev(done):.2f}"
     return ", ".join([f"{text} (n={len(done)})", *words])
+
+
+def attempt(record: RunRecord) -> int:
+    """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
+    return int(record.run_id.rpartition("-r")[2]) if "-r" in record.run_id else 1
+
+
+def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
+    """Group runs that may share a row, by mixer and a description of their setting.
+
+    Where descriptions agree but settings or data of a task do not (after a change of a file,
+    say), the description gets their hashes.
+    """
+    variants: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
+    for r in records:
+        key = (r.mixer, setting(r), r.task)
+        variants.setdefault(key, set()).add((r.config_hash, r.data.fingerprint))
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for r in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.run_id)):
+        described = setting(r)
+        if len(variants[r.mixer, described, r.task]) > 1:
+            described += f" (settings {r.config_hash[:8]}, data {r.data.fingerprint[:8]})"
+        groups.setdefault((r.mixer, described), []).append(r)
+    return groups
 
 
 def _markdown(rows: Sequence[dict[str, str]]) -> str:
@@ -55,16 +83,10 @@ def _markdown(rows: Sequence[dict[str, str]]) -> str:
     return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
 
 
-def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.seed)):
-        groups.setdefault((record.mixer, setting(record)), []).append(record)
-    return groups
-
-
 def accuracy_table(records: Sequence[RunRecord]) -> str:
     """Tabulate our runs and the published methods: a row each, a column per task and kind."""
-    ran = [task for task in TASKS if any(record.task == task for record in records)]
+    present = {record.task for record in records}
+    ran = [task for task in TASKS if task in present] + sorted(present - set(TASKS))
     blank = {f"{task}, measured": MISSING for task in ran}
     blank |= {f"{task}, published": MISSING for task in TASKS}
     rows = []
@@ -130,7 +152,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         rows.append({"method": f"guess: {name}", "measured, %": f"{accuracy:.2f}"})
     mixers = tuple(r.mixer for r in like)
     for published in published_rows():
-        value = published[record.task]
+        value = published.get(record.task)
         if value and published["method"].lower().startswith(mixers):
             named = {"method": published["method"], "setting": published["source"]}
             rows.append({**named, "published, %": value})

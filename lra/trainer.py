@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import statistics
 import time
@@ -180,7 +179,6 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Capture everything that later steps depend on."""
         return {
-            "step": self.step,
             "validated_step": self.validated_step,
             "sampler": {"seed": self.order.seed, "next_step": self.step},
             "model": self.model.state_dict(),
@@ -193,10 +191,10 @@ class Trainer:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a captured state."""
-        self.step = state["step"]
+        self.step = state["sampler"]["next_step"]
         self.validated_step = state["validated_step"]
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        self.optimizer.load_state_dict(state["optimizer"])
         self.best = state["best"]
         self.interval = state["interval"]
         self.step_seconds = state["step_seconds"]

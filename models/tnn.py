@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
 
 from models._activations import Activation
@@ -18,6 +18,7 @@ from models._toeplitz import toeplitz_multiply
 from models.base import Mixer, MixerContext
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
+Ratio = Annotated[float, Field(gt=0, le=1000)]
 
 
 class ToeplitzOperator(nn.Module):
@@ -46,6 +47,11 @@ class ToeplitzOperator(nn.Module):
 
         Returns: (num_lags, channels) for increasing lags, and the first lag.
         """
+        # Autocast would round lags above 256 to bfloat16, and neighbours to one number.
+        with torch.autocast(next(self.parameters()).device.type, enabled=False):
+            return self._coefficients(length)
+
+    def _coefficients(self, length: int) -> tuple[Tensor, int]:
         reach = length if self.window is None else min(length, self.window)
         first_lag = 0 if self.causal else 1 - reach
         weight = next(self.parameters())
@@ -83,7 +89,7 @@ class TNN(Mixer):
         self,
         context: MixerContext,
         *,
-        expand_ratio: PositiveFloat = 3.0,
+        expand_ratio: Ratio = 3.0,
         num_heads: PositiveInt = 1,
         activation: Activation = "silu",
         rpe_dim: PositiveInt = 32,

@@ -26,6 +26,9 @@ FOLDERS = (
 )
 """Where under the data folder the files may lie, first match first."""
 
+MARK = "exported-from"
+"""Names the source of exported files, beside them."""
+
 CHUNK = 1000
 """Expressions written at a time."""
 
@@ -51,6 +54,18 @@ def find_official(data_dir: Path) -> dict[str, Path] | None:
                     f"put it there, or use task.source=generate to ignore those files"
                 )
     return None
+
+
+def mark_origin(folder: Path, source: str) -> None:
+    """Leave word in a folder of exported files that they are not the official release."""
+    if source != "official":
+        (folder / MARK).write_text(f"{source}\n", encoding="utf-8")
+
+
+def origin_of(folder: Path) -> str:
+    """Return the source of the data that files in the official format hold."""
+    mark = folder / MARK
+    return mark.read_text(encoding="utf-8").strip() if mark.is_file() else "official"
 
 
 def read_official(path: Path) -> Expressions:
@@ -99,7 +114,8 @@ def _parse(line: bytes, where: str) -> tuple[bytes, int]:
 def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: np.ndarray) -> None:
     """Write expressions, stored end to end as in `PackedTokens`, in the official format."""
     words = _words()
-    with path.open("wb") as file:
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
         file.write(_HEADER + b"\r\n")
         chunks = range(0, len(labels), CHUNK)
         for start in progress(f"writing {path}", chunks, unit="thousand"):
@@ -110,6 +126,7 @@ def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: 
             for i in range(stop - start):
                 expression = b" ".join(texts[ends[i] : ends[i + 1]])
                 file.write(b"%s\t%d\r\n" % (expression, labels[start + i]))
+    partial.replace(path)
 
 
 def _words() -> np.ndarray:

@@ -187,6 +187,8 @@ def evaluate(tokens: bytes) -> int:
     for position, token in enumerate(tokens, start=1):
         if token == CLOSE_ID and stack:
             operator, *arguments = stack.pop()
+            if not arguments:
+                raise ValueError(f"the operator that closes at token {position} has no arguments")
             value = _OPERATIONS[operator - OPERATOR_ID](arguments)
             if stack:
                 stack[-1].append(value)

@@ -126,6 +126,8 @@ class Task(abc.ABC):
     def split_sizes(self, examples: int) -> dict[str, int]:
         """Share a number of examples out to the splits in the official proportions,
         by the names of the options that hold the sizes.
+
+        Raises: DataError if they are too few.
         """
 
 

@@ -11,12 +11,14 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.base import DataError
@@ -27,11 +29,18 @@ VERIFY_ON_OPEN = 256 * 2**20
 
 
 class FileFacts(BaseModel):
-    """What a file of the cache must be."""
+    """What a file must be."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     bytes: int
     sha256: str
+
+
+class OriginFacts(FileFacts):
+    """What a file was that data was read from."""
+
+    modified_ns: int
+    """When it was last changed, which is no part of what it is."""
 
 
 class Manifest(BaseModel):
@@ -43,7 +52,7 @@ class Manifest(BaseModel):
     source: str
     request: dict[str, Any]
     """Everything that determines the data: the law, its seed, the counts; or the files read."""
-    origin: dict[str, FileFacts]
+    origin: dict[str, OriginFacts]
     """Files that the data was read from, by name."""
     sizes: dict[str, int]
     baselines: dict[str, float]
@@ -63,6 +72,11 @@ def file_facts(path: Path) -> FileFacts:
     return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 
+def origin_facts(path: Path) -> OriginFacts:
+    """Read the size, checksum and time of a file that data is read from."""
+    return OriginFacts(**dict(file_facts(path)), modified_ns=path.stat().st_mtime_ns)
+
+
 class Cache:
     """An opened cache folder."""
 
@@ -73,7 +87,10 @@ class Cache:
     @property
     def fingerprint(self) -> str:
         """Hash of the manifest, and through it of every byte of the data."""
-        return canonical_hash(self.manifest.model_dump(mode="json"))
+        facts = self.manifest.model_dump(
+            mode="json", exclude={"origin": {"__all__": {"modified_ns"}}}
+        )
+        return canonical_hash(facts)
 
     def array(self, name: str) -> np.ndarray:
         """Map an array into memory."""
@@ -93,6 +110,23 @@ class Cache:
                 raise _damaged(self.folder, f"{name} has {found} bytes, expected {facts.bytes}")
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise _damaged(self.folder, f"the checksum of {name} differs")
+
+    def check_origin(self, paths: Iterable[Path]) -> None:
+        """Compare files that the data was read from with what they were then.
+
+        A file of the same size and time is taken to be the same; another time costs a checksum.
+
+        Raises: DataError naming the file that has changed.
+        """
+        for path in paths:
+            facts, now = self.manifest.origin[path.name], path.stat()
+            if (now.st_size, now.st_mtime_ns) == (facts.bytes, facts.modified_ns):
+                continue
+            if now.st_size != facts.bytes or file_facts(path).sha256 != facts.sha256:
+                raise DataError(
+                    f"{path} has changed since the data cache {self.folder} was made from it; "
+                    f"delete that folder and run the same command again to read the file anew"
+                )
 
 
 def _damaged(folder: Path, what: str) -> DataError:
@@ -137,7 +171,7 @@ class Build:
         self.folder = folder
         self.sizes: dict[str, int] = {}
         self.baselines: dict[str, float] = {}
-        self.origin: dict[str, FileFacts] = {}
+        self.origin: dict[str, OriginFacts] = {}
 
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array."""
@@ -151,8 +185,10 @@ def open_or_build(
 
     Raises: DataError as `open_cache` and `build` do.
     """
+    if folder.exists():  # complete, as it got its name last; and maybe not ours to lock
+        return open_cache(folder, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{folder}.lock"):
+    with _lock(folder):
         if not folder.exists():
             for stale in folder.parent.glob(f"{folder.name}.partial*"):
                 shutil.rmtree(stale)
@@ -167,6 +203,19 @@ def open_or_build(
                 shutil.rmtree(partial, ignore_errors=True)
                 raise
         return open_cache(folder, request)
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    lock = FileLock(f"{folder}.lock")
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        sys.stderr.write(f"waiting for another process that prepares {folder}\n")
+        lock.acquire()
+    with lock:
+        yield
+    lock.release()
 
 
 def _finish(made: Build, task: str, source: str, request: dict[str, Any]) -> None:

@@ -5,24 +5,31 @@ Nangia and Bowman 2018, at the Long Range Arena's law (Tay et al. 2021, arXiv:20
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
-from tasks._listops_format import FILES, FOLDERS, find_official, read_official, write_official
+from tasks._listops_format import (
+    FILES,
+    FOLDERS,
+    find_official,
+    mark_origin,
+    origin_of,
+    read_official,
+    write_official,
+)
 from tasks._listops_generate import example_digest, generate
 from tasks._listops_law import END_ID, VOCAB_SIZE, Expressions, Law, evaluate
 from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
 from tasks.batching import PackedTokens
-from tasks.cache import Build, Cache, canonical_hash, file_facts, open_or_build, read_cache
+from tasks.cache import Build, Cache, canonical_hash, open_or_build, origin_facts, read_cache
 from tasks.progress import progress
 
 OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
 OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
-OFFICIAL = (OFFICIAL_LAW, OFFICIAL_COUNTS, 0)
 SPLITS = tuple(OFFICIAL_COUNTS)
 PARTS = ("tokens", "offsets", "labels")
 
@@ -32,7 +39,7 @@ class ListOps(Task):
 
     Args:
         source: the official files, generated ones, or auto: official if they are there and
-            none of the following differs from them.
+            law, seed and counts are theirs.
         min_length: tokens of the shortest expression, parentheses not counted.
         max_length: tokens of the longest.
         max_depth: levels of the deepest tree, at most.
@@ -40,7 +47,7 @@ class ListOps(Task):
         train: examples to train on.
         val: examples to select on.
         test: examples to test on.
-        data_seed: of the generator; 0 does not keep official files from being used.
+        data_seed: of the generator.
         end_token: whether a token marks the end of every sequence.
         sequence_length: positions that models are built for, end token included.
     Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
@@ -59,7 +66,7 @@ class ListOps(Task):
         train: PositiveInt = OFFICIAL_COUNTS["train"],
         val: PositiveInt = OFFICIAL_COUNTS["val"],
         test: PositiveInt = OFFICIAL_COUNTS["test"],
-        data_seed: NonNegativeInt = 0,
+        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
         end_token: bool = True,
         sequence_length: PositiveInt = 2048,
     ) -> None:
@@ -67,8 +74,8 @@ class ListOps(Task):
             raise ValueError(f"min_length {min_length} is above max_length {max_length}")
         if sequence_length < max_length + end_token:
             raise ValueError(
-                f"sequence_length {sequence_length} is too short for expressions of "
-                f"{max_length} tokens{' and an end token' if end_token else ''}"
+                f"sequence_length {sequence_length} is too short for max_length {max_length}"
+                f"{' and an end token' if end_token else ''}"
             )
         self.source = source
         self.law = Law(
@@ -87,46 +94,24 @@ class ListOps(Task):
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
         official = self._official(data_dir)
-        if official is None:
-            request = {
-                "source": "generated",
-                "law": {**vars(self.law), "operator_probability": 0.25, "version": 1},
-                "seed": self.data_seed,
-                "counts": self.counts,
-            }
-        else:
-            sizes = {path.name: path.stat().st_size for path in official.values()}
-            request = {"source": "official", "files": sizes}
-
-        def build(made: Build) -> None:
-            if official is None:
-                _save(made, generate(self.law, self.data_seed, self.counts))
-            else:
-                made.origin = {path.name: file_facts(path) for path in official.values()}
-                _save(made, {name: read_official(path) for name, path in official.items()})
-
-        cache = open_or_build(
-            data_dir / self.name / f"{request['source']}-{canonical_hash(request)[:12]}",
-            task=self.name,
-            source=request["source"],
-            request=request,
-            build=build,
-        )
-        return self._dataset(cache)
+        return self._generated(data_dir) if official is None else self._read(data_dir, official)
 
     def _official(self, data_dir: Path) -> dict[str, Path] | None:
         """Find the official files, if they are wanted and can be what the options ask for."""
-        asked = (self.law, self.counts, self.data_seed)
-        if self.source == "generate" or (self.source == "auto" and asked != OFFICIAL):
+        if self.source == "generate":
             return None
-        if asked != OFFICIAL:
+        is_official = self.law == OFFICIAL_LAW and self.data_seed == 0
+        if self.source == "auto":
+            wanted = is_official and self.counts == OFFICIAL_COUNTS
+            return find_official(data_dir) if wanted else None
+        if not is_official:
             raise DataError(
-                "task.source is official, but the official files have a law, a seed and split "
-                "sizes of their own: leave min_length, max_length, max_depth, max_arguments, "
-                "train, val, test and data_seed as they are, or use task.source=generate"
+                "task.source is official, but the official files have a law of their own: leave "
+                "min_length, max_length, max_depth, max_arguments and data_seed as they are, or "
+                "use task.source=generate"
             )
         found = find_official(data_dir)
-        if found is None and self.source == "official":
+        if found is None:
             places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
             raise DataError(
                 f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
@@ -134,8 +119,56 @@ class ListOps(Task):
             )
         return found
 
+    def _generated(self, data_dir: Path) -> Dataset:
+        request = {
+            "source": "generated",
+            "law": {**vars(self.law), "operator_probability": 0.25, "version": 1},
+            "seed": self.data_seed,
+            "counts": self.counts,
+        }
+
+        def build(made: Build) -> None:
+            _save(made, generate(self.law, self.data_seed, self.counts))
+
+        return self._dataset(self._open(data_dir, request, build))
+
+    def _read(self, data_dir: Path, official: Mapping[str, Path]) -> Dataset:
+        sizes = {path.name: path.stat().st_size for path in official.values()}
+        source = origin_of(official["train"].parent)
+        request = {"source": source, "files": sizes, "counts": self.counts}
+
+        def build(made: Build) -> None:
+            made.origin = {path.name: origin_facts(path) for path in official.values()}
+            splits = {name: read_official(path) for name, path in official.items()}
+            for name, split in splits.items():
+                count = len(split.labels)
+                if count != self.counts[name]:
+                    raise DataError(
+                        f"{official[name]} has {count} examples, expected {self.counts[name]}: is "
+                        f"it complete? If it is meant to be so, use task.{name}={count} and "
+                        f"task.source=official"
+                    )
+            _save(made, splits)
+
+        cache = self._open(data_dir, request, build)
+        cache.check_origin(official.values())
+        return self._dataset(cache)
+
+    def _open(
+        self, data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]
+    ) -> Cache:
+        folder = data_dir / self.name / f"{request['source']}-{canonical_hash(request)[:12]}"
+        source = request["source"]
+        return open_or_build(folder, task=self.name, source=source, request=request, build=build)
+
     def _dataset(self, cache: Cache) -> Dataset:
         splits = {name: PackedTokens(*_arrays(cache, name), self.end_token) for name in SPLITS}
+        longest = max(int(split.lengths.max()) for split in splits.values())
+        if longest > self.info.max_length:
+            raise DataError(
+                f"{cache.folder} holds a sequence of {longest} positions, more than "
+                f"task.sequence_length {self.info.max_length}"
+            )
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
         return Dataset(
             splits=splits,
@@ -184,12 +217,15 @@ class ListOps(Task):
         cache = read_cache(dataset.folder)
         for name in SPLITS:
             write_official(folder / FILES[name], *_arrays(cache, name))
+        mark_origin(folder, dataset.source)
         return [folder / FILES[name] for name in SPLITS]
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
+        if examples < len(SPLITS):
+            raise DataError(f"got {examples} examples, expected at least {len(SPLITS)}")
         small = max(1, examples // 50)
-        return {"train": max(1, examples - 2 * small), "val": small, "test": small}
+        return {"train": examples - 2 * small, "val": small, "test": small}
 
 
 def _arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -63,7 +63,7 @@ def test_precedence(tmp_path: Path) -> None:
     write(
         tmp_path, "mixers/tnn.yaml",
         "train: {lr: 0.2, beta1: 0.2, beta2: 0.2, epsilon: 0.5, warmup_steps: 2}\n"
-        "per_task: {listops: {train: {beta2: 0.3}}, other: {train: {lr: 9.0}}}\n",
+        "per_task: {listops: {train: {beta2: 0.3}}}\n",
     )  # fmt: skip
     config = resolve(
         "listops", "tnn", preset="quick", overrides=["train.batch_size=4"], configs=tmp_path
@@ -104,8 +104,20 @@ def test_steps_and_epochs_replace_each_other() -> None:
         ({"set": "train.lr"}, ["expected section.key=value"]),
         ({"set": "lr=1"}, ["expected section.key=value"]),
         ({"set": "mixer.num_heads=3"}, ["num_heads 3 does not divide", "128"]),
-        ({"set": "task.max_length=3000"}, ["sequence_length 2048 is too short"]),
-        ({"set": "train.schedule=constant"}, ["schedule_steps", "no meaning"]),
+        (
+            {"set": "task.max_length=3000"},
+            ["sequence_length 2048 is too short", "task.max_length is from --set task.max"],
+        ),
+        (
+            {"set": "train.schedule=constant"},
+            ["no meaning", "schedule_steps is from configs/mixers/tnn.yaml (per_task.listops)"],
+        ),
+        ({"set": "source.x=1"}, ["unknown section 'source'"]),
+        ({"set": "train.lr=1e400"}, ["train.lr", "finite"]),
+        ({"set": "mixer.expand_ratio=1e308"}, ["less than or equal to 1000"]),
+        ({"set": "train.lr={[1]: 2}"}, ["not valid YAML"]),
+        ({"set": "train.lr=!!timestamp 2020"}, ["not valid YAML"]),
+        ({"set": "task.data_seed=10000000000000000000000"}, ["data_seed"]),
         ({"set": "train.micro_batch=500"}, ["exceeds batch_size 128"]),
         ({"set": "train.epochs=null"}, ["neither train.steps nor train.epochs"]),
     ],
@@ -135,6 +147,13 @@ def test_mistakes_name_value_origin_and_valid_names(
         ("per_task: {listops: {mixer: {rpe_layer: 1}}}", "tnn.yaml (per_task.listops): unknown"),
         ("task: {train: 5}", "task.train: a mixer must not change the data"),
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
+        ("per_task: 3", "configs/mixers/tnn.yaml: per_task: got 3, expected keys with values"),
+        ("presets: [quick]", "configs/mixers/tnn.yaml: presets: got ['quick'], expected keys"),
+        ("per_task: {listopps: {}}", "unknown name in per_task 'listopps'; did you mean listops?"),
+        ("presets: {quik: {}}", "unknown name in presets 'quik'; did you mean quick?"),
+        ("per_task: {listops: {protocols: {s5: {}}}}", "(per_task.listops): unknown name in proto"),
+        ("per_task: {listops: {per_task: {}}}", "unknown section 'per_task'"),
+        ("train: {steps: 3, epochs: 2}", "set train.steps or train.epochs, not both"),
     ],
 )
 def test_mistakes_in_files_name_the_file(tmp_path: Path, text: str, part: str) -> None:
@@ -161,6 +180,9 @@ def test_overrides_are_those_that_change_something() -> None:
         "train.lr=0.001",
         "mixer.decay=0.9",
     )
+    plain = tnn("model.causal=true", "mixer.window=null").overrides
+    assert plain == ("model.causal=true", "mixer.window=null")
+    assert tnn(*plain).overrides == plain
     flagged = resolve("listops", "tnn", flags={"--precision": "train.precision=bf16"})
     assert flagged.overrides == ("train.precision=bf16",)
 
@@ -198,8 +220,13 @@ def test_options_must_be_named() -> None:
     class Swallowing:
         def __init__(self, context: object, **options: int) -> None: ...
 
+    class Positional:
+        def __init__(self, context: object, state: int = 4) -> None: ...
+
     with pytest.raises(TypeError, match="name the options"):
         options_model(Swallowing)
+    with pytest.raises(TypeError, match="make state keyword-only"):
+        options_model(Positional)
 
 
 def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

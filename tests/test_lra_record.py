@@ -79,10 +79,17 @@ def test_outcomes() -> None:
     assert outcome([]) == "-"
     assert outcome([record()]) == "40.00 (n=1)"
     assert outcome([record(), record(seed=1, test_accuracy=44.0)]) == "42.00 ± 2.83 (n=2)"
-    stopped = record(status="stopped", **NOT_DONE)
+    stopped = record(seed=1, status="stopped", **NOT_DONE)
     assert outcome([stopped]) == "stopped"
     assert outcome([record(), stopped]) == "40.00 (n=1), stopped"
     assert outcome([record(status="oom", **NOT_DONE)]) == "oom"
+
+
+def test_a_seed_counts_once() -> None:
+    repeat = record(run_id="abc-s0-r2", test_accuracy=44.0)
+    assert outcome([repeat, record()]) == "44.00 (n=1)"
+    unfinished = record(run_id="abc-s0-r10", status="stopped", **NOT_DONE)
+    assert outcome([unfinished, repeat, record()]) == "44.00 (n=1)"
 
 
 def cells(table: str) -> list[dict[str, str]]:
@@ -118,6 +125,28 @@ def test_runs_of_different_settings_never_share_a_row(change: dict[str, object])
     assert [row["listops, measured"] for row in rows if row["method"] == "tnn"] == [
         "40.00 (n=1)", "40.00 (n=1)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"config_hash": "other"},
+        {"data": {"source": "generated", "fingerprint": "g", "sizes": {}}},
+    ],
+)
+def test_a_changed_file_parts_rows_that_read_the_same(change: dict[str, object]) -> None:
+    rows = cells(accuracy_table([record(), record(seed=1, test_accuracy=44.0, **change)]))
+    ours = [row for row in rows if row["method"] == "tnn"]
+    assert [row["listops, measured"] for row in ours] == ["40.00 (n=1)", "44.00 (n=1)"]
+    assert len({row["setting"] for row in ours}) == 2
+
+
+def test_a_task_of_ones_own_gets_its_column(tmp_path: Path) -> None:
+    own = record(task="adding")
+    save(tmp_path, own)
+    (row,) = [row for row in cells(accuracy_table([own])) if row["method"] == "tnn"]
+    assert row["adding, measured"] == "40.00 (n=1)"
+    assert "| tnn" in task_table(tmp_path, own)
 
 
 def test_task_table_shows_the_run_guesses_and_published(tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_signals_save_and_say_how_to_go_on(tmp_path: Path, number: signal.Signal
     assert "Traceback" not in rest
     record = load_record(only_folder(tmp_path) / "result.json")
     assert record.status == "stopped"
-    assert final_state(only_folder(tmp_path))["step"] == record.steps >= 10
+    assert final_state(only_folder(tmp_path))["sampler"]["next_step"] == record.steps >= 10
 
 
 @pytest.mark.slow
@@ -204,7 +204,7 @@ def test_damaged_checkpoints_fall_back(
     capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
     shown = capsys.readouterr().err
-    assert f"{newest} is damaged; falling back to the one before it" in shown
+    assert f"{newest} is damaged and set aside; falling back to the one before it" in shown
     assert "resumed at step 10 of 20" in shown
     assert_same_run(only_folder(tmp_path), unbroken)
 

@@ -76,3 +76,13 @@ def test_projections_start_as_published() -> None:
 def test_heads_must_divide_the_channels() -> None:
     with pytest.raises(ValueError, match="num_heads 3 does not divide the 8 inner channels"):
         build_mixer("tnn", num_heads=3, expand_ratio=1.0)
+
+
+def test_bfloat16_does_not_round_lags() -> None:
+    """257 is no bfloat16: neighbouring lags must not get one coefficient."""
+    operator = ToeplitzOperator([encoder(3).float()], causal=False, decay=None, window=None)
+    exact, _ = operator.coefficients(1024)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        coefficients, _ = operator.coefficients(1024)
+    assert coefficients.dtype == torch.float32
+    assert torch.equal(coefficients, exact)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
 from conftest import ROOT
 from tasks.base import DataError
@@ -101,6 +102,27 @@ def test_two_at_once_build_once(tmp_path: Path) -> None:
         results = list(pool.map(run, range(4)))
     assert len(calls) == 1
     assert all(np.array_equal(result, np.arange(1000)) for result in results)
+
+
+def test_a_complete_cache_needs_no_lock(tmp_path: Path) -> None:
+    """So that a data folder may be read-only."""
+    folder = make(tmp_path / "cache")
+    (tmp_path / "cache.lock").unlink()
+    with FileLock(tmp_path / "cache.lock"):
+        make(folder)
+
+
+def test_two_processes_prepare_once(tmp_path: Path) -> None:
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PREPARE, str(tmp_path)],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    outputs = [process.communicate() for process in processes]
+    assert [out for out, _ in outputs] == ["start\nend\n"] * 2
+    assert "".join(err for _, err in outputs).count("generating ListOps") == 1
 
 
 PREPARE = (

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from tasks._listops_format import write_official
 from tasks._listops_generate import generate
-from tasks._listops_law import TOKENS, Expressions, Law, grow
+from tasks._listops_law import TOKENS, Expressions, Law, evaluate, grow
 from tasks.base import DataError
 from tasks.listops import OFFICIAL_LAW, ListOps
 
@@ -133,6 +133,9 @@ def small_task(**options: object) -> ListOps:
     return ListOps(min_length=8, max_length=60, **COUNTS, **options)  # pyright: ignore[reportArgumentType]
 
 
+OFFICIAL_SMALL = ListOps(source="official", **COUNTS)  # pyright: ignore[reportArgumentType]
+
+
 def write_small_official(folder: Path) -> dict[str, Expressions]:
     folder.mkdir(parents=True, exist_ok=True)
     splits = generate(SHORT, 1, COUNTS)
@@ -153,7 +156,7 @@ def test_official_format_to_the_letter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "listops-1000", "lra_release/listops-1000"])
 def test_official_files_are_found_and_read(tmp_path: Path, place: str) -> None:
     written = write_small_official(tmp_path / place)
-    dataset = ListOps().prepare(tmp_path)
+    dataset = OFFICIAL_SMALL.prepare(tmp_path)
     assert dataset.source == "official"
     for name, split in dataset.splits.items():
         assert np.array_equal(split.labels, written[name].labels)
@@ -165,7 +168,8 @@ def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
     task = small_task()
     dataset = task.prepare(tmp_path / "a")
     task.export(dataset, tmp_path / "b")
-    again = ListOps(source="official").prepare(tmp_path / "b")
+    again = OFFICIAL_SMALL.prepare(tmp_path / "b")
+    assert again.source == dataset.source == "generated", "an export is not the release"
     for name, split in dataset.splits.items():
         everything = np.arange(len(split))
         assert np.array_equal(again.splits[name].labels, split.labels)
@@ -189,7 +193,7 @@ def test_malformed_lines_are_named(tmp_path: Path, line: bytes, message: str) ->
     lines[7] = line + b"\r\n"
     path.write_bytes(b"".join(lines))
     with pytest.raises(DataError, match=f"basic_val.tsv:8: .*{message}"):
-        ListOps().prepare(tmp_path)
+        OFFICIAL_SMALL.prepare(tmp_path)
     assert not list((tmp_path / "listops").glob("official-*/manifest.json"))
 
 
@@ -198,6 +202,44 @@ def test_incomplete_official_files_are_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "basic_test.tsv").unlink()
     with pytest.raises(DataError, match=r"lacks basic_test.tsv"):
         ListOps().prepare(tmp_path)
+
+
+def test_truncated_official_files_are_refused(tmp_path: Path) -> None:
+    write_small_official(tmp_path)
+    path = tmp_path / "basic_test.tsv"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
+    with pytest.raises(DataError, match=r"basic_test.tsv has 57 examples, expected 60"):
+        OFFICIAL_SMALL.prepare(tmp_path)
+
+
+def test_official_files_that_change_are_noticed(tmp_path: Path) -> None:
+    write_small_official(tmp_path)
+    first = OFFICIAL_SMALL.prepare(tmp_path)
+    path = tmp_path / "basic_test.tsv"
+    content = path.read_bytes()
+    path.write_bytes(content)  # another time, the same content
+    assert OFFICIAL_SMALL.prepare(tmp_path).fingerprint == first.fingerprint
+    last = content.rstrip()[-1:]
+    path.write_bytes(content.rstrip()[:-1] + (b"1" if last == b"0" else b"0") + b"\r\n")
+    with pytest.raises(DataError, match=r"basic_test.tsv has changed since"):
+        OFFICIAL_SMALL.prepare(tmp_path)
+
+
+def test_sequences_longer_than_the_model_are_refused(tmp_path: Path) -> None:
+    write_small_official(tmp_path)
+    path = tmp_path / "basic_val.tsv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lines[1] = b"[MAX " + b"3 " * 2500 + b"]\t3\r\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(DataError, match="a sequence of 2503 positions"):
+        OFFICIAL_SMALL.prepare(tmp_path)
+
+
+def test_operators_without_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="no arguments"):
+        evaluate(bytes([13, 15]))
+    with pytest.raises(ValueError, match="do not match"):
+        evaluate(bytes([13, 1]))
 
 
 def test_missing_official_files_are_listed(tmp_path: Path) -> None:

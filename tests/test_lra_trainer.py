@@ -1,0 +1,219 @@
+"""Training and evaluation: every setting acts, and every number is what it says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+from conftest import TINY
+from lra.block import GLU, Block
+from lra.config import ModelConfig, RunConfig, TrainConfig
+from lra.evaluate import Score
+from lra.optimizer import rate_at
+from lra.resolve import resolve
+from lra.trainer import Diverged, Trainer
+from tasks.base import Dataset
+
+CPU = torch.device("cpu")
+
+
+def config_of(*changes: str) -> RunConfig:
+    return resolve("listops", "tnn", preset="quick", overrides=[*TINY, *changes])
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return config_of().build_task().prepare(tmp_path_factory.mktemp("data"))
+
+
+def trainer_of(dataset: Dataset, *changes: str, seed: int = 0) -> Trainer:
+    config = config_of(*changes)
+    return Trainer(config, config.build_task().info, dataset, seed, CPU)
+
+
+CHANGED = {
+    "model.dim": 24, "model.depth": 1, "model.causal": "true", "model.positions": "learned",
+    "model.embedding_dropout": 0.5, "model.norm": "layer", "model.prenorm": "false",
+    "model.dropout": 0.5, "model.channel_mixer": "mlp", "model.channel_expand": 1.0,
+    "model.channel_activation": "relu", "model.pooling": "last", "model.head": "mlp",
+    "train.steps": 40, "train.epochs": 3.0, "train.batch_size": 8, "train.micro_batch": 4,
+    "train.bucketing": "true", "train.lr": 0.5, "train.schedule": "constant",
+    "train.warmup_steps": 1, "train.schedule_steps": 7, "train.weight_decay": 0.5,
+    "train.weight_decay_on": "matrices", "train.beta1": 0.5, "train.beta2": 0.5,
+    "train.epsilon": 0.1, "train.clip_norm": 1e-4, "train.precision": "bf16",
+    "train.evaluate_every": 2,
+}  # fmt: skip
+"""A value other than the tiny run's for every setting of model and train."""
+
+
+def trace(dataset: Dataset, *changes: str) -> list[Any]:
+    """Make six steps; return all that a setting can change."""
+    trainer = trainer_of(dataset, *changes)
+    numbers: list[Any] = [trainer.total_steps]
+    for _ in range(6):
+        facts = trainer.train_step()
+        numbers += [facts["lr"], trainer.validation_is_due(), trainer.interval_means()["loss"]]
+    return numbers
+
+
+def test_every_setting_has_a_change_to_test() -> None:
+    fields = {f"model.{name}" for name in ModelConfig.model_fields}
+    fields |= {f"train.{name}" for name in TrainConfig.model_fields}
+    assert fields == CHANGED.keys()
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_no_setting_is_ignored(dataset: Dataset, name: str) -> None:
+    base = ("train.weight_decay=0.9",)  # so that what it acts on shows within six steps
+    assert trace(dataset, *base) == trace(dataset, *base)
+    assert trace(dataset, *base, f"{name}={CHANGED[name]}") != trace(dataset, *base)
+
+
+def test_the_loss_is_the_mean_over_the_batch(dataset: Dataset) -> None:
+    """Its gradient, in whole or micro-batches, is that of a loss written out by hand."""
+    gradients = []
+    for changes in ((), ("train.micro_batch=5",), ("by hand",)):
+        settings = [c for c in changes if c != "by hand"]
+        trainer = trainer_of(dataset, "model.norm=layer", *settings)
+        trainer.model.double()
+        batch = dataset.splits["train"].batch(trainer.order.at(0))
+        if "by hand" in changes:
+            logits = trainer.model(batch.values, batch.lengths)
+            shares = logits.log_softmax(dim=-1)[torch.arange(len(logits)), batch.labels]
+            (-shares.float().mean()).backward()
+        else:
+            loss, correct = trainer._backward(batch)
+            assert 0 <= correct <= len(batch.labels)
+            assert loss == pytest.approx(np.log(10), rel=0.1)
+        gradients.append([p.grad for p in trainer.model.parameters()])
+    for whole, parts, by_hand in zip(*gradients, strict=True):
+        torch.testing.assert_close(whole, by_hand, rtol=1e-4, atol=1e-8)
+        torch.testing.assert_close(parts, by_hand, rtol=1e-4, atol=1e-8)
+
+
+def test_the_optimizer_follows_the_schedule(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset)
+    for step in range(8):
+        facts = trainer.train_step()
+        rates = {group["lr"] for group in trainer.optimizer.param_groups}
+        assert rates == {facts["lr"]} == {rate_at(step, 20, trainer.train_config)}
+
+
+def test_gradients_are_clipped(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset, "train.clip_norm=0.001")
+    facts = trainer.train_step()
+    assert facts["grad_norm"] > 0.001
+    norms = torch.stack([p.grad.norm() for p in trainer.model.parameters() if p.grad is not None])
+    assert norms.norm().item() == pytest.approx(0.001, rel=1e-3)
+
+
+def test_a_diverging_step_leaves_the_model_alone(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset)
+    trainer.train_step()
+    before = {k: v.clone() for k, v in trainer.model.named_parameters()}
+    with torch.no_grad():
+        trainer.model.output.bias[0] = float("nan")
+    with pytest.raises(Diverged, match="the loss of step 2 is not finite"):
+        trainer.train_step()
+    assert trainer.step == 1
+    for name, parameter in trainer.model.named_parameters():
+        if name != "output.bias":
+            assert torch.equal(parameter, before[name])
+
+
+def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset, "model.dropout=0.5", "train.batch_size=7")
+    trainer.train_step()
+    score = trainer.score("test", lambda: None)
+    assert trainer.model.training
+    trainer.model.eval()
+    correct, loss = 0, 0.0
+    split = dataset.splits["test"]
+    for i in range(len(split)):
+        batch = split.batch(np.array([i]))
+        logits = trainer.model(batch.values, batch.lengths)
+        correct += int(logits.argmax() == batch.labels[0])
+        loss += functional.cross_entropy(logits, batch.labels).item() / len(split)
+    assert (score.correct, score.total) == (correct, 50)
+    assert score.loss == pytest.approx(loss, rel=1e-4)
+    assert score.accuracy == pytest.approx(100 * correct / 50)
+
+
+def test_the_best_model_is_kept_and_put_back(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset)
+    trainer.train_step()
+    with torch.no_grad():
+        trainer.model.output.bias[0] = 100.0  # always answers 0
+    first = trainer.validate(lambda: None)
+    with torch.no_grad():
+        trainer.model.output.bias[0] = -100.0
+        worst = int(np.bincount(dataset.splits["val"].labels, minlength=10).argmin())
+        trainer.model.output.bias[worst] = 1000.0
+    trainer.train_step()
+    assert trainer.validate(lambda: None).accuracy < first.accuracy
+    assert trainer.best is not None
+    assert (trainer.best["step"], trainer.best["val_accuracy"]) == (1, first.accuracy)
+    trainer.load_best()
+    assert trainer.score("val", lambda: None) == first
+
+
+def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A model that is ruined after its best validation is tested as it was at the best."""
+    import run_task
+    from conftest import tiny_arguments
+    from lra.record import load_record
+
+    seen: list[tuple[str, int]] = []
+    real_score = Trainer.score
+
+    def score(self: Trainer, split: str, check: Any) -> Score:
+        ruined = split == "val" and self.step == 20
+        if ruined:
+            nn.init.zeros_(self.model.output.weight)
+        result = real_score(self, split, check)
+        seen.append((split, int(self.model.output.weight.count_nonzero())))
+        return Score(0, result.total, result.loss) if ruined else result
+
+    monkeypatch.setattr(Trainer, "score", score)
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    assert [split for split, _ in seen] == ["val", "val", "test"]
+    assert seen[1][1] == 0
+    assert seen[2][1] > 0
+    assert load_record(path).best_step == 10
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_precision_reaches_the_matrix_products(dataset: Dataset, precision: str) -> None:
+    trainer = trainer_of(dataset, f"train.precision={precision}")
+    kinds: set[torch.dtype] = set()
+    block = trainer.model.blocks[0]
+    assert isinstance(block, Block)
+    block.channel_mixer.register_forward_hook(lambda *arguments: kinds.add(arguments[2].dtype))
+    trainer.train_step()
+    assert kinds == {torch.bfloat16 if precision == "bf16" else torch.float32}
+
+
+def test_glu_by_formula() -> None:
+    glu = GLU(4, 6, "silu")
+    x = torch.randn(5, 4)
+    expected = glu.output(functional.silu(glu.gate(x)) * glu.value(x))
+    torch.testing.assert_close(glu(x), expected)
+
+
+def test_prenorm_blocks_end_in_a_norm(dataset: Dataset) -> None:
+    assert isinstance(trainer_of(dataset).model.norm, nn.BatchNorm1d)
+    assert trainer_of(dataset, "model.prenorm=false").model.norm is None
+    model = trainer_of(dataset).model
+    batch = dataset.splits["val"].batch(np.arange(4))
+    before = model.eval()(batch.values, batch.lengths)
+    with torch.no_grad():
+        assert model.norm is not None
+        model.norm.weight.mul_(2)
+    assert not torch.allclose(model(batch.values, batch.lengths), before)
