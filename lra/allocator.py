@@ -1,8 +1,7 @@
 """Keeping memory in the C library between training steps.
 
 By default glibc hands every large temporary back to the system and faults fresh pages in for
-the next one. On a CPU that costs more than the arithmetic of a step: told to keep memory, a
-step of TNN at the paper's ListOps settings is about three times as fast.
+the next one. On a CPU that can cost more than the arithmetic of a step.
 """
 
 from __future__ import annotations
