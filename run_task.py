@@ -6,7 +6,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from lra.cli import OUT_OF_MEMORY, Parser, carry_out, non_negative_float, positive_int, seed
+from lra.cli import (
+    OUT_OF_MEMORY,
+    Parser,
+    add_settings,
+    carry_out,
+    non_negative_float,
+    positive_int,
+    seed,
+)
 
 EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": OUT_OF_MEMORY}
 
@@ -16,17 +24,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         description="Train a token mixer on a Long Range Arena task, and record the result.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
-        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted twice.",
+        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted with "
+        "nothing to save.",
     )
-    parser.add_argument("--task", required=True, help="listops, ...")
+    add_settings(parser)
     parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
-    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
-        help="change a setting, train.lr=1e-3 for instance; may be given several times",
-    )  # fmt: skip
-    parser.add_argument("--seed", type=seed, default=0)
+    parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
     parser.add_argument(
@@ -35,8 +38,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--max-minutes", type=non_negative_float, help="stop, resumably, after this time"
     )
-    parser.add_argument("--data-dir", type=Path, default=Path("data"))
-    parser.add_argument("--results-dir", type=Path, default=Path("results"))
+    parser.add_argument(
+        "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
+    )
     parser.add_argument(
         "--resume", choices=("auto", "never"), default="auto",
         help="auto (default): go on with the run of these settings if there is one",

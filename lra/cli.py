@@ -7,6 +7,7 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 USER_ERROR = 2
@@ -21,6 +22,24 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
         self.exit(USER_ERROR, f"{self.prog}: error: {message} (see --help)\n")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that choose a task, its settings and where its data is."""
+    parser.add_argument("--task", required=True, help="listops, ...")
+    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
+    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        dest="overrides",
+        help="change a setting, train.lr=1e-3 for instance; may be given several times",
+    )
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
+    )
 
 
 def positive_int(text: str) -> int:

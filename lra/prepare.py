@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from lra.cli import Parser, carry_out, positive_int
+from lra.cli import Parser, add_settings, carry_out, positive_int
 from lra.progress import say
 from lra.resolve import resolve_task
 
@@ -17,14 +17,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.prepare", description="Prepare, check or export a task's data."
     )
-    parser.add_argument("--task", required=True, help="listops, ...")
-    parser.add_argument("--data-dir", type=Path, default=Path("data"))
-    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="task.KEY=VALUE", dest="overrides",
-        help="change a setting of the task",
-    )  # fmt: skip
+    add_settings(parser)
     parser.add_argument("--source", help="auto (default), official or generate")
     parser.add_argument(
         "--examples", type=positive_int, metavar="N", help="generate N examples in all"
