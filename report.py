@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from lra.cli import Parser, carry_out
+from lra.cli import Parser, carry_out, write_out
 
 NOTES = """
 Measured: percent of the test set, mean ± standard deviation over n seeds; a run that is not
@@ -19,14 +19,15 @@ def report(results_dir: Path) -> int:
     from lra.errors import UserError
     from lra.record import all_records
     from lra.tables import accuracy_table, runs_table
+    from tasks.progress import say
 
     if not results_dir.is_dir():
         raise UserError(f"--results-dir: there is no folder {results_dir}")
     records, faults = all_records(results_dir)
-    sys.stdout.write(f"## Accuracy\n{NOTES}\n{accuracy_table(records)}")
-    sys.stdout.write(f"\n## Runs\n\n{runs_table(records) if records else 'None yet.'}\n")
+    runs = runs_table(records) if records else "None yet.\n"
+    write_out(f"## Accuracy\n{NOTES}\n{accuracy_table(records)}\n## Runs\n\n{runs}")
     for fault in faults:
-        sys.stderr.write(f"report.py: warning: left out: {fault}\n")
+        say(f"report.py: warning: left out: {fault}")
     return 1 if faults else 0
 
 

@@ -14,6 +14,7 @@ from lra.cli import (
     non_negative_float,
     positive_int,
     seed,
+    write_out,
 )
 
 EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": OUT_OF_MEMORY}
@@ -24,8 +25,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         description="Train a token mixer on a Long Range Arena task, and record the result.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
-        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted with "
-        "nothing to save.",
+        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted "
+        "twice, or with nothing to save.",
     )
     add_settings(parser)
     parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
@@ -67,15 +68,15 @@ def run(options: argparse.Namespace) -> int:
         flags=flags,
     )
     if options.show_config:
-        sys.stdout.write(config.show())
+        write_out(config.show())
         return 0
     from lra.allocator import keep_freed_memory
     from lra.environment import choose_device, device_name
-    from lra.progress import say
     from lra.run import Run
     from lra.run_folder import choose_folder
     from lra.stopping import StopRequest
     from lra.tables import task_table
+    from tasks.progress import say
 
     device = choose_device(options.device)
     if device.type == "cpu" and keep_freed_memory():
@@ -99,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             folder=folder,
             stop=stop,
         ).execute()
-    sys.stdout.write(task_table(options.results_dir, record))
+    write_out(task_table(options.results_dir, record))
     return EXIT_CODES[record.status]
 
 

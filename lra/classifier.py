@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from lra.block import NORMS, Block
 from lra.config import RunConfig
-from lra.errors import UserError
 from lra.layout import Layout
 from models._activations import ACTIVATIONS
 from models.base import MixerContext
@@ -102,16 +101,11 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 class Classifier(nn.Module):
     """Embedding, blocks, pooling and head; two towers share everything but the head.
 
-    Raises: UserError for settings that contradict one another.
+    Raises: UserError for options of the mixer that contradict one another.
     """
 
     def __init__(self, config: RunConfig, info: TaskInfo) -> None:
         super().__init__()
-        if config.model.causal and config.model.pooling == "cls":
-            raise UserError(
-                "model.causal with model.pooling=cls: a CLS position comes first and would see "
-                "nothing; use --set model.pooling=last or mean"
-            )
         model = config.model
         self.pooling = model.pooling
         self.towers = info.towers

@@ -13,7 +13,7 @@ from typing import NoReturn
 USER_ERROR = 2
 OUT_OF_MEMORY = 5
 INTERRUPTED = 130
-LARGEST_SEED = 2**63 - 1
+LARGEST_INT = 2**63 - 1
 
 
 class Parser(argparse.ArgumentParser):
@@ -35,7 +35,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SECTION.KEY=VALUE",
         dest="overrides",
-        help="change a setting, train.lr=1e-3 for instance; may be given several times",
+        help="change a setting, train.lr=1e-3 for instance; of several the last wins",
     )
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
@@ -44,12 +44,12 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1."""
-    return _whole_number(text, 1, LARGEST_SEED)
+    return _whole_number(text, 1, LARGEST_INT)
 
 
 def seed(text: str) -> int:
-    """Read a whole number from 0 to 2**63 - 1."""
-    return _whole_number(text, 0, LARGEST_SEED)
+    """Read a whole number of at least 0."""
+    return _whole_number(text, 0, LARGEST_INT)
 
 
 def _whole_number(text: str, least: int, most: int) -> int:
@@ -73,19 +73,23 @@ def non_negative_float(text: str) -> float:
     return value
 
 
+def write_out(text: str) -> None:
+    """Write to standard output; a reader that has had enough is no error."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Keep the interpreter's exit from flushing into it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def carry_out(program: str, action: Callable[[], int]) -> int:
     """Run a command; turn a user's mistake, or a want of memory, into one line and an exit code."""
     from lra.errors import UserError
     from tasks.base import DataError
 
     try:
-        code = action()
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        # The reader of our output has had enough; keep the exit from flushing into it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return action()
     except (UserError, DataError, OSError) as error:
         return _fail(program, str(error), USER_ERROR)
     except KeyboardInterrupt:

@@ -9,12 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from lra.errors import UserError
 from lra.registry import MIXERS, TASKS, Section
-from lra.settings_file import SECTIONS
+from lra.settings_file import SECTIONS, plain
 from models.base import Mixer, MixerContext
 from tasks.base import Task
 
@@ -25,9 +24,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 class ModelConfig(Section):
     """The classifier around the mixer."""
 
-    dim: PositiveInt = 128
+    dim: Annotated[int, Field(ge=1, lt=2**31)] = 128
     """Channels."""
-    depth: PositiveInt = 4
+    depth: Annotated[int, Field(ge=1, le=1000)] = 4
     """Blocks of a mixer and a channel mixer."""
     causal: bool = False
     """Whether positions see only those before them."""
@@ -48,6 +47,15 @@ class ModelConfig(Section):
     """How positions become one vector; cls prepends a learned position and reads it."""
     head: Literal["linear", "mlp"] = "linear"
     """The mlp head has one hidden layer, as wide as the channel mixer's."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelConfig:
+        if self.causal and self.pooling == "cls":
+            raise ValueError(
+                "model.causal with model.pooling cls: a CLS position comes first and would see "
+                "nothing; use --set model.pooling=last or mean"
+            )
+        return self
 
     @property
     def hidden(self) -> int:
@@ -167,9 +175,8 @@ class RunConfig:
         for name in SECTIONS:
             lines.append(f"{name}:")
             for key, value in getattr(self, name).model_dump().items():
-                text = yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
                 origin = self.origins.get(f"{name}.{key}", "default")
-                lines.append(f"  {f'{key}: {text}':<28} # {origin}")
+                lines.append(f"  {f'{key}: {plain(value)}':<28} # {origin}")
         return "\n".join(lines) + "\n"
 
     def build_task(self) -> Task:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import platform
 import random
 import resource
@@ -49,10 +50,23 @@ def device_name(device: torch.device) -> str:
     return f"CPU {model}, {torch.get_num_threads()} threads"
 
 
+def reset_peak_memory(device: torch.device) -> None:
+    """Forget earlier peaks, of preparing data for one, where the system lets us."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_memory_mib(device: torch.device) -> float:
-    """Return the most memory held so far: allocated on a GPU, resident on a CPU."""
+    """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 
@@ -61,8 +75,8 @@ def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error is a want of memory, which torch reports in several ways."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
-    texts = ("not enough memory", "can't allocate memory", "ALLOC_FAILED")
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in texts)
+    texts = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in texts)
 
 
 def seed_everything(seed: int) -> None:

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 
 from lra.cli import Parser, add_settings, carry_out, positive_int
-from lra.progress import say
 from lra.resolve import resolve_task
+from tasks.progress import say
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -37,7 +37,7 @@ def prepare(options: argparse.Namespace) -> int:
         sizes = resolve_task(options.task).split_sizes(options.examples)
         sizes_flags = [f"task.{name}={count}" for name, count in sizes.items()]
         say(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
-        overrides += sizes_flags
+        overrides = sizes_flags + overrides
     task = resolve_task(
         options.task,
         preset=options.preset,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 from tqdm import tqdm
 
-from tasks.progress import is_live
+from tasks.progress import is_live, say
 
 SECONDS_BETWEEN_LINES = 20.0
-
-
-def say(message: str) -> None:
-    """Print a line without tearing a progress bar."""
-    tqdm.write(message, file=sys.stderr)
 
 
 def duration(seconds: float) -> str:

@@ -13,13 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
+from lra.classifier import input_length
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
 from lra.errors import UserError, unknown
 from lra.registry import MIXERS, TASKS, Section, options_model
-from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml
+from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
 from models.base import MixerContext
 from tasks.base import Task
 
@@ -49,7 +49,7 @@ def resolve(
     task_file = _task_file(task, preset, protocol, configs)
     mixer_class = MIXERS.get(mixer, "--mixer")
     mixer_file = SettingsFile(configs / "mixers" / f"{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
-    mixer_file.refuse_unknown({**_nested_names(task_file), "per_task": TASKS.classes})
+    mixer_file.check(_names(configs))
     names = {"protocols": protocol, "presets": preset}
     layers: list[Layer] = []
     for of_task, of_mixer in zip(
@@ -111,21 +111,30 @@ def resolve_task(
 def _task_file(task: str, preset: str, protocol: str, configs: Path) -> SettingsFile:
     """Open a task's settings, refusing unknown names of tasks, presets and protocols."""
     TASKS.get(task, "--task")
-    file = SettingsFile(configs / "tasks" / f"{task}.yaml", f"configs/tasks/{task}.yaml")
-    names = _nested_names(file)
-    if preset not in names["presets"]:
-        raise unknown("preset", preset, names["presets"], "--preset")
-    if protocol not in names["protocols"]:
-        raise unknown("protocol", protocol, names["protocols"], "--protocol")
+    names = _names(configs)
+    if preset not in names[task]["presets"]:
+        raise unknown("preset", preset, names[task]["presets"], "--preset")
+    if protocol not in names[task]["protocols"]:
+        raise unknown("protocol", protocol, names[task]["protocols"], "--protocol")
+    file = _open_task_file(task, configs)
+    if "per_task" in file.body:
+        raise UserError(f"{file.shown}: per_task belongs into a mixer's file")
+    file.check(names)
     return file
 
 
-def _nested_names(task_file: SettingsFile) -> dict[str, set[str]]:
-    """List the presets and protocols that a task has."""
-    return {
-        "presets": {*task_file.nested("presets"), "paper"},
-        "protocols": {*task_file.nested("protocols")},
-    }
+def _open_task_file(task: str, configs: Path) -> SettingsFile:
+    return SettingsFile(configs / "tasks" / f"{task}.yaml", f"configs/tasks/{task}.yaml")
+
+
+def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
+    """List the presets and protocols of every task."""
+    names: dict[str, dict[str, set[str]]] = {}
+    for task in TASKS.classes:
+        file = _open_task_file(task, configs)
+        presets, protocols = {*file.nested("presets"), "paper"}, {*file.nested("protocols")}
+        names[task] = {"presets": presets, "protocols": protocols}
+    return names
 
 
 def _refuse_task_settings(layers: Sequence[Layer]) -> None:
@@ -144,7 +153,7 @@ def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
 def _construct(config: RunConfig) -> None:
     context = MixerContext(
         dim=config.model.dim,
-        max_length=config.build_task().info.max_length,
+        max_length=input_length(config, config.build_task().info),
         layer=0,
         depth=config.model.depth,
         causal=config.model.causal,
@@ -175,9 +184,10 @@ def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> t
         options: Section = getattr(config, section)
         default = type(options).model_fields[key].default
         value = getattr(options, key)
+        if value is None and (section, key) in _EXCLUSIVE:
+            continue  # another flag replaced it
         if before.get((section, key), (default, ""))[0] != value:
-            text = yaml.safe_dump(value, default_flow_style=True).splitlines()[0]
-            effective.append(f"{section}.{key}={text}")
+            effective.append(f"{section}.{key}={plain(value)}")
     return tuple(effective)
 
 
@@ -226,7 +236,7 @@ def _origins_added(merged: Merged) -> Iterator[None]:
         origins = [
             f"{section}.{key} is from {origin}"
             for (section, key), (_, origin) in merged.items()
-            if re.search(rf"\b{key}\b", str(error))
+            if re.search(rf"(?<![\w.])({section}\.)?{re.escape(key)}(?![\w.])", str(error))
         ]
         raise UserError("; ".join([str(error), *origins])) from None
 

@@ -14,17 +14,19 @@ from lra.environment import (
     git_state,
     is_out_of_memory,
     peak_memory_mib,
+    reset_peak_memory,
     versions,
 )
 from lra.evaluate import Score
 from lra.files import write_atomically
 from lra.optimizer import schedule_warning
-from lra.progress import Progress, duration, say
+from lra.progress import Progress, duration
 from lra.record import DataRecord, RunRecord
 from lra.run_folder import RunFolder
 from lra.stopping import Stopped, StopRequest
 from lra.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo
+from tasks.progress import say
 
 ESTIMATE_AT_STEP = 5
 LONG_RUN_SECONDS = 3600
@@ -44,6 +46,8 @@ class Run:
     trainer: Trainer = field(init=False)
     seconds_before: float = field(init=False, default=0.0)
     peak_before: float = field(init=False, default=0.0)
+    git: dict[str, Any] = field(init=False)
+    earlier_commits: list[str] = field(init=False, default_factory=list)
     start: float = field(init=False)
     last_checkpoint: float = field(init=False)
 
@@ -59,8 +63,8 @@ class Run:
                 self.folder.refuse_other(old, {"data": self._identity()["data"]})
                 say(f"this run is {record.status} (--resume never makes it again beside it)")
                 return record
-            if self.device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats(self.device)
+            reset_peak_memory(self.device)
+            self.git = git_state()
             self.start = self.last_checkpoint = time.monotonic()
             self.trainer = Trainer(self.config, self.info, self.dataset, self.seed, self.device)
             self._resume()
@@ -76,10 +80,7 @@ class Run:
             return self._finish("done", None, self._test())
         except Stopped as reason:
             self._checkpoint()
-            say(
-                f"stopped by {reason} at step {self.trainer.step} of {self.trainer.total_steps}; "
-                f"everything is saved, the same command goes on"
-            )
+            say(self._how_to_go_on(str(reason)))
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             say(f"diverged: {error}")
@@ -97,9 +98,21 @@ class Run:
         if state is not None:
             trainer.restore(state["trainer"])
             self.seconds_before = state["wall_seconds"]
-            self.peak_before = state["peak_memory_mib"]
+            self.earlier_commits = state["commits"]
             say(f"resumed at step {trainer.step} of {trainer.total_steps}")
+            if state["device"] == device_name(self.device):
+                self.peak_before = state["peak_memory_mib"]
+            else:
+                trainer.step_seconds.clear()
+                say(f"until now on {state['device']}: speed and memory are measured anew")
         self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
+
+    def _how_to_go_on(self, reason: str) -> str:
+        how = "with a higher limit or none goes on" if reason == "--max-steps" else "goes on"
+        if self.folder.is_repeat:
+            how = f"without --resume never {how}"
+        done = f"at step {self.trainer.step} of {self.trainer.total_steps}"
+        return f"stopped by {reason} {done}; everything is saved, the same command {how}"
 
     def _identity(self) -> dict[str, Any]:
         data = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
@@ -124,7 +137,7 @@ class Run:
                     self._validate()
                 if trainer.step >= trainer.total_steps:
                     return
-                self.stop.check(trainer.step)
+                self.stop.check(trainer.step, trainer.step - progress.start_step)
                 facts = trainer.train_step()
                 means = trainer.interval_means()
                 progress.step(trainer.step, means["loss"], means["accuracy"])
@@ -139,7 +152,7 @@ class Run:
             progress.close()
 
     def _validate(self) -> None:
-        score = self.trainer.validate(self.stop.check)
+        score = self.trainer.validate(self.stop.check_signal)
         step = self.trainer.step
         self.folder.log({"step": step, "val_accuracy": score.accuracy, "val_loss": score.loss})
         say(f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}")
@@ -150,7 +163,7 @@ class Run:
         last = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
         self.trainer.load_best()
         try:
-            return self.trainer.score("test", self.stop.check)
+            return self.trainer.score("test", self.stop.check_signal)
         finally:
             self.trainer.model.load_state_dict(last)
 
@@ -170,9 +183,15 @@ class Run:
             "trainer": self.trainer.state(),
             "wall_seconds": self._wall_seconds(),
             "peak_memory_mib": self._peak_memory(),
+            "device": device_name(self.device),
+            "commits": self._commits(),
         }
         self.folder.save(self.trainer.step, state, self._identity())
         self.last_checkpoint = time.monotonic()
+
+    def _commits(self) -> list[str]:
+        """List the commits that the run's steps were made at, in order."""
+        return list(dict.fromkeys([*self.earlier_commits, str(self.git["commit"])]))
 
     def _wall_seconds(self) -> float:
         return self.seconds_before + time.monotonic() - self.start
@@ -221,7 +240,7 @@ class Run:
             device=device_name(self.device),
             precision=config.train.precision,
             versions=versions(),
-            git=git_state(),
+            git={**self.git, "all_commits": self._commits()},
             config_hash=config.hash,
             baselines=dict(self.dataset.baselines),
             data=DataRecord(

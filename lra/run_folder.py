@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,19 +15,19 @@ from lra.checkpoint import load_newest, save_checkpoint
 from lra.config import RunConfig
 from lra.errors import UserError
 from lra.files import write_atomically
-from lra.progress import say
 from lra.record import RunRecord, load_record
+from tasks.progress import say
 
 
 def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
     """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
     parent = results_dir / "runs" / config.task_name / config.mixer_name
-    first = parent / f"{config.hash[:8]}-s{seed}"
-    repeats = [int(path.name.rpartition("-r")[2]) for path in parent.glob(f"{first.name}-r[0-9]*")]
-    newest = max([1, *repeats])
-    if resume == "never" and first.exists():
-        newest += 1
-    return RunFolder(first if newest == 1 else parent / f"{first.name}-r{newest}")
+    name = f"{config.hash[:8]}-s{seed}"
+    matches = [re.fullmatch(rf"{name}(?:-r(\d+))?", path.name) for path in parent.glob(f"{name}*")]
+    attempts = [int(match[1] or 1) for match in matches if match]
+    newest = max(attempts, default=0)
+    attempt = newest + 1 if resume == "never" else max(newest, 1)
+    return RunFolder(parent / (name if attempt == 1 else f"{name}-r{attempt}"))
 
 
 class RunFolder:
@@ -44,13 +45,17 @@ class RunFolder:
         Raises: UserError if another process holds it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(self.path / "lock")
         try:
-            lock.acquire(timeout=0)
+            held = FileLock(self.path / "lock").acquire(timeout=0)
         except Timeout:
             raise UserError(f"another process is at work on {self.path}") from None
-        with lock:
+        with held:
             yield
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the run was made beside an older one of the same settings and seed."""
+        return "-r" in self.path.name
 
     def record(self) -> RunRecord | None:
         """Read result.json, if there is one."""
@@ -94,6 +99,11 @@ class RunFolder:
         if state is None:
             if any(self._checkpoints.glob("*.damaged")):
                 say("no whole checkpoint is left; starting at step 0")
+            elif (record := self.record()) is not None and record.status == "stopped":
+                raise UserError(
+                    f"{self.path} is a run that was stopped, without its checkpoints; use "
+                    f"--resume never to start a new one beside it"
+                )
             return None
         self.refuse_other(state["identity"], identity)
         return state

@@ -26,7 +26,7 @@ for _tag, _pattern, _first in (
     ("bool", r"true|false", [*"tf"]),
     ("null", r"null|~|", [*"n~", ""]),
     ("int", r"[-+]?(0|[1-9][0-9_]*)", _DIGITS),
-    ("float", r"[-+]?([0-9]+\.[0-9]*|\.?[0-9]+)([eE][-+]?[0-9]+)?", [*_DIGITS, "."]),
+    ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?", [*_DIGITS, "."]),
 ):
     _Loader.add_implicit_resolver(
         f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
@@ -54,8 +54,13 @@ def parse_yaml(text: str, source: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
         raise UserError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def plain(value: Any) -> str:
+    """Write a value on one line, so that `parse_yaml` reads it back."""
+    return yaml.safe_dump(value, default_flow_style=True, width=float("inf")).splitlines()[0]
 
 
 @dataclass(frozen=True)
@@ -134,22 +139,34 @@ class SettingsFile:
                     groups[-1].append(layer_of(inner[name], f"{origin} ({section}.{name})"))
         return tuple(groups)
 
-    def refuse_unknown(self, valid: Mapping[str, Iterable[str]]) -> None:
-        """Raise a UserError for a nested name, of a preset for instance, that does not exist.
+    def check(self, names: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
+        """Check every part of the file, those included that this run has no use for.
 
         Args:
-            valid: names by "per_task", "presets" and "protocols".
+            names: the presets and protocols of each task, by "presets" and "protocols".
+        Raises: UserError for an unknown section, or a name that does not exist.
         """
-        bodies = [(self.body, self.shown)]
+        kinds = ("presets", "protocols")
+        every = {kind: {n for of_task in names.values() for n in of_task[kind]} for kind in kinds}
+        self._check_part(self.body, self.shown, every, {"per_task"})
         for task, body in self.nested("per_task").items():
-            bodies.append((mapping(body, self.shown), f"{self.shown} (per_task.{task})"))
-        for body, origin in bodies:
-            for section, names in valid.items():
-                for name in mapping(body.get(section), f"{origin}: {section}"):
-                    if name not in names:
-                        raise unknown(f"name in {section}", name, names, origin)
+            origin = f"{self.shown} (per_task.{task})"
+            if task not in names:
+                raise unknown("task", task, names, f"{self.shown} (per_task)")
+            self._check_part(mapping(body, origin), origin, names[task], {"source"})
+
+    @staticmethod
+    def _check_part(
+        body: dict[str, Any], origin: str, valid: Mapping[str, Iterable[str]], beside: set[str]
+    ) -> None:
+        layer_of(body, origin, frozenset({*valid, *beside}))
+        for kind, names in valid.items():
+            for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
+                if name not in names:
+                    raise unknown(kind.removesuffix("s"), name, names, origin)
+                layer_of(inner, f"{origin} ({kind}.{name})")
 
     def source(self, task: str) -> str | None:
         """Return the citation of the settings that the file holds for a task."""
-        body = mapping(self.nested("per_task").get(task), self.shown)
-        return body.get("source")
+        source = mapping(self.nested("per_task").get(task), self.shown).get("source")
+        return None if source is None else " ".join(str(source).split())

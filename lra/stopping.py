@@ -43,11 +43,21 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
 
-    def check(self, step: int | None = None) -> None:
-        """Raise Stopped if a signal came, the time is up, or `step` steps are the limit."""
+    def check_signal(self) -> None:
+        """Raise Stopped if a signal came."""
         if self.signal is not None:
             raise Stopped(self.signal)
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise Stopped("--max-minutes")
-        if self.max_steps is not None and step is not None and step >= self.max_steps:
+
+    def check(self, step: int, made: int) -> None:
+        """Raise Stopped if a signal came or a limit is reached.
+
+        Args:
+            step: steps of the whole run.
+            made: steps of this session; time alone never stops one that has made none, so
+                that a chain of sessions always goes on.
+        """
+        self.check_signal()
+        if self.max_steps is not None and step >= self.max_steps:
             raise Stopped("--max-steps")
+        if self.deadline is not None and made > 0 and time.monotonic() >= self.deadline:
+            raise Stopped("--max-minutes")

@@ -31,17 +31,21 @@ def setting(record: RunRecord) -> str:
     return ", ".join(parts)
 
 
+def counted(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Choose, of several attempts at a seed, the newest, a finished one before others."""
+    by_seed: dict[int, RunRecord] = {}
+    for record in sorted(records, key=lambda r: (r.seed, r.status == "done", attempt(r))):
+        by_seed[record.seed] = record
+    return list(by_seed.values())
+
+
 def outcome(records: Sequence[RunRecord]) -> str:
     """Write the test accuracy of runs that differ in seed alone: percent, or what happened.
 
-    Of several attempts at a seed the newest counts, a finished one before others. Runs that
-    are not done are named, and never enter the mean.
+    Runs that are not done are named, and never enter the mean.
     """
-    by_seed: dict[int, RunRecord] = {}
-    for record in sorted(records, key=lambda r: (r.status == "done", attempt(r))):
-        by_seed[record.seed] = record
-    done = [r.test_accuracy for r in by_seed.values() if r.test_accuracy is not None]
-    words = sorted({r.status for r in by_seed.values() if r.test_accuracy is None})
+    done = [r.test_accuracy for r in records if r.test_accuracy is not None]
+    words = sorted({r.status for r in records if r.test_accuracy is None})
     if not done:
         return ", ".join(words) or MISSING
     text = f"{statistics.mean(done):.2f}"
@@ -66,7 +70,7 @@ def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecor
         key = (r.mixer, setting(r), r.task)
         variants.setdefault(key, set()).add((r.config_hash, r.data.fingerprint))
     groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for r in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.run_id)):
+    for r in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.seed, attempt(r))):
         described = setting(r)
         if len(variants[r.mixer, described, r.task]) > 1:
             described += f" (settings {r.config_hash[:8]}, data {r.data.fingerprint[:8]})"
@@ -93,7 +97,7 @@ def accuracy_table(records: Sequence[RunRecord]) -> str:
     for (mixer, described), group in _groups(records).items():
         row = {"method": mixer, "setting": described, **blank}
         for task in ran:
-            row[f"{task}, measured"] = outcome([r for r in group if r.task == task])
+            row[f"{task}, measured"] = outcome(counted([r for r in group if r.task == task]))
         rows.append(row)
     for published in published_rows():
         row = {"method": published["method"], "setting": published["source"] or MISSING, **blank}
@@ -134,18 +138,18 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     like = [r for r in records if (r.task, r.preset) == (record.task, record.preset)]
     rows = []
     for (mixer, described), group in _groups(like).items():
-        last = group[-1]
-        speed = f"{last.steps_per_second:.2f}" if last.steps_per_second else MISSING
+        runs = counted(group)
+        speeds = [r.steps_per_second for r in runs if r.steps_per_second is not None]
         rows.append(
             {
                 "method": mixer,
                 "setting": described,
-                "measured, %": outcome(group),
+                "measured, %": outcome(runs),
                 "published, %": MISSING,
-                "steps": f"{last.steps:,} of {last.total_steps:,}",
-                "steps/s": speed,
-                "peak MiB": f"{last.peak_memory_mib:,.0f}",
-                "parameters": f"{last.params:,}",
+                "steps": f"{runs[-1].steps:,} of {runs[-1].total_steps:,}",
+                "steps/s": f"{statistics.median(speeds):.2f}" if speeds else MISSING,
+                "peak MiB": f"{max(r.peak_memory_mib for r in runs):,.0f}",
+                "parameters": f"{runs[-1].params:,}",
             }
         )
     for name, accuracy in record.baselines.items():

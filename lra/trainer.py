@@ -85,7 +85,7 @@ class Trainer:
     def train_step(self) -> dict[str, float]:
         """Make one optimizer step; return its loss in nats and share of correct answers.
 
-        Raises: Diverged before the model is changed.
+        Raises: Diverged, with the parameters as they were before the step.
         """
         start = time.perf_counter()
         rate = rate_at(self.step, self.total_steps, self.train_config)

@@ -30,7 +30,7 @@ class MixerContext:
 class Mixer(nn.Module, abc.ABC):
     """A map over positions, without residual or outer norm (those belong to the block).
 
-    A subclass sets `name`, and takes the context and its options as typed keyword-only
+    A subclass sets `name`, and takes the context, then its options as typed keyword-only
     arguments; the harness reads the option names, types and defaults off that signature.
     It raises ValueError for a combination of options that cannot work, a causal context
     that its maths does not allow included.

@@ -92,7 +92,7 @@ class TNN(Mixer):
         expand_ratio: Ratio = 3.0,
         num_heads: PositiveInt = 1,
         activation: Activation = "silu",
-        rpe_dim: PositiveInt = 32,
+        rpe_dim: Annotated[int, Field(ge=1, le=2**16)] = 32,
         rpe_layers: NonNegativeInt = 3,
         rpe_activation: Activation = "relu",
         rpe_norm: PositionNorm = "simple_rms",

@@ -57,9 +57,19 @@ def find_official(data_dir: Path) -> dict[str, Path] | None:
 
 
 def mark_origin(folder: Path, source: str) -> None:
-    """Leave word in a folder of exported files that they are not the official release."""
-    if source != "official":
-        (folder / MARK).write_text(f"{source}\n", encoding="utf-8")
+    """Make a folder for exported files, with word that they are not the official release.
+
+    Raises: DataError if the folder holds files that no export made.
+    """
+    mark = folder / MARK
+    present = [file for file in FILES.values() if (folder / file).exists()]
+    if present and not mark.exists():
+        raise DataError(
+            f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
+            f"folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    mark.write_text(f"{source}\n", encoding="utf-8")
 
 
 def origin_of(folder: Path) -> str:

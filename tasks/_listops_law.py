@@ -184,7 +184,10 @@ def evaluate(tokens: bytes) -> int:
     Raises: ValueError if the brackets do not match.
     """
     stack: list[list[int]] = []
+    value = 0
     for position, token in enumerate(tokens, start=1):
+        if position > 1 and not stack:
+            raise ValueError(f"token {position} stands outside the brackets")
         if token == CLOSE_ID and stack:
             operator, *arguments = stack.pop()
             if not arguments:
@@ -192,13 +195,15 @@ def evaluate(tokens: bytes) -> int:
             value = _OPERATIONS[operator - OPERATOR_ID](arguments)
             if stack:
                 stack[-1].append(value)
-            elif position == len(tokens):
-                return value
         elif OPERATOR_ID <= token < CLOSE_ID:
             stack.append([token])
-        elif stack:
+        elif stack and DIGIT_ID <= token < OPERATOR_ID:
             stack[-1].append(token - DIGIT_ID)
-    raise ValueError(f"the brackets of {len(tokens)} tokens do not match")
+        else:
+            raise ValueError(f"token {position} has id {token}, which cannot stand there")
+    if stack or not tokens:
+        raise ValueError(f"the brackets of {len(tokens)} tokens do not match")
+    return value
 
 
 def _median(arguments: list[int]) -> int:

@@ -11,7 +11,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +21,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.base import DataError
+from tasks.progress import say
 
 FORMAT = 1
 VERIFY_ON_OPEN = 256 * 2**20
@@ -209,13 +209,12 @@ def open_or_build(
 def _lock(folder: Path) -> Iterator[None]:
     lock = FileLock(f"{folder}.lock")
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
-        sys.stderr.write(f"waiting for another process that prepares {folder}\n")
-        lock.acquire()
-    with lock:
+        say(f"waiting for another process that prepares {folder}")
+        held = lock.acquire()
+    with held:
         yield
-    lock.release()
 
 
 def _finish(made: Build, task: str, source: str, request: dict[str, Any]) -> None:

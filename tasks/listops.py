@@ -213,11 +213,10 @@ class ListOps(Task):
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
-        folder.mkdir(parents=True, exist_ok=True)
         cache = read_cache(dataset.folder)
+        mark_origin(folder, dataset.source)
         for name in SPLITS:
             write_official(folder / FILES[name], *_arrays(cache, name))
-        mark_origin(folder, dataset.source)
         return [folder / FILES[name] for name in SPLITS]
 
     def split_sizes(self, examples: int) -> dict[str, int]:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable
 from typing import Any
 
 from tqdm import tqdm
+
+
+def say(message: str) -> None:
+    """Print a line on standard error without tearing a progress bar.
+
+    A reader that has gone away must not end the work.
+    """
+    with contextlib.suppress(BrokenPipeError):
+        tqdm.write(message, file=sys.stderr)
 
 
 def is_live() -> bool:
@@ -28,7 +38,7 @@ def progress(
     """
     live = is_live()
     if not live:
-        sys.stderr.write(f"{title} ...\n")
+        say(f"{title} ...")
     return tqdm(
         iterable,
         total=total,

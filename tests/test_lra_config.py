@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 
 from lra.errors import UserError
 from lra.registry import MIXERS, TASKS, Registry, options_model
@@ -117,6 +118,11 @@ def test_steps_and_epochs_replace_each_other() -> None:
         ({"set": "mixer.expand_ratio=1e308"}, ["less than or equal to 1000"]),
         ({"set": "train.lr={[1]: 2}"}, ["not valid YAML"]),
         ({"set": "train.lr=!!timestamp 2020"}, ["not valid YAML"]),
+        ({"set": "train.bucketing=!!bool x"}, ["not valid YAML"]),
+        ({"set": 'train.lr=!!int ""'}, ["not valid YAML"]),
+        ({"set": "model.dim=064"}, ["got '064'"]),
+        ({"set": "model.dim=100000000000000000000"}, ["less than 2147483648"]),
+        ({"set": "log.a(=1"}, ["unknown option of log 'a('"]),
         ({"set": "task.data_seed=10000000000000000000000"}, ["data_seed"]),
         ({"set": "train.micro_batch=500"}, ["exceeds batch_size 128"]),
         ({"set": "train.epochs=null"}, ["neither train.steps nor train.epochs"]),
@@ -149,9 +155,9 @@ def test_mistakes_name_value_origin_and_valid_names(
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
         ("per_task: 3", "configs/mixers/tnn.yaml: per_task: got 3, expected keys with values"),
         ("presets: [quick]", "configs/mixers/tnn.yaml: presets: got ['quick'], expected keys"),
-        ("per_task: {listopps: {}}", "unknown name in per_task 'listopps'; did you mean listops?"),
-        ("presets: {quik: {}}", "unknown name in presets 'quik'; did you mean quick?"),
-        ("per_task: {listops: {protocols: {s5: {}}}}", "(per_task.listops): unknown name in proto"),
+        ("per_task: {listopps: {}}", "(per_task): unknown task 'listopps'; did you mean listops?"),
+        ("presets: {quik: {}}", "unknown preset 'quik'; did you mean quick?"),
+        ("per_task: {listops: {protocols: {s5: {}}}}", "(per_task.listops): unknown protocol 's5'"),
         ("per_task: {listops: {per_task: {}}}", "unknown section 'per_task'"),
         ("train: {steps: 3, epochs: 2}", "set train.steps or train.epochs, not both"),
     ],
@@ -208,6 +214,64 @@ def test_every_shipped_combination_resolves(
 def test_every_shipped_file_belongs_to_a_class() -> None:
     assert {p.stem for p in (CONFIGS / "mixers").glob("*.yaml")} == MIXERS.classes.keys()
     assert {p.stem for p in (CONFIGS / "tasks").glob("*.yaml")} == TASKS.classes.keys()
+
+
+def test_contradictions_are_refused_before_any_data_is_made() -> None:
+    with pytest.raises(UserError, match=r"CLS position .*model.causal is from --set model.causal"):
+        tnn("model.causal=true", protocol="lra")
+
+
+def test_origins_are_those_of_the_settings_named() -> None:
+    with pytest.raises(UserError) as caught:
+        tnn("train.steps=null", preset="quick")
+    assert "train.steps is from --set train.steps=null" in str(caught.value)
+    assert "task.train" not in str(caught.value)
+
+
+def test_the_later_flag_wins() -> None:
+    config = tnn("train.lr=1.0", "train.lr=2.0", "train.steps=7", "train.epochs=2")
+    assert config.train.lr == 2.0
+    assert config.overrides == ("train.lr=2.0", "train.epochs=2.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("per_task: {x: {}}", "per_task belongs into a mixer's file"),
+        ("presets: {slow: {modle: {}}}", "(presets.slow): unknown section 'modle'"),
+        ("protocols: {s5: {trian: {}}}", "(protocols.s5): unknown section 'trian'"),
+    ],
+)
+def test_every_part_of_a_task_file_is_read(tmp_path: Path, text: str, part: str) -> None:
+    shipped = yaml.safe_load((CONFIGS / "tasks/listops.yaml").read_text())
+    for key, value in yaml.safe_load(text).items():
+        shipped.setdefault(key, {}).update(value)
+    write(tmp_path, "tasks/listops.yaml", yaml.safe_dump(shipped))
+    with pytest.raises(UserError) as caught:
+        resolve("listops", "tnn", configs=tmp_path)
+    assert part in str(caught.value)
+
+
+def test_a_mixer_file_may_know_the_presets_of_every_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Other(TASKS.classes["listops"]):
+        name = "other"
+
+    monkeypatch.setitem(TASKS.classes, "other", Other)
+    write(tmp_path, "tasks/listops.yaml", (CONFIGS / "tasks/listops.yaml").read_text())
+    write(tmp_path, "tasks/other.yaml", "presets: {tiny: {}}\nprotocols: {s4: {}}\n")
+    write(
+        tmp_path, "mixers/tnn.yaml",
+        "presets: {tiny: {model: {depth: 3}}}\n"
+        "per_task: {other: {presets: {tiny: {model: {depth: 2}}}}}\n",
+    )  # fmt: skip
+    assert resolve("listops", "tnn", configs=tmp_path).model.depth == 6
+    changes = {"preset": "tiny", "overrides": ["train.steps=3"]}
+    assert resolve("other", "tnn", configs=tmp_path, **changes).model.depth == 2  # pyright: ignore
+    write(tmp_path, "mixers/tnn.yaml", "per_task: {listops: {presets: {tiny: {}}}}\n")
+    with pytest.raises(UserError, match="unknown preset 'tiny'"):
+        resolve("listops", "tnn", configs=tmp_path)
 
 
 def test_task_alone_takes_task_settings_only() -> None:

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from conftest import TINY
 from lra.block import NORMS
 from lra.classifier import Classifier, pool, sinusoidal_positions
-from lra.errors import UserError
 from lra.layout import Layout
 from lra.registry import MIXERS
 from lra.resolve import resolve
@@ -167,8 +166,3 @@ def test_pooling_by_definition() -> None:
     torch.testing.assert_close(pool(x, mask, "max")[0], x[0, :2].amax(dim=0))
     assert torch.equal(pool(x, mask, "last"), torch.stack([x[0, 1], x[1, 3]]))
     assert torch.equal(pool(x, None, "cls"), x[:, 0])
-
-
-def test_causal_with_cls_is_refused() -> None:
-    with pytest.raises(UserError, match="CLS position comes first"):
-        classifier("tnn", TOKENS, "model.causal=true", "model.pooling=cls")

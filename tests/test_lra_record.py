@@ -10,7 +10,15 @@ import pytest
 import report
 from lra.errors import UserError
 from lra.record import RunRecord, all_records, load_record
-from lra.tables import PUBLISHED, accuracy_table, outcome, published_rows, runs_table, task_table
+from lra.tables import (
+    PUBLISHED,
+    accuracy_table,
+    counted,
+    outcome,
+    published_rows,
+    runs_table,
+    task_table,
+)
 
 
 def record(**changes: object) -> RunRecord:
@@ -87,9 +95,9 @@ def test_outcomes() -> None:
 
 def test_a_seed_counts_once() -> None:
     repeat = record(run_id="abc-s0-r2", test_accuracy=44.0)
-    assert outcome([repeat, record()]) == "44.00 (n=1)"
+    assert outcome(counted([repeat, record()])) == "44.00 (n=1)"
     unfinished = record(run_id="abc-s0-r10", status="stopped", **NOT_DONE)
-    assert outcome([unfinished, repeat, record()]) == "44.00 (n=1)"
+    assert outcome(counted([unfinished, repeat, record()])) == "44.00 (n=1)"
 
 
 def cells(table: str) -> list[dict[str, str]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +21,8 @@ from conftest import ROOT, tiny_arguments
 from lra.checkpoint import KEPT, load_newest, save_checkpoint
 from lra.cli import USER_ERROR
 from lra.record import RunRecord, load_record
+from lra.resolve import resolve
+from lra.run_folder import choose_folder
 from lra.stopping import Stopped, StopRequest
 
 STOPPED = run_task.EXIT_CODES["stopped"]
@@ -108,10 +112,84 @@ def test_a_stopped_run_says_so_and_is_not_tested(
     assert "stopped by --max-steps at step 12 of 20" in capsys.readouterr().err
 
 
-def test_max_minutes_stops_between_steps(tmp_path: Path) -> None:
-    assert run_task.main(tiny_arguments(tmp_path, "--max-minutes", "0")) == STOPPED
-    assert load_record(only_folder(tmp_path) / "result.json").steps == 0
+def test_max_minutes_stops_after_a_step_and_always_goes_on(tmp_path: Path) -> None:
+    """A limit shorter than the start of a session must not keep a chain where it is."""
+    for session in range(1, 4):
+        assert run_task.main(tiny_arguments(tmp_path, "--max-minutes", "0")) == STOPPED
+        assert load_record(only_folder(tmp_path) / "result.json").steps == session
     assert run_task.main(tiny_arguments(tmp_path)) == 0
+
+
+def test_time_never_interrupts_an_evaluation(tmp_path: Path, unbroken: Path) -> None:
+    for _ in range(40):
+        code = run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-minutes", "0"))
+        if code == 0:
+            break
+    assert_same_run(only_folder(tmp_path), unbroken)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "advice"),
+    [
+        (["--max-steps", "3"], "the same command with a higher limit or none goes on"),
+        (["--max-minutes", "0"], "the same command goes on"),
+    ],
+)
+def test_the_advice_is_right(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], advice: str
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, *arguments))
+    assert advice in capsys.readouterr().err
+    run_task.main(tiny_arguments(tmp_path, *arguments, "--resume", "never"))
+    assert "the same command without --resume never" in capsys.readouterr().err
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    assert "resumed at step" in capsys.readouterr().err
+
+
+def test_attempts_are_numbered_on(tmp_path: Path) -> None:
+    config = resolve("listops", "tnn", preset="quick")
+
+    def choose(resume: str) -> str:
+        return choose_folder(tmp_path, config, 5, resume).path.name
+
+    name = choose("auto")
+    assert name == choose("never") == f"{config.hash[:8]}-s5"
+    parent = tmp_path / "runs/listops/tnn"
+    (parent / f"{name}-r3").mkdir(parents=True)
+    (parent / f"{name}-r3.bak").mkdir()
+    (parent / f"{name}0").mkdir()
+    assert choose("auto") == f"{name}-r3"
+    assert choose("never") == f"{name}-r4"
+
+
+def test_an_unfinished_run_without_checkpoints_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a clone: records are shared, checkpoints are not."""
+    run_task.main(tiny_arguments(tmp_path, "--max-steps", "12"))
+    folder = only_folder(tmp_path)
+    shutil.rmtree(folder / "checkpoints")
+    kept = [(folder / name).read_bytes() for name in ("result.json", "metrics.jsonl")]
+    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    assert "without its checkpoints; use --resume never" in capsys.readouterr().err
+    assert [(folder / name).read_bytes() for name in ("result.json", "metrics.jsonl")] == kept
+    assert run_task.main(tiny_arguments(tmp_path, "--resume", "never")) == 0
+
+
+def test_another_device_is_measured_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, "--max-steps", "15"))
+    monkeypatch.setattr("lra.run.device_name", lambda device: "another device")
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    assert "speed and memory are measured anew" in capsys.readouterr().err
+    assert len(final_state(only_folder(tmp_path))["step_seconds"]) == 2  # of 5, 3 to warm up
+
+
+def test_a_closed_pipe_does_not_end_training(tmp_path: Path) -> None:
+    line = f"{sys.executable} run_task.py {shlex.join(tiny_arguments(tmp_path))} 2>&1 | head -1"
+    subprocess.run(["bash", "-c", line], cwd=ROOT, check=True, capture_output=True)
+    assert load_record(only_folder(tmp_path) / "result.json").status == "done"
 
 
 def test_a_finished_run_is_not_made_again(
@@ -344,5 +422,5 @@ def test_stop_request_restores_the_handlers() -> None:
     with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGTERM)
         with pytest.raises(Stopped, match="SIGTERM"):
-            stop.check()
+            stop.check_signal()
     assert signal.getsignal(signal.SIGTERM) == before

@@ -242,6 +242,23 @@ def test_operators_without_arguments_are_refused() -> None:
         evaluate(bytes([13, 1]))
 
 
+@pytest.mark.parametrize("text", ["5 [MAX 1 2 ]", "[MAX 1 2 ] [MIN 3 4 ]", "[MAX 1 2 ] ]", "5", ""])
+def test_malformed_expressions_have_no_value(text: str) -> None:
+    with pytest.raises(ValueError, match=r"token|brackets"):
+        evaluate(bytes([TOKENS.index(word) + 1 for word in text.split()]))
+
+
+def test_exports_never_overwrite_other_files(tmp_path: Path) -> None:
+    write_small_official(tmp_path / "theirs")
+    before = (tmp_path / "theirs/basic_val.tsv").read_bytes()
+    dataset = small_task().prepare(tmp_path)
+    with pytest.raises(DataError, match="which an export would overwrite"):
+        small_task().export(dataset, tmp_path / "theirs")
+    assert (tmp_path / "theirs/basic_val.tsv").read_bytes() == before
+    for _ in range(2):
+        small_task().export(dataset, tmp_path / "ours")
+
+
 def test_missing_official_files_are_listed(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"basic_train.tsv, basic_val.tsv, basic_test.tsv.*lra_rel"):
         ListOps(source="official").prepare(tmp_path)
