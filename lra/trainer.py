@@ -83,7 +83,9 @@ class Trainer:
         return self.step > 0 and boundary and self.validated_step != self.step
 
     def train_step(self) -> dict[str, float]:
-        """Make one optimizer step; return its loss in nats and share of correct answers.
+        """Make one optimizer step; return its learning rate and the norm of its gradient.
+
+        Its loss and accuracy enter `interval_means`.
 
         Raises: Diverged, with the parameters as they were before the step.
         """
