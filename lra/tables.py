@@ -120,6 +120,7 @@ def _run_row(record: RunRecord) -> dict[str, str]:
     return {
         "method": record.mixer,
         "setting": setting(record),
+        "run": record.run_id,
         "seed": str(record.seed),
         "status": record.status,
         "steps": f"{record.steps:,} of {record.total_steps:,}",
