@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from tasks.base import Split
 from tasks.batching import evaluation_batches
+from tasks.progress import is_live
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def evaluate(
     try:
         with torch.inference_mode():
             batches = evaluation_batches(split.lengths, batch_size)
-            for indices in tqdm(batches, desc=title, leave=False, disable=None):
+            for indices in tqdm(batches, desc=title, leave=False, disable=not is_live()):
                 check()
                 batch = split.batch(indices).to(device)
                 with autocast:

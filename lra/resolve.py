@@ -46,10 +46,11 @@ def resolve(
         flags: other flags that stand for a setting: its text by the flag's name.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
-    task_file = _task_file(task, preset, protocol, configs)
+    known = _names(configs)
+    task_file = _task_file(task, preset, protocol, configs, known)
     mixer_class = MIXERS.get(mixer, "--mixer")
     mixer_file = SettingsFile(configs / "mixers" / f"{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
-    mixer_file.check(_names(configs))
+    mixer_file.check(known)
     names = {"protocols": protocol, "presets": preset}
     layers: list[Layer] = []
     for of_task, of_mixer in zip(
@@ -90,13 +91,9 @@ def resolve_task(
 
     Raises: UserError, also for an override of anything but the task.
     """
-    layers = [
-        layer
-        for group in _task_file(task, preset, protocol, configs).layers(
-            task, {"protocols": protocol, "presets": preset}
-        )
-        for layer in group
-    ]
+    file = _task_file(task, preset, protocol, configs, _names(configs))
+    names = {"protocols": protocol, "presets": preset}
+    layers = [layer for group in file.layers(task, names) for layer in group]
     changes = _flag_layers(overrides, flags)
     for layer in changes:
         for section, key in layer.values:
@@ -108,10 +105,15 @@ def resolve_task(
         return build_task(task, _validate("task", task, cls, merged))
 
 
-def _task_file(task: str, preset: str, protocol: str, configs: Path) -> SettingsFile:
+def _task_file(
+    task: str,
+    preset: str,
+    protocol: str,
+    configs: Path,
+    names: Mapping[str, Mapping[str, set[str]]],
+) -> SettingsFile:
     """Open a task's settings, refusing unknown names of tasks, presets and protocols."""
     TASKS.get(task, "--task")
-    names = _names(configs)
     if preset not in names[task]["presets"]:
         raise unknown("preset", preset, names[task]["presets"], "--preset")
     if protocol not in names[task]["protocols"]:
@@ -147,18 +149,14 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
 def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
     """Construct the task and a mixer once, for the checks that span several options."""
     with _origins_added(merged):
-        _construct(config)
-
-
-def _construct(config: RunConfig) -> None:
-    context = MixerContext(
-        dim=config.model.dim,
-        max_length=input_length(config, config.build_task().info),
-        layer=0,
-        depth=config.model.depth,
-        causal=config.model.causal,
-    )
-    config.build_mixer(context)
+        context = MixerContext(
+            dim=config.model.dim,
+            max_length=input_length(config, config.build_task().info),
+            layer=0,
+            depth=config.model.depth,
+            causal=config.model.causal,
+        )
+        config.build_mixer(context)
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:
