@@ -27,7 +27,7 @@ class Section(BaseModel):
 
 
 class Registry(Generic[T]):
-    """The concrete subclasses of a base class that a package's modules define."""
+    """The concrete subclasses of a base class that a package's public modules define."""
 
     def __init__(self, kind: str, package: ModuleType, base: type[T]) -> None:
         self.kind = kind
@@ -39,6 +39,8 @@ class Registry(Generic[T]):
         """All classes by name. A name used twice is a TypeError that names both modules."""
         found: dict[str, type[T]] = {}
         for entry in sorted(pkgutil.iter_modules(self.package.__path__), key=lambda e: e.name):
+            if entry.name.startswith("_"):
+                continue
             module = importlib.import_module(f"{self.package.__name__}.{entry.name}")
             for cls in vars(module).values():
                 if not (inspect.isclass(cls) and issubclass(cls, self.base)):

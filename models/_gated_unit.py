@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from models._activations import ACTIVATIONS, Activation
+from models._position_encoder import Norm, build_norm
+from models._recurrence import Recurrence
+
+ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 
 
 class GatedToeplitzUnit(nn.Module):
-    """Compute W_o (f(W_u x) * T f(W_v x)) around a linear operator T over positions.
+    """Compute W_o norm(f(W_u x) * T f(W_v x)) around a linear operator T over positions.
 
     The GTU of TNN (The Annotated TNN, GTU). Weights and biases of the
     three projections start as the published code's: normal with deviation 0.02.
 
     Args:
         operator: maps (batch, length, hidden) to the same shape and is linear in it.
+        inner_norm: over the inner channels, after the gate.
     """
 
-    def __init__(self, dim: int, hidden: int, activation: Activation, operator: nn.Module) -> None:
+    def __init__(
+        self,
+        dim: int,
+        activation: Activation,
+        operator: nn.Module,
+        *,
+        hidden: int,
+        inner_norm: Norm,
+    ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.gate = nn.Linear(dim, hidden)
         self.value = nn.Linear(dim, hidden)
         self.output = nn.Linear(hidden, dim)
         self.operator = operator
+        self.norm = build_norm(inner_norm, hidden)
         for linear in (self.gate, self.value, self.output):
             nn.init.normal_(linear.weight, std=0.02)
             nn.init.normal_(linear.bias, std=0.02)
@@ -34,4 +52,35 @@ class GatedToeplitzUnit(nn.Module):
         if mask is not None:
             # Here and not on x: the bias and the activation make zeros non-zero again.
             value = value.masked_fill(~mask[..., None], 0)
-        return self.output(self.activation(self.gate(x)) * self.operator(value))
+        return self.gated(x, self.operator(value))
+
+    def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
+        return self.output(self.norm(self.activation(self.gate(x)) * mixed))
+
+
+class GatedRecurrence(Recurrence):
+    """A gated unit whose operator is a recurrence.
+
+    Args:
+        operator: equal to the unit's operator.
+    """
+
+    def __init__(self, unit: GatedToeplitzUnit, operator: Recurrence) -> None:
+        self.unit = unit
+        self.operator = operator
+
+    def initial_state(self, batch: int) -> Tensor:
+        """See `Recurrence.initial_state`: that of the operator."""
+        return self.operator.initial_state(batch)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`."""
+        mixed, state = self.operator.step(self.unit.activation(self.unit.value(x)), state)
+        return self.unit.gated(x, mixed), state
+
+
+def inner_channels(expand_ratio: float, dim: int) -> int:
+    """Return the channels inside a unit: at least one."""
+    return max(1, int(expand_ratio * dim))

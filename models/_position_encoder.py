@@ -1,15 +1,17 @@
-"""The relative position encoder: an MLP from a lag to one kernel value per channel."""
+"""The relative position encoder: an MLP from a number to one value per channel."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
 from models._activations import ACTIVATIONS, Activation
 
-PositionNorm = Literal["simple_rms", "layer", "none"]
+Norm = Literal["simple_rms", "layer", "none"]
+EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
 
 
 class SimpleRMSNorm(nn.Module):
@@ -20,8 +22,8 @@ class SimpleRMSNorm(nn.Module):
         return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-8)
 
 
-def position_norm(norm: PositionNorm, dim: int) -> nn.Module:
-    """Build the norm that an encoder uses before each activation."""
+def build_norm(norm: Norm, dim: int) -> nn.Module:
+    """Build a norm over the last dimension by its name."""
     if norm == "none":
         return nn.Identity()
     return nn.LayerNorm(dim) if norm == "layer" else SimpleRMSNorm()
@@ -31,6 +33,10 @@ class RelativePositionEncoder(nn.Module):
     """Linear(1, dim), then `num_layers` of norm, activation, linear, then the same to the output.
 
     Every argument acts, the number of layers included (The Annotated TNN, Rpe).
+
+    Args:
+        residual: whether each hidden layer adds to its input.
+    Raises: ValueError for residual without hidden layers.
     """
 
     def __init__(
@@ -40,18 +46,24 @@ class RelativePositionEncoder(nn.Module):
         dim: int,
         num_layers: int,
         activation: Activation,
-        norm: PositionNorm,
+        norm: Norm,
+        residual: bool,
     ) -> None:
         super().__init__()
+        if residual and num_layers == 0:
+            raise ValueError("rpe_residual concerns hidden layers, and rpe_layers is 0")
         self.activation = ACTIVATIONS[activation]
+        self.residual = residual
         self.first = nn.Linear(1, dim)
-        self.norms = nn.ModuleList(position_norm(norm, dim) for _ in range(num_layers + 1))
+        self.norms = nn.ModuleList(build_norm(norm, dim) for _ in range(num_layers + 1))
         widths = [dim] * num_layers + [channels]
         self.linears = nn.ModuleList(nn.Linear(dim, width) for width in widths)
 
-    def forward(self, lags: Tensor) -> Tensor:
-        """Map signed lags, in positions: (num_lags,) -> (num_lags, channels)."""
-        hidden = self.first(lags[:, None])
-        for norm, linear in zip(self.norms, self.linears, strict=True):
-            hidden = linear(self.activation(norm(hidden)))
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Encode signed lags, in positions, or frequencies: (count,) -> (count, channels)."""
+        hidden = self.first(numbers[:, None])
+        last = len(self.linears) - 1
+        for i, (norm, linear) in enumerate(zip(self.norms, self.linears, strict=True)):
+            encoded = linear(self.activation(norm(hidden)))
+            hidden = hidden + encoded if self.residual and i < last else encoded
         return hidden

@@ -8,6 +8,8 @@ from typing import ClassVar
 
 from torch import Tensor, nn
 
+from models._recurrence import Recurrence
+
 
 @dataclass(frozen=True, kw_only=True)
 class MixerContext:
@@ -22,7 +24,7 @@ class MixerContext:
     depth: int
     """Number of blocks."""
     grid: tuple[int, int] | None = None
-    """(height, width) of a two-dimensional input, else None."""
+    """(height, width) for a mixer that mixes along the axes of a grid itself, else None."""
     causal: bool = False
     """Whether position i may only depend on positions up to i."""
 
@@ -38,6 +40,8 @@ class Mixer(nn.Module, abc.ABC):
 
     name: ClassVar[str]
     """What `--mixer` calls it."""
+    has_native_grid: ClassVar[bool] = False
+    """Whether it mixes along both axes itself when the context has a grid."""
 
     @abc.abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -47,5 +51,26 @@ class Mixer(nn.Module, abc.ABC):
             x: (batch, length, dim).
             mask: (batch, length) bool, True at real positions; None when all are real.
         Returns: (batch, length, dim). Real positions depend on real positions alone,
-            whatever the padding holds and however long it is; padded ones are undefined.
+            whatever the padding holds and however long it is (up to max_length in all);
+            padded ones are undefined.
+        """
+
+    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+        """Name the parameters that no weight decay touches, each with a learning rate of its own.
+
+        Returns: the highest learning rate by parameter; None stands for the run's.
+        """
+        return {}
+
+
+class RecurrentMixer(Mixer):
+    """A mixer that, where it is causal, can also take one position at a time."""
+
+    @abc.abstractmethod
+    def recurrence(self, length: int) -> Recurrence:
+        """Freeze the mixer into a recurrence equal to `forward` in evaluation.
+
+        Args:
+            length: positions for which the equality is needed.
+        Raises: ValueError if the context was not causal.
         """

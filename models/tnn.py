@@ -5,27 +5,36 @@ Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:23
 
 from __future__ import annotations
 
-from typing import Annotated
+import math
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models._activations import Activation
-from models._gated_unit import GatedToeplitzUnit
-from models._position_encoder import PositionNorm, RelativePositionEncoder
-from models._toeplitz import toeplitz_multiply
-from models.base import Mixer, MixerContext
+from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
+from models._recurrence import Recurrence
+from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
+from models._two_axes import along_axes
+from models.base import MixerContext, RecurrentMixer
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
-Ratio = Annotated[float, Field(gt=0, le=1000)]
+LagInput = Literal["raw", "scaled"]
 
 
-class ToeplitzOperator(nn.Module):
-    """The TNO: every channel multiplied by a Toeplitz matrix that encoders of the lag generate.
+class EncodedToeplitzOperator(ToeplitzOperator):
+    """The TNO: kernels that encoders of the lag generate, times a decay.
 
-    Each head has an encoder of its own, so one head is the published operator. The lag goes
-    in raw: dividing it by the padded length would let padding change the result.
+    Each head has an encoder of its own, so one head is the published operator.
+
+    Args:
+        lag_scale: what lags are multiplied by on their way into the encoders. It must not
+            depend on the padded length, or padding would change the result.
+        decay: gamma, in (0, 1).
+        learned_decay: channels whose gamma is learned, from `decay` on; 0 for a fixed one.
     """
 
     def __init__(
@@ -33,92 +42,124 @@ class ToeplitzOperator(nn.Module):
         encoders: list[RelativePositionEncoder],
         *,
         causal: bool,
-        decay: float | None,
-        window: int | None,
+        lag_scale: float = 1.0,
+        decay: float | None = None,
+        learned_decay: int = 0,
+        window: int | None = None,
     ) -> None:
         super().__init__()
         self.encoders = nn.ModuleList(encoders)
         self.causal = causal
+        self.lag_scale = lag_scale
         self.decay = decay
+        self.decay_logit = None
+        if learned_decay:
+            assert decay is not None
+            logit = torch.full((learned_decay,), math.log(decay / (1 - decay)))
+            self.decay_logit = nn.Parameter(logit)
         self.window = window
 
-    def coefficients(self, length: int) -> tuple[Tensor, int]:
-        """Generate the kernel for sequences of a length.
-
-        Returns: (num_lags, channels) for increasing lags, and the first lag.
-        """
-        # Autocast would round lags above 256 to bfloat16, and neighbours to one number.
-        with torch.autocast(next(self.parameters()).device.type, enabled=False):
-            return self._coefficients(length)
-
-    def _coefficients(self, length: int) -> tuple[Tensor, int]:
+    def generate(self, length: int) -> tuple[Tensor, int]:
+        """See `ToeplitzOperator.generate`."""
         reach = length if self.window is None else min(length, self.window)
         first_lag = 0 if self.causal else 1 - reach
-        weight = next(self.parameters())
+        weight = next(self.encoders.parameters())
         lags = torch.arange(first_lag, reach, dtype=weight.dtype, device=weight.device)
-        kernel = torch.cat([encoder(lags) for encoder in self.encoders], dim=-1)
-        if self.decay is not None:
+        kernel = torch.cat([encoder(lags * self.lag_scale) for encoder in self.encoders], dim=-1)
+        if self.decay_logit is not None:
+            log_decay = functional.logsigmoid(self.decay_logit)
+            kernel = kernel * torch.exp(lags.abs()[:, None] * log_decay)
+        elif self.decay is not None:
             kernel = kernel * (self.decay ** lags.abs())[:, None]
         return kernel, first_lag
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Multiply x: (batch, length, channels) -> the same shape."""
-        kernel, first_lag = self.coefficients(x.shape[1])
-        return toeplitz_multiply(kernel, first_lag, x)
 
-
-class TNN(Mixer):
+class TNN(RecurrentMixer):
     """Gated Toeplitz unit around the Toeplitz neural operator, O(length log length).
 
     Args:
         expand_ratio: channels inside the unit over channels outside.
         num_heads: relative position encoders, each for an equal share of the channels.
         activation: of the gate and the value.
+        inner_norm: norm of the gated product, before the output projection.
         rpe_dim: width of a relative position encoder.
         rpe_layers: hidden layers of a relative position encoder.
         rpe_activation: its activation.
         rpe_norm: its norm, before each activation.
+        rpe_residual: whether each of its hidden layers adds to its input.
+        rpe_input: the lag in positions, or over the longest sequence of the task.
         decay: gamma in (0, 1); the coefficient at a lag is scaled by gamma ** |lag|. None: not.
+        decay_learned: whether each channel learns its gamma, from `decay` on.
         window: positions; coefficients are zero at |lag| >= window. None: no limit.
-    Raises: ValueError if the inner channels cannot be shared out to the heads.
+    Raises: ValueError if the inner channels cannot be shared out to the heads, or for
+        decay_learned without decay.
     """
 
     name = "tnn"
+    has_native_grid = True
 
     def __init__(
         self,
         context: MixerContext,
         *,
-        expand_ratio: Ratio = 3.0,
+        expand_ratio: ExpandRatio = 3.0,
         num_heads: PositiveInt = 1,
         activation: Activation = "silu",
-        rpe_dim: Annotated[int, Field(ge=1, le=2**16)] = 32,
+        inner_norm: Norm = "none",
+        rpe_dim: EncoderWidth = 32,
         rpe_layers: NonNegativeInt = 3,
         rpe_activation: Activation = "relu",
-        rpe_norm: PositionNorm = "simple_rms",
+        rpe_norm: Norm = "simple_rms",
+        rpe_residual: bool = False,
+        rpe_input: LagInput = "raw",
         decay: Decay | None = 0.99,
+        decay_learned: bool = False,
         window: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        hidden = int(expand_ratio * context.dim)
-        if hidden < 1 or hidden % num_heads:
+        hidden = inner_channels(expand_ratio, context.dim)
+        if hidden % num_heads:
             raise ValueError(
                 f"num_heads {num_heads} does not divide the {hidden} inner channels "
                 f"(expand_ratio {expand_ratio} times dim {context.dim})"
             )
-        encoders = [
-            RelativePositionEncoder(
-                hidden // num_heads,
-                dim=rpe_dim,
-                num_layers=rpe_layers,
-                activation=rpe_activation,
-                norm=rpe_norm,
+        if decay_learned and decay is None:
+            raise ValueError("decay_learned needs a decay to start from, and decay is null")
+        self.context = context
+
+        def operator(max_length: int) -> EncodedToeplitzOperator:
+            encoders = [
+                RelativePositionEncoder(
+                    hidden // num_heads,
+                    dim=rpe_dim,
+                    num_layers=rpe_layers,
+                    activation=rpe_activation,
+                    norm=rpe_norm,
+                    residual=rpe_residual,
+                )
+                for _ in range(num_heads)
+            ]
+            return EncodedToeplitzOperator(
+                encoders,
+                causal=context.causal,
+                lag_scale=1.0 if rpe_input == "raw" else 1.0 / max_length,
+                decay=decay,
+                learned_decay=hidden if decay_learned else 0,
+                window=window,
             )
-            for _ in range(num_heads)
-        ]
-        operator = ToeplitzOperator(encoders, causal=context.causal, decay=decay, window=window)
-        self.unit = GatedToeplitzUnit(context.dim, hidden, activation, operator)
+
+        self.unit = GatedToeplitzUnit(
+            context.dim,
+            activation,
+            along_axes(context, operator),
+            hidden=hidden,
+            inner_norm=inner_norm,
+        )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         return self.unit(x, mask)
+
+    def recurrence(self, length: int) -> Recurrence:
+        """See `RecurrentMixer.recurrence`; the state grows with `length`."""
+        return toeplitz_recurrence(self.unit, self.context, length)

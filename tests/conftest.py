@@ -65,12 +65,14 @@ EVERY_MIXER: dict[str, type[Mixer]] = {**MIXERS.classes, "README's example": _re
 """All that the contract holds for."""
 
 
-def build_mixer(name: str, *, causal: bool = False, **options: Any) -> Mixer:
+def build_mixer(
+    name: str, *, causal: bool = False, randomized: bool = True, **options: Any
+) -> Mixer:
     """Build a small mixer, its parameters of a size at which every part of it matters.
 
     Skips the test where the mixer cannot be causal.
     """
-    context = MixerContext(dim=8, max_length=64, layer=0, depth=1, causal=causal)
+    context = MixerContext(dim=8, max_length=128, layer=0, depth=1, causal=causal)
     try:
         mixer = EVERY_MIXER[name](context, **options)
     except ValueError as error:
@@ -78,6 +80,6 @@ def build_mixer(name: str, *, causal: bool = False, **options: Any) -> Mixer:
             pytest.skip(f"not causal: {error}")
         raise
     with torch.no_grad():
-        for parameter in mixer.parameters():
+        for parameter in mixer.parameters() if randomized else ():
             parameter.copy_(torch.randn_like(parameter) * 0.5)
     return mixer

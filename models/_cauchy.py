@@ -1,0 +1,63 @@
+"""Sums of fractions on the unit circle, the frequency responses of S4."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+CHUNK_NUMBERS = 2**22
+"""Numbers in a (channels, states, frequencies) array that is made at once."""
+
+
+def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
+    """Sum numerators / ((1 - w) - pole (1 + w) / 2) at w = exp(-i angle), conjugates included.
+
+    The fraction is what the bilinear transform makes of 1 / (s - pole), and, other than the
+    usual form in 2 (1 - w) / (1 + w), is finite at w = -1. With the phase exp(-i angle / 2)
+    taken out it is 1 / (a c + i (2 s - b c)), where pole = -a + i b and s, c are sine and cosine
+    of angle / 2; a pair shares its denominator, so that all numerators take two real matrix
+    products of one array. That array is made in chunks, again in the backward pass.
+
+    Args:
+        numerators: (sums, channels, states) complex, one of each conjugate pair.
+        poles: (channels, states) complex, real parts negative: half of a conjugate set.
+        angles: (frequencies,) in [0, pi].
+    Returns: (sums, channels, frequencies) complex.
+    """
+    channels, states = poles.shape
+    chunk = max(1, CHUNK_NUMBERS // (channels * states))
+    parts = [
+        # No random numbers are drawn inside, so there is no state to put back.
+        checkpoint(_chunk, numerators, poles, part, use_reentrant=False, preserve_rng_state=False)
+        for part in angles.split(chunk)
+    ]
+    return torch.cat(parts, dim=-1)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def _chunk(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
+    sine, cosine = torch.sin(angles / 2), torch.cos(angles / 2)
+    a, b = -poles.real[..., None], poles.imag[..., None]
+    # Factored, because b c and 2 s are close at a resonance.
+    real = (a * cosine).square() + (b * cosine - 2 * sine) * (b * cosine + 2 * sine)
+    imaginary = 4 * a * cosine * sine
+    square = real.square() + imaginary.square()
+    x, y = numerators.real, numerators.imag
+    with_cosine = 2 * (x * -poles.real - y * poles.imag)
+    rows = torch.cat([with_cosine, 2 * x]).transpose(0, 1)
+    sums_real = torch.bmm(rows, real / square).transpose(0, 1)
+    sums_imaginary = torch.bmm(rows, -imaginary / square).transpose(0, 1)
+    of_cosine, of_sine = torch.complex(sums_real, sums_imaginary).chunk(2)
+    phase = torch.complex(cosine, sine)
+    return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)
+
+
+def resolvent_sums_plain(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
+    """Sum every fraction as it is written: the reference; arguments and result as above."""
+    w = torch.polar(torch.ones_like(angles), -angles)
+    total = 0
+    for numerator, pole in ((numerators, poles), (numerators.conj(), poles.conj())):
+        fractions = 1 / ((1 - w) - pole[..., None] * (1 + w) / 2)
+        total = total + (numerator[..., None] * fractions).sum(dim=-2)
+    assert isinstance(total, Tensor)
+    return total

@@ -1,0 +1,47 @@
+"""The HiPPO-LegS matrix and its normal plus low-rank form.
+
+Gu et al., HiPPO, NeurIPS 2020; "Efficiently Modeling Long Sequences with Structured State
+Spaces" (S4), ICLR 2022, appendix C.1. Computed once, in double precision, by NumPy.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return A, (state_size, state_size), and B, (state_size,), of HiPPO-LegS."""
+    n = np.arange(state_size)
+    root = np.sqrt(2 * n + 1)
+    a = -np.tril(root[:, None] * root[None, :], -1) - np.diag(n + 1)
+    return a, root
+
+
+def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
+
+    Half of each pair of conjugates is returned, the half with positive imaginary parts.
+
+    Args:
+        state_size: even.
+    Returns: poles, P and V* B, each (state_size / 2,) complex128, by rising imaginary part.
+    Raises: ValueError for an odd state_size.
+    """
+    if state_size % 2:
+        raise ValueError(f"state_size {state_size} is odd, expected pairs of conjugate states")
+    a, b = legs(state_size)
+    p = np.sqrt(np.arange(state_size) + 0.5)
+    # A + P P^T is skew-symmetric but for -1/2 on its diagonal, so i times that is Hermitian.
+    skew = a + p[:, None] * p[None, :] + 0.5 * np.eye(state_size)
+    imaginary, v = np.linalg.eigh(-1j * skew)
+    half = slice(state_size // 2, None)
+    v = v[:, half]
+    poles = -0.5 + 1j * imaginary[half]
+    return (
+        torch.from_numpy(poles),
+        torch.from_numpy(v.conj().T @ p),
+        torch.from_numpy(v.conj().T @ b),
+    )

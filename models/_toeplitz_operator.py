@@ -1,0 +1,53 @@
+"""What the operators of TNN and FD-TNN have in common: a kernel over lags."""
+
+from __future__ import annotations
+
+import abc
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models._gated_unit import GatedRecurrence, GatedToeplitzUnit
+from models._recurrence import diagonal_from_kernel
+from models._toeplitz import toeplitz_multiply
+from models.base import MixerContext
+
+
+class ToeplitzOperator(nn.Module, abc.ABC):
+    """Every channel multiplied by a Toeplitz matrix that the parameters generate."""
+
+    @abc.abstractmethod
+    def generate(self, length: int) -> tuple[Tensor, int]:
+        """Generate the kernel for sequences of a length.
+
+        Returns: (num_lags, channels) for increasing lags, and the first lag.
+        """
+
+    def coefficients(self, length: int) -> tuple[Tensor, int]:
+        """Return what `generate` does, outside of autocast.
+
+        Autocast would round lags above 256 to bfloat16, and neighbours to one number.
+        """
+        with torch.autocast(next(self.parameters()).device.type, enabled=False):
+            return self.generate(length)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x: (batch, length, channels) -> the same shape."""
+        kernel, first_lag = self.coefficients(x.shape[1])
+        return toeplitz_multiply(kernel, first_lag, x)
+
+
+@torch.no_grad()
+def toeplitz_recurrence(
+    unit: GatedToeplitzUnit, context: MixerContext, length: int
+) -> GatedRecurrence:
+    """Convert a gated unit around a causal Toeplitz operator, exactly over `length` positions.
+
+    Raises: ValueError if the context is not causal, or has a grid.
+    """
+    if not context.causal or not isinstance(unit.operator, ToeplitzOperator):
+        raise ValueError("only a causal mixer of sequences has a recurrence (model.causal=true)")
+    kernel, _ = unit.operator.coefficients(length)
+    missing = length - kernel.shape[0]
+    return GatedRecurrence(unit, diagonal_from_kernel(functional.pad(kernel, (0, 0, 0, missing))))

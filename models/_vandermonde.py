@@ -1,0 +1,50 @@
+"""Sums of geometric sequences, the kernels of diagonal state-space models."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def vandermonde_product(
+    log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
+) -> Tensor:
+    """Sum weighted powers of poles, K[l] = Re(sum over n of weights[n] exp(log_poles[n] l)).
+
+    With l = block * q + r the power is one of sqrt(length) times another of as many, so that
+    a kernel is a small matrix product, and the (states, length) matrix of powers is never
+    made (S4D, section 3.3, computes it by that matrix).
+
+    Args:
+        log_poles: (channels, states) complex, logarithms of the poles.
+        weights: (directions, channels, states) complex.
+        shift: (channels, states); exponents are l - shift. It keeps growing sequences finite.
+    Returns: (directions, channels, length), real.
+    """
+    directions, channels, _ = weights.shape
+    block = max(1, math.isqrt(length))
+    num_blocks = -(-length // block)
+    lags = torch.arange(block, device=weights.device, dtype=log_poles.real.dtype)
+    starts = block * torch.arange(num_blocks, device=weights.device, dtype=lags.dtype)
+    if shift is None:
+        shift = torch.zeros_like(log_poles.real)
+    within = torch.exp(log_poles[:, None] * lags[:, None])
+    to_block = torch.exp(log_poles[:, None] * (starts[:, None] - shift[:, None]))
+    scaled = (weights[:, :, None] * to_block).transpose(0, 1).flatten(1, 2)
+    # The real part of a product of complex matrices, as one product of real ones.
+    left = torch.cat([scaled.real, -scaled.imag], dim=-1)
+    right = torch.cat([within.real, within.imag], dim=-1)
+    kernel = torch.bmm(left, right.transpose(1, 2))
+    kernel = kernel.view(channels, directions, num_blocks * block)[..., :length]
+    return kernel.transpose(0, 1)
+
+
+def vandermonde_product_loop(log_poles: Tensor, weights: Tensor, length: int) -> Tensor:
+    """Sum weighted powers lag by lag: the reference; arguments and result as above."""
+    poles, power, kernel = log_poles.exp(), torch.ones_like(log_poles), []
+    for _ in range(length):
+        kernel.append((weights * power).sum(dim=-1).real)
+        power = power * poles
+    return torch.stack(kernel, dim=-1)

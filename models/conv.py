@@ -1,0 +1,43 @@
+"""A short convolution of every channel: what a mixer reaches without seeing far."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models._depthwise import depthwise_convolution
+from models.base import Mixer, MixerContext
+
+
+class Convolution(Mixer):
+    """Depthwise convolution of a given width, O(length * width).
+
+    The local baseline of "On the locality bias and results in the Long Range Arena"
+    (arXiv:2501.14850), where short filters reach most of what long ones do.
+
+    Args:
+        width: taps of each filter; odd unless causal.
+    Raises: ValueError for an even width that is not causal.
+    """
+
+    name = "conv"
+
+    def __init__(
+        self, context: MixerContext, *, width: Annotated[int, Field(ge=1, le=2**16)] = 5
+    ) -> None:
+        super().__init__()
+        if width % 2 == 0 and not context.causal:
+            raise ValueError(f"width {width} is even, expected as many taps on either side")
+        self.first_lag = 0 if context.causal else -(width // 2)
+        bound = width**-0.5
+        self.taps = nn.Parameter(torch.empty(width, context.dim).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(context.dim))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return depthwise_convolution(x, self.taps, self.first_lag) + self.bias.to(x.dtype)

@@ -1,0 +1,207 @@
+"""FD-TNN: a Toeplitz operator whose frequency response is encoded.
+
+Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric
+Kernels", 2023 (arXiv:2305.09028), Algorithm 2, sections 3.3 and 4.2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import NonNegativeInt
+from torch import Tensor
+
+from models._activations import Activation
+from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
+from models._recurrence import Recurrence
+from models._toeplitz import fast_fft_length
+from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
+from models._two_axes import along_axes
+from models.base import MixerContext, RecurrentMixer
+
+FrequencyInput = Literal["angle", "cosine"]
+
+
+class FrequencyOperator(ToeplitzOperator):
+    """The FD-TNO: an encoder of the frequency gives the kernel's response; there is no decay.
+
+    The response is sampled at size / 2 + 1 frequencies from 0 to pi, size being a power of
+    two of at least twice the longest sequence: the published choice for full lengths. It
+    does not depend on a sequence's own length, or padding would change the kernel; sequences
+    beyond the longest see it at twice the resolution, as often as it takes.
+
+    Args:
+        encoder: gives one number per channel, or, bidirectional, two: real and imaginary parts.
+        frequency_input: what the encoder sees of a frequency, the angle or its cosine. The
+            even and periodic continuation of a function of the angle has a kink at 0 and at
+            pi, whatever the function's smoothness, and so a kernel that falls no faster than
+            the lag squared; a function of the cosine continues as smoothly as it is itself,
+            as Theorems 2 and 3 assume.
+    """
+
+    def __init__(
+        self,
+        encoder: RelativePositionEncoder,
+        *,
+        max_length: int,
+        causal: bool,
+        frequency_input: FrequencyInput,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.max_length = max_length
+        self.causal = causal
+        self.frequency_input = frequency_input
+
+    def size_for(self, length: int) -> int:
+        """Return the transform size whose frequencies sequences of a length use."""
+        return 2 ** math.ceil(math.log2(2 * max(self.max_length, length)))
+
+    def encode(self, size: int) -> Tensor:
+        """Evaluate the encoder from 0 to pi: (size / 2 + 1, outputs)."""
+        weight = next(self.parameters())
+        angles = torch.linspace(
+            0, torch.pi, size // 2 + 1, dtype=weight.dtype, device=weight.device
+        )
+        return self.encoder(angles if self.frequency_input == "angle" else angles.cos())
+
+    def response(self, size: int) -> Tensor:
+        """Return the complex frequency response, (channels, size / 2 + 1).
+
+        Causal: the encoded real part, and the imaginary part that makes the kernel causal.
+        Bidirectional: both parts encoded, the imaginary one zero at 0 and pi.
+        """
+        if self.causal:
+            return torch.fft.rfft(self._causal_kernel(size))
+        real, imaginary = self.encode(size).T.chunk(2)
+        ends = torch.zeros_like(imaginary[:, :1])
+        return torch.complex(real, torch.cat([ends, imaginary[:, 1:-1], ends], dim=1))
+
+    def _causal_kernel(self, size: int) -> Tensor:
+        """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size).
+
+        This is the discrete Hilbert transform: the even part of a causal kernel has the real
+        part of its response, the odd part the imaginary one.
+        """
+        even = torch.fft.irfft(self.encode(size).T, n=size)
+        folded = torch.cat(
+            [even[:, :1], 2 * even[:, 1 : size // 2], even[:, size // 2 :][:, :1]], 1
+        )
+        return torch.nn.functional.pad(folded, (0, size - folded.shape[1]))
+
+    def generate(self, length: int) -> tuple[Tensor, int]:
+        """See `ToeplitzOperator.generate`."""
+        size = self.size_for(length)
+        if self.causal:
+            return self._causal_kernel(size)[:, :length].T, 0
+        kernel = torch.fft.irfft(self.response(size), n=size)
+        return torch.cat([kernel[:, size - length + 1 :], kernel[:, :length]], dim=1).T, 1 - length
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x: (batch, length, channels) -> the same shape.
+
+        Full lengths are multiplied by the response as it is, with one transform fewer than
+        a kernel over lags takes. Much shorter sequences cut that kernel to their length.
+        """
+        length = x.shape[1]
+        size = self.size_for(length)
+        if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
+            return super().forward(x)
+        with torch.autocast(x.device.type, enabled=False):
+            response = self.response(size)
+            working = torch.promote_types(torch.float32, x.dtype)
+            signal = x.to(working).transpose(1, 2).contiguous()
+            product = torch.fft.rfft(signal, n=size) * response
+            return torch.fft.irfft(product, n=size)[..., :length].transpose(1, 2).to(x.dtype)
+
+
+def hilbert_transform_dense(real: Tensor) -> Tensor:
+    """Compute the discrete Hilbert transform of a real, even response by its sum: the reference.
+
+    (H k)[m] = sum over l of h[m - l] k[l], where h is 0 at even places and
+    2 / size * cot(pi l / size) at odd ones; as the size grows, Definition 1's 2 / (pi l).
+
+    Args:
+        real: (channels, size / 2 + 1), the response from 0 to pi.
+    Returns: (channels, size / 2 + 1); the causal kernel's response is real - i * (H real).
+    """
+    size = 2 * (real.shape[1] - 1)
+    circle = torch.cat([real, real[:, 1:-1].flip(1)], dim=1)
+    places = torch.arange(size, dtype=real.dtype, device=real.device)
+    odd = torch.where(places % 2 == 1, 2 / size / torch.tan(torch.pi * places / size), 0)
+    index = (torch.arange(real.shape[1])[:, None] - torch.arange(size)[None]) % size
+    return circle @ odd[index].T
+
+
+class FDTNN(RecurrentMixer):
+    """Gated Toeplitz unit around a frequency response, O(length log length).
+
+    Args:
+        expand_ratio: channels inside the unit over channels outside.
+        activation: of the gate and the value.
+        inner_norm: norm of the gated product, before the output projection.
+        rpe_dim: width of the encoder of frequencies.
+        rpe_layers: its hidden layers.
+        rpe_activation: its activation; with rpe_input cosine it sets how fast kernels fall
+            with the lag (Theorems 2 to 4): gelu faster than silu, silu faster than relu.
+        rpe_norm: its norm, before each activation.
+        rpe_residual: whether each of its hidden layers adds to its input.
+        rpe_input: what it sees of a frequency: the angle, as published, or its cosine.
+    Raises: ValueError for options of the encoder that contradict one another.
+    """
+
+    name = "fd-tnn"
+    has_native_grid = True
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        expand_ratio: ExpandRatio = 3.0,
+        activation: Activation = "silu",
+        inner_norm: Norm = "none",
+        rpe_dim: EncoderWidth = 32,
+        rpe_layers: NonNegativeInt = 3,
+        rpe_activation: Activation = "relu",
+        rpe_norm: Norm = "simple_rms",
+        rpe_residual: bool = False,
+        rpe_input: FrequencyInput = "angle",
+    ) -> None:
+        super().__init__()
+        self.context = context
+        hidden = inner_channels(expand_ratio, context.dim)
+
+        def operator(max_length: int) -> FrequencyOperator:
+            encoder = RelativePositionEncoder(
+                hidden if context.causal else 2 * hidden,
+                dim=rpe_dim,
+                num_layers=rpe_layers,
+                activation=rpe_activation,
+                norm=rpe_norm,
+                residual=rpe_residual,
+            )
+            return FrequencyOperator(
+                encoder,
+                max_length=max_length,
+                causal=context.causal,
+                frequency_input=rpe_input,
+            )
+
+        self.unit = GatedToeplitzUnit(
+            context.dim,
+            activation,
+            along_axes(context, operator),
+            hidden=hidden,
+            inner_norm=inner_norm,
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        return self.unit(x, mask)
+
+    def recurrence(self, length: int) -> Recurrence:
+        """See `RecurrentMixer.recurrence`; the state grows with `length`."""
+        return toeplitz_recurrence(self.unit, self.context, length)

@@ -1,0 +1,23 @@
+"""No mixing at all: what the pooling and the channel mixers reach by themselves."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.base import Mixer, MixerContext
+
+
+class Mean(Mixer):
+    """Leave every position as it is, so that only the mean at the end joins positions, O(length).
+
+    A classifier of such blocks sees a bag of tokens; what it scores is no merit of a mixer.
+    """
+
+    name = "mean"
+
+    def __init__(self, context: MixerContext) -> None:
+        super().__init__()
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        return x

@@ -1,0 +1,216 @@
+"""S4: structured state spaces, HiPPO-LegS in normal plus low-rank form.
+
+Gu, Goel and Re, "Efficiently Modeling Long Sequences with Structured State Spaces", ICLR 2022
+(arXiv:2111.00396), Theorem 3 and appendix C; low rank P P* as in its stable form, Goel et al.,
+"It's Raw!", ICML 2022.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from models._cauchy import resolvent_sums
+from models._hippo import normal_plus_low_rank
+from models._recurrence import Recurrence
+from models._state_space import (
+    Rate,
+    StateSize,
+    StateSpaceKernel,
+    StateSpaceMixer,
+    Step,
+    check_copies,
+    complex_parameter,
+    initial_log_steps,
+    num_directions,
+    per_channel,
+    random_complex,
+)
+from models._toeplitz import fast_fft_length
+from models.base import MixerContext
+
+
+class NormalPlusLowRankKernel(StateSpaceKernel):
+    """K[l] = C' A' ** l B' for A = diag(poles) - P P*, by its generating function.
+
+    A' = (I - Delta A / 2)^-1 (I + Delta A / 2) and B' = (I - Delta A / 2)^-1 Delta B are the
+    bilinear transforms. The sum of the kernel's first `length` lags times w ** lag is, at the
+    roots of unity w, Delta C ((1 - w) I - Delta A (1 + w) / 2)^-1 B, where C is C' (I - A' **
+    length): diagonal but for a rank of one, by Woodbury four sums of fractions. C is what is
+    learned, for `length` the task's longest sequence; shorter ones take the first lags of its
+    kernel. States are kept as one of each conjugate pair.
+    """
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        directions: int,
+        copies: int,
+        state_size: int,
+        log_step: nn.Parameter,
+        max_length: int,
+    ) -> None:
+        super().__init__()
+        poles, low_rank, into = (v.repeat(copies, 1) for v in normal_plus_low_rank(state_size))
+        self.channels = channels
+        self.length = fast_fft_length(max_length)
+        self.log_step = log_step
+        self.log_decay = nn.Parameter((-poles.real).log().float())
+        self.frequency = nn.Parameter(poles.imag.float())
+        self.low_rank = complex_parameter(low_rank)
+        self.input = complex_parameter(into)
+        self.readout = complex_parameter(random_complex(directions, channels, state_size // 2))
+        with torch.no_grad():
+            # Drawn as C', learned as C.
+            power = torch.linalg.matrix_power(self.transition()[0], self.length)
+            self._store_readout(self._full_readout() - self._full_readout() @ power)
+
+    def state_parameters(self) -> list[nn.Parameter]:
+        """See `StateSpaceKernel.state_parameters`."""
+        return [self.log_decay, self.frequency, self.low_rank, self.input]
+
+    def dynamics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return poles, P, B and time steps of every channel.
+
+        Returns: three (channels, states) complex, half of the conjugates, and (channels, 1).
+        """
+        poles = torch.complex(-self.log_decay.exp(), self.frequency)
+        p, b = torch.view_as_complex(self.low_rank), torch.view_as_complex(self.input)
+        every = [per_channel(values, self.channels) for values in (poles, p, b)]
+        return every[0], every[1], every[2], self.log_step.exp()[:, None]
+
+    def kernel(self, length: int) -> Tensor:
+        """See `StateSpaceKernel.kernel`."""
+        readout, period = torch.view_as_complex(self.readout), self.length
+        if length > period:
+            readout, period = self._prolonged(length)
+        poles, p, b, step = self.dynamics()
+        weight = step.dtype
+        angles = torch.arange(period // 2 + 1, dtype=weight, device=step.device)
+        angles = angles * (2 * torch.pi / period)
+        rows = torch.stack([*(readout * b), *(readout * p), p.conj() * b, p.conj() * p])
+        sums = resolvent_sums(rows, step * poles, angles)
+        directions = len(readout)
+        c_b, c_p = sums[:directions], sums[directions : 2 * directions]
+        p_b, p_p = sums[-2], sums[-1]
+        w = torch.polar(torch.ones_like(angles), -angles)
+        rank = step * (1 + w) / 2
+        response = step * (c_b - rank * c_p * p_b / (1 + rank * p_p))
+        return torch.fft.irfft(response, n=period)[..., :length]
+
+    def transition(self) -> tuple[Tensor, Tensor]:
+        """Write A' and B' out over all states, in double precision, conjugates second.
+
+        Returns: (channels, 2 states, 2 states) and (channels, 2 states, 1).
+        """
+        poles, p, b, step = self.dynamics()
+        poles, p, b = (torch.cat([v, v.conj()], dim=1).to(torch.complex128) for v in (poles, p, b))
+        a = torch.diag_embed(poles) - p[:, :, None] * p[:, None, :].conj()
+        step = step[..., None].double()
+        half = step * a / 2
+        identity = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)
+        both = torch.cat([identity + half, step * b[..., None]], dim=-1)
+        solved = torch.linalg.solve(identity - half, both)
+        return solved[..., :-1], solved[..., -1:]
+
+    def effective_readout(self) -> Tensor:
+        """Return C' over all states, in double precision: (directions, channels, 1, 2 states)."""
+        power = torch.linalg.matrix_power(self.transition()[0], self.length)
+        identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
+        return torch.linalg.solve(identity - power, self._full_readout(), left=False)
+
+    def recurrence(self) -> Recurrence:
+        """See `StateSpaceKernel.recurrence`."""
+        return NormalPlusLowRankRecurrence(self)
+
+    def _full_readout(self) -> Tensor:
+        half = torch.view_as_complex(self.readout)[..., None, :].to(torch.complex128)
+        return torch.cat([half, half.conj()], dim=-1)
+
+    def _store_readout(self, full: Tensor) -> None:
+        half = full[..., 0, : full.shape[-1] // 2]
+        self.readout.copy_(torch.view_as_real(half.resolve_conj()))
+
+    def _prolonged(self, length: int) -> tuple[Tensor, int]:
+        """Return C for a multiple of the period: C (I + A' ** period), as often as it takes."""
+        doublings = math.ceil(math.log2(length / self.length))
+        power = torch.linalg.matrix_power(self.transition()[0], self.length)
+        full, period = self._full_readout(), self.length
+        for _ in range(doublings):
+            full, power, period = full + full @ power, power @ power, 2 * period
+        half = full[..., 0, : full.shape[-1] // 2]
+        return half.to(torch.view_as_complex(self.readout).dtype), period
+
+
+class NormalPlusLowRankRecurrence(Recurrence):
+    """s' = A' s + B' x, y = C' s', each in O(states) by Woodbury.
+
+    With D = (I - Delta diag(poles) / 2)^-1, (I - Delta A / 2)^-1 is D - D P g P* D, where
+    g = (2 / Delta + P* D P)^-1.
+    """
+
+    def __init__(self, kernel: NormalPlusLowRankKernel) -> None:
+        self.poles, self.p, self.b, self.step_size = (v.detach() for v in kernel.dynamics())
+        self.diagonal = 1 / (1 - self.step_size * self.poles / 2)
+        capacitance = 2 / self.step_size + _both(self.p.conj() * self.diagonal * self.p)
+        self.projected = self.diagonal * self.p / capacitance
+        states = self.poles.shape[1]
+        self.readout = 2 * kernel.effective_readout()[0, :, 0, :states].to(self.poles.dtype)
+
+    def initial_state(self, batch: int) -> Tensor:
+        """See `Recurrence.initial_state`: (batch, channels, states) complex zeros."""
+        return self.poles.new_zeros(batch, *self.poles.shape)
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`; x is (batch, channels)."""
+        drift = self.poles * state - self.p * _both(self.p.conj() * state)
+        right = state + self.step_size * (drift / 2 + self.b * x[..., None])
+        solved = self.diagonal * right
+        state = solved - self.projected * _both(self.p.conj() * solved)
+        return (self.readout * state).sum(dim=-1).real, state
+
+
+def _both(products: Tensor) -> Tensor:
+    """Sum over states and their conjugates: (..., states) -> (..., 1), real."""
+    return 2 * products.real.sum(dim=-1, keepdim=True)
+
+
+class S4(StateSpaceMixer):
+    """Structured state-space layer, O(length log length); O(1) a step.
+
+    Args:
+        state_size: N, states of a channel, conjugates included.
+        num_copies: sets of poles, each for an equal share of the channels. None: one each.
+        step_min: smallest time step at the start.
+        step_max: largest time step at the start.
+        state_lr: highest learning rate of poles, P and B, which never decay. None: the run's.
+        step_lr: that of the time steps. None: the run's.
+    Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
+    """
+
+    name = "s4"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        state_size: StateSize = 64,
+        num_copies: PositiveInt | None = 1,
+        step_min: Step = 0.001,
+        step_max: Step = 0.1,
+        state_lr: Rate | None = 0.001,
+        step_lr: Rate | None = 0.001,
+    ) -> None:
+        kernel = NormalPlusLowRankKernel(
+            channels=context.dim,
+            directions=num_directions(context),
+            copies=check_copies(num_copies, context.dim),
+            state_size=state_size,
+            log_step=initial_log_steps(context.dim, step_min, step_max),
+            max_length=context.max_length,
+        )
+        super().__init__(context, kernel, state_lr=state_lr, step_lr=step_lr)

@@ -1,0 +1,163 @@
+"""SKI-TNN: a sparse plus a low-rank Toeplitz operator, linear in length.
+
+Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric
+Kernels", 2023 (arXiv:2305.09028), Algorithm 1 and section 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from models._activations import Activation
+from models._depthwise import depthwise_convolution
+from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models._interpolation import InducingGrid, interpolate, spread
+from models._position_encoder import Norm
+from models._toeplitz import toeplitz_matrix, toeplitz_multiply
+from models._two_axes import along_axes
+from models.base import Mixer, MixerContext
+
+DEGREES = {"linear": 1, "cubic": 3}
+Warp = Annotated[float, Field(gt=0, lt=1)]
+
+
+class WarpedPiecewiseLinear(nn.Module):
+    """A kernel over lags: piecewise linear in sign(t) * warp ** |t|, and zero at t = 0.
+
+    The warp maps every lag into [-1, 1], where knots lie evenly, so that lags beyond those of
+    training lie between knots too (SKI-TNN, section 3.2.2, the inverse time warp; RPE(0) = 0).
+    Kernels start as a ramp over the warped lag, that is, as an exponential decay.
+
+    Args:
+        num_knots: on either side of 0.
+    """
+
+    def __init__(self, channels: int, *, num_knots: int, warp: float) -> None:
+        super().__init__()
+        self.warp = warp
+        ramp = torch.arange(1, num_knots + 1) / num_knots
+        self.negative = nn.Parameter(torch.randn(channels) * ramp.flip(0)[:, None])
+        self.positive = nn.Parameter(torch.randn(channels) * ramp[:, None])
+
+    def forward(self, lags: Tensor) -> Tensor:
+        """Evaluate at lags, in positions: (num_lags,) -> (num_lags, channels)."""
+        num_knots = self.positive.shape[0]
+        knots = torch.cat([self.negative, torch.zeros_like(self.positive[:1]), self.positive])
+        place = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots
+        left = place.floor().clamp(max=2 * num_knots - 1)
+        share = (place - left)[:, None].to(knots.dtype)
+        left = left.long()
+        return knots[left] * (1 - share) + knots[left + 1] * share
+
+
+class SparsePlusLowRank(nn.Module):
+    """T_sparse + W A W^T: a short convolution, and interpolation around a small Toeplitz matrix.
+
+    Time and memory are linear in the length; nothing of size length x points is made.
+
+    Args:
+        num_taps: of the convolution, odd.
+        grid: the inducing points.
+    """
+
+    def __init__(self, channels: int, *, num_taps: int, grid: InducingGrid, warp: float) -> None:
+        super().__init__()
+        self.grid = grid
+        self.first_lag = -(num_taps // 2)
+        bound = num_taps**-0.5
+        self.taps = nn.Parameter(torch.empty(num_taps, channels).uniform_(-bound, bound))
+        self.encoder = WarpedPiecewiseLinear(channels, num_knots=grid.num_points, warp=warp)
+
+    def coefficients(self, num_points: int) -> tuple[Tensor, int]:
+        """Generate A between `num_points` inducing points.
+
+        Returns: (2 num_points - 1, channels) for increasing lags between points, and the first.
+        """
+        first = 1 - num_points
+        # In double precision: warps of long lags are tiny, and the spacing is a fraction.
+        steps = torch.arange(first, num_points, dtype=torch.float64, device=self.taps.device)
+        return self.encoder(steps * self.grid.spacing), first
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x: (batch, length, channels) -> the same shape."""
+        length = x.shape[1]
+        coefficients, first = self.coefficients(self.grid.points_for(length))
+        at_points = toeplitz_multiply(coefficients, first, spread(x, self.grid))
+        return depthwise_convolution(x, self.taps, self.first_lag) + interpolate(
+            at_points, self.grid, length
+        )
+
+    def matrix(self, length: int) -> Tensor:
+        """Write T_sparse + W A W^T out, (channels, length, length): the reference."""
+        num_points = self.grid.points_for(length)
+        coefficients, first = self.coefficients(num_points)
+        a = toeplitz_matrix(coefficients, first, num_points)
+        w = self.grid.matrix(length).to(a)
+        reach = min(length - 1, -self.first_lag)
+        near = self.taps[-self.first_lag - reach : reach - self.first_lag + 1]
+        return toeplitz_matrix(near, -reach, length) + w @ a @ w.T
+
+
+class SKITNN(Mixer):
+    """Gated Toeplitz unit around a sparse plus low-rank operator, O(length).
+
+    Bidirectional only: masking the future of W A W^T costs what the low rank saves (the
+    paper's appendix B).
+
+    Args:
+        expand_ratio: channels inside the unit over channels outside.
+        activation: of the gate and the value.
+        inner_norm: norm of the gated product, before the output projection.
+        num_taps: taps of the convolution, odd.
+        num_inducing_points: inducing points on the task's longest sequence; beyond it, more
+            follow at the same distance. The kernel has as many knots on either side of 0.
+        interpolation: linear or cubic.
+        warp: lambda in (0, 1) of the inverse time warp sign(t) * lambda ** |t|.
+    Raises: ValueError for a causal context, an even number of taps, or more inducing points
+        than positions.
+    """
+
+    name = "ski-tnn"
+    has_native_grid = True
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        expand_ratio: ExpandRatio = 3.0,
+        activation: Activation = "silu",
+        inner_norm: Norm = "none",
+        num_taps: Annotated[int, Field(ge=1, le=2**16)] = 33,
+        num_inducing_points: Annotated[int, Field(ge=2, le=2**16)] = 64,
+        interpolation: Literal["linear", "cubic"] = "linear",
+        warp: Warp = 0.99,
+    ) -> None:
+        super().__init__()
+        if context.causal:
+            raise ValueError(
+                "ski-tnn cannot be causal (model.causal): masking W A W^T costs more than the "
+                "low rank saves; fd-tnn and tnn can"
+            )
+        if num_taps % 2 == 0:
+            raise ValueError(f"num_taps {num_taps} is even, expected as many taps on either side")
+        hidden = inner_channels(expand_ratio, context.dim)
+
+        def operator(max_length: int) -> SparsePlusLowRank:
+            grid = InducingGrid(num_inducing_points, max_length, DEGREES[interpolation])
+            return SparsePlusLowRank(hidden, num_taps=num_taps, grid=grid, warp=warp)
+
+        self.unit = GatedToeplitzUnit(
+            context.dim,
+            activation,
+            along_axes(context, operator),
+            hidden=hidden,
+            inner_norm=inner_norm,
+        )
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        return self.unit(x, mask)
