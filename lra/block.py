@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 from lra.config import ModelConfig
 from lra.layout import Layout
 from models._activations import ACTIVATIONS, Activation
-from models.base import Mixer
 
 # On packed positions both are free of padding: no mask to heed, nothing to leak.
 NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -45,24 +47,37 @@ class MLP(nn.Module):
 CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
 
 
-class Block(nn.Module):
-    """Norm, mixer, residual, norm, channel mixer, residual; or the norms after the sums."""
+class Residual(nn.Module):
+    """Norm, sublayer, dropout, sum; or the norm after the sum."""
 
-    def __init__(self, config: ModelConfig, mixer: Mixer) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.prenorm = config.prenorm
-        self.mixer = mixer
-        self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
-            config.dim, config.hidden, config.channel_activation
-        )
-        self.mixer_norm = NORMS[config.norm](config.dim)
-        self.channel_norm = NORMS[config.norm](config.dim)
+        self.norm = NORMS[config.norm](config.dim)
         self.dropout = nn.Dropout(config.dropout)
+
+    def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Add a sublayer's output: x (positions, dim) -> the same shape."""
+        if self.prenorm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class Block(nn.Module):
+    """A mixer and, if there is one, a channel mixer, each in a residual."""
+
+    def __init__(self, config: ModelConfig, mixer: nn.Module) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.mixer_residual = Residual(config)
+        self.channel_mixer = None
+        if config.channel_mixer != "none":
+            self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
+                config.dim, config.hidden, config.channel_activation
+            )
+            self.channel_residual = Residual(config)
 
     def forward(self, x: Tensor, layout: Layout) -> Tensor:
         """Transform packed positions: x (positions, dim) -> the same shape."""
-        if self.prenorm:
-            x = x + self.dropout(layout.mix(self.mixer, self.mixer_norm(x)))
-            return x + self.dropout(self.channel_mixer(self.channel_norm(x)))
-        x = self.mixer_norm(x + self.dropout(layout.mix(self.mixer, x)))
-        return self.channel_norm(x + self.dropout(self.channel_mixer(x)))
+        x = self.mixer_residual(functools.partial(layout.mix, self.mixer), x)
+        return x if self.channel_mixer is None else self.channel_residual(self.channel_mixer, x)

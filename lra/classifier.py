@@ -8,11 +8,11 @@ import math
 import torch
 from torch import Tensor, nn
 
+from lra.axes import build_layer
 from lra.block import NORMS, Block
 from lra.config import RunConfig
 from lra.layout import Layout
 from models._activations import ACTIVATIONS
-from models.base import MixerContext
 from tasks.base import TaskInfo
 
 
@@ -110,20 +110,9 @@ class Classifier(nn.Module):
         self.pooling = model.pooling
         self.towers = info.towers
         self.embedding = Embedding(config, info)
+        length = input_length(config, info)
         self.blocks = nn.ModuleList(
-            Block(
-                model,
-                config.build_mixer(
-                    MixerContext(
-                        dim=model.dim,
-                        max_length=input_length(config, info),
-                        layer=layer,
-                        depth=model.depth,
-                        causal=model.causal,
-                    )
-                ),
-            )
-            for layer in range(model.depth)
+            Block(model, build_layer(config, info, length, layer)) for layer in range(model.depth)
         )
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         features = model.dim * (4 if info.towers > 1 else 1)

@@ -30,6 +30,9 @@ class ModelConfig(Section):
     """Blocks of a mixer and a channel mixer."""
     causal: bool = False
     """Whether positions see only those before them."""
+    axes: Literal["flat", "alternate", "native"] = "flat"
+    """How a grid is mixed: as a sequence in raster order; along rows in even blocks and along
+    columns in odd ones; or along both axes by the mixer itself."""
     positions: Literal["none", "sinusoidal", "learned"] = "none"
     """Absolute position encoding added to the embedding."""
     embedding_dropout: Share = 0.0
@@ -39,7 +42,7 @@ class ModelConfig(Section):
     """Norm before each sublayer and at the end, or after each residual sum."""
     dropout: Share = 0.0
     """Of each sublayer's output."""
-    channel_mixer: Literal["glu", "mlp"] = "glu"
+    channel_mixer: Literal["glu", "mlp", "none"] = "glu"
     channel_expand: Ratio = 1.0
     """Inner channels of the channel mixer over `dim`."""
     channel_activation: Literal["relu", "silu", "gelu"] = "silu"
@@ -54,6 +57,11 @@ class ModelConfig(Section):
             raise ValueError(
                 "model.causal with model.pooling cls: a CLS position comes first and would see "
                 "nothing; use --set model.pooling=last or mean"
+            )
+        if self.axes != "flat" and self.pooling == "cls":
+            raise ValueError(
+                f"model.axes {self.axes} with model.pooling cls: a CLS position lies on no grid; "
+                "use --set model.pooling=mean"
             )
         return self
 

@@ -8,34 +8,48 @@ import torch
 from torch import nn
 
 from lra.config import TrainConfig
+from models.base import Mixer
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
-    """Group parameters by whether they decay: weight matrices do, biases, norms and
-    embeddings only with `weight_decay_on: all`.
+    """Group parameters by learning rate and by whether they decay.
+
+    Weight matrices decay; biases, norms and embeddings only with `weight_decay_on: all`; what a
+    mixer lists in `learning_rates` never. `set_rate` scales the groups' rates together.
     """
-    undecayed: set[int] = set()
-    if config.weight_decay_on == "matrices":
-        embeddings = [m.weight for m in model.modules() if isinstance(m, nn.Embedding)]
-        vectors = [p for p in model.parameters() if p.ndim < 2]  # noqa: PLR2004
-        undecayed = {id(p) for p in [*embeddings, *vectors]}
-    groups = [
-        {
-            "params": [p for p in model.parameters() if id(p) not in undecayed],
-            "weight_decay": config.weight_decay,
-        },
-        {
-            "params": [p for p in model.parameters() if id(p) in undecayed],
-            "weight_decay": 0.0,
-        },
-    ]
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    own = _own_rates(model)
+    undecayed = set() if config.weight_decay_on == "all" else _vectors_and_embeddings(model)
+    for parameter in model.parameters():
+        decay = 0.0 if parameter in own or parameter in undecayed else config.weight_decay
+        rate = own.get(parameter) or config.lr
+        groups.setdefault((rate, decay), []).append(parameter)
     return torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=config.lr,
+        [
+            {"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
         fused=True,
     )
+
+
+def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | None]:
+    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    return {p: rate for mixer in mixers for p, rate in mixer.learning_rates().items()}
+
+
+def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:
+    embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
+    tables = {p for embedding in embeddings for p in embedding.parameters()}
+    return tables | {p for p in model.parameters() if p.ndim < 2}  # noqa: PLR2004
+
+
+def set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
+    """Set every group to a share of its highest learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = share * group["peak_lr"]
 
 
 def rate_at(step: int, total_steps: int, config: TrainConfig) -> float:

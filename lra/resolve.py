@@ -15,12 +15,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lra.axes import build_layer
 from lra.classifier import input_length
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
 from lra.errors import UserError, unknown
 from lra.registry import MIXERS, TASKS, Section, options_model
 from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
-from models.base import MixerContext
 from tasks.base import Task
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
@@ -147,16 +147,11 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
 
 
 def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
-    """Construct the task and a mixer once, for the checks that span several options."""
+    """Construct the task and the first mixers, for the checks that span several options."""
     with _origins_added(merged):
-        context = MixerContext(
-            dim=config.model.dim,
-            max_length=input_length(config, config.build_task().info),
-            layer=0,
-            depth=config.model.depth,
-            causal=config.model.causal,
-        )
-        config.build_mixer(context)
+        info = config.build_task().info
+        for layer in range(min(2, config.model.depth)):  # rows and columns may differ
+            build_layer(config, info, input_length(config, info), layer)
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:

@@ -15,7 +15,7 @@ from lra.classifier import Classifier
 from lra.config import RunConfig
 from lra.environment import random_state, restore_random_state, seed_everything
 from lra.evaluate import Score, evaluate
-from lra.optimizer import build_optimizer, rate_at
+from lra.optimizer import build_optimizer, rate_at, set_rate
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
 
@@ -105,8 +105,7 @@ class Trainer:
                 f"the {what} of step {self.step + 1} is not finite (task {self.config.task_name}, "
                 f"mixer {self.config.mixer_name}, learning rate {rate:.3g})"
             )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate / self.train_config.lr)
         self.optimizer.step()
         self.step += 1
         seconds = time.perf_counter() - start

@@ -14,7 +14,7 @@ from torch import Tensor
 
 def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A, (state_size, state_size), and B, (state_size,), of HiPPO-LegS."""
-    n = np.arange(state_size)
+    n = np.arange(state_size, dtype=np.float64)
     root = np.sqrt(2 * n + 1)
     a = -np.tril(root[:, None] * root[None, :], -1) - np.diag(n + 1)
     return a, root

@@ -65,7 +65,7 @@ def trace(dataset: Dataset, *changes: str) -> list[Any]:
 def test_every_setting_has_a_change_to_test() -> None:
     fields = {f"model.{name}" for name in ModelConfig.model_fields}
     fields |= {f"train.{name}" for name in TrainConfig.model_fields}
-    assert fields == CHANGED.keys()
+    assert fields - {"model.axes"} == CHANGED.keys()  # that one needs a grid: test_lra_axes.py
 
 
 @pytest.mark.parametrize("name", CHANGED)
@@ -102,7 +102,8 @@ def test_the_optimizer_follows_the_schedule(dataset: Dataset) -> None:
     for step in range(8):
         facts = trainer.train_step()
         rates = {group["lr"] for group in trainer.optimizer.param_groups}
-        assert rates == {facts["lr"]} == {rate_at(step, 20, trainer.train_config)}
+        assert list(rates) == [pytest.approx(facts["lr"])]
+        assert facts["lr"] == rate_at(step, 20, trainer.train_config)
 
 
 def test_gradients_are_clipped(dataset: Dataset) -> None:
@@ -195,6 +196,7 @@ def test_precision_reaches_the_matrix_products(dataset: Dataset, precision: str)
     kinds: set[torch.dtype] = set()
     block = trainer.model.blocks[0]
     assert isinstance(block, Block)
+    assert block.channel_mixer is not None
     block.channel_mixer.register_forward_hook(lambda *arguments: kinds.add(arguments[2].dtype))
     trainer.train_step()
     assert kinds == {torch.bfloat16 if precision == "bf16" else torch.float32}

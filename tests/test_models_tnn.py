@@ -9,12 +9,12 @@ from conftest import build_mixer
 from models._position_encoder import RelativePositionEncoder
 from models._toeplitz import toeplitz_multiply_dense
 from models.base import MixerContext
-from models.tnn import TNN, ToeplitzOperator
+from models.tnn import TNN, EncodedToeplitzOperator
 
 
 def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
     return RelativePositionEncoder(
-        channels, dim=8, num_layers=num_layers, activation="relu", norm="simple_rms"
+        channels, dim=8, num_layers=num_layers, activation="relu", norm="simple_rms", residual=False
     ).double()
 
 
@@ -22,7 +22,7 @@ def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
 @pytest.mark.parametrize("window", [None, 1, 5])
 def test_operator_equals_its_dense_form(causal: bool, window: int | None) -> None:
     parts = [encoder(2), encoder(2)]
-    operator = ToeplitzOperator(parts, causal=causal, decay=0.9, window=window)
+    operator = EncodedToeplitzOperator(parts, causal=causal, decay=0.9, window=window)
     x = torch.randn(2, 12, 4, dtype=torch.float64)
     expected = torch.zeros_like(x)
     for i in range(12):
@@ -58,7 +58,7 @@ def test_encoder_layers_count(num_layers: int) -> None:
 
 
 def test_kernel_does_not_depend_on_the_length() -> None:
-    operator = ToeplitzOperator([encoder(3)], causal=False, decay=None, window=None)
+    operator = EncodedToeplitzOperator([encoder(3)], causal=False, decay=None, window=None)
     short, first_short = operator.coefficients(10)
     long, first_long = operator.coefficients(25)
     offset = first_short - first_long
@@ -80,7 +80,7 @@ def test_heads_must_divide_the_channels() -> None:
 
 def test_bfloat16_does_not_round_lags() -> None:
     """257 is no bfloat16: neighbouring lags must not get one coefficient."""
-    operator = ToeplitzOperator([encoder(3).float()], causal=False, decay=None, window=None)
+    operator = EncodedToeplitzOperator([encoder(3).float()], causal=False, decay=None, window=None)
     exact, _ = operator.coefficients(1024)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         coefficients, _ = operator.coefficients(1024)

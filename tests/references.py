@@ -1,0 +1,47 @@
+"""Holding a fast form to its plain reference, and looking at what it allocates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
+
+
+def assert_equal_with_gradients(
+    fast: Callable[[], Tensor],
+    reference: Callable[[], Tensor],
+    leaves: Sequence[Tensor],
+    tolerance: float = 1e-9,
+) -> None:
+    """Compare values and the gradients of all leaves, relative to the reference's size."""
+    results = []
+    for compute in (fast, reference):
+        value = compute()
+        generator = torch.Generator().manual_seed(0)
+        weights = torch.randn(value.shape, generator=generator, dtype=value.real.dtype)
+        gradients = torch.autograd.grad((value * weights).sum(), leaves, materialize_grads=True)
+        results.append([value, *gradients])
+    for got, expected in zip(*results, strict=True):
+        scale = max(1e-30, expected.abs().max().item())
+        torch.testing.assert_close(got / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+class LargestTensor(TorchDispatchMode):
+    """Notes the largest tensor that any operation makes, in numbers."""
+
+    numel = 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for part in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(part, Tensor) and part.untyped_storage().size() > 0:
+                stored = part.untyped_storage().nbytes() // part.element_size()
+                self.numel = max(self.numel, stored)
+        return result

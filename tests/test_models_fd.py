@@ -1,0 +1,181 @@
+"""FD-TNN against the Toeplitz matrix of its response, and the theory of decay."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from models._activations import Activation
+from models._position_encoder import RelativePositionEncoder
+from models._toeplitz import toeplitz_matrix
+from models._toeplitz_operator import ToeplitzOperator
+from models.fd_tnn import FrequencyInput, FrequencyOperator, hilbert_transform_dense
+from models.tnn import EncodedToeplitzOperator
+from references import LENGTHS, assert_equal_with_gradients
+
+
+def encoder_of(
+    outputs: int, activation: Activation = "relu", dim: int = 8, seed: int = 0
+) -> RelativePositionEncoder:
+    torch.manual_seed(seed)
+    return RelativePositionEncoder(
+        outputs, dim=dim, num_layers=2, activation=activation, norm="simple_rms", residual=False
+    ).double()
+
+
+def operator_of(
+    channels: int,
+    max_length: int,
+    *,
+    causal: bool,
+    activation: Activation = "relu",
+    frequency_input: FrequencyInput = "angle",
+) -> FrequencyOperator:
+    encoder = encoder_of(channels if causal else 2 * channels, activation)
+    return FrequencyOperator(
+        encoder, max_length=max_length, causal=causal, frequency_input=frequency_input
+    )
+
+
+def kernel_by_definition(operator: FrequencyOperator, size: int) -> torch.Tensor:
+    """Invert the response over the whole circle, term by term: (channels, size) complex."""
+    half = operator.response(size)
+    circle = torch.cat([half, half[:, 1:-1].flip(1).conj()], dim=1)
+    place = torch.arange(size, dtype=torch.float64)
+    turns = 2 * torch.pi * (place[:, None] * place % size) / size
+    return circle @ torch.polar(torch.ones_like(turns), turns) / size
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_operator_equals_the_matrix_of_its_response(length: int, causal: bool) -> None:
+    for max_length in {length, 2 * length, 5 * length}:
+        operator = operator_of(2, max_length, causal=causal)
+        size = operator.size_for(length)
+        if size > 2048 and max_length > length:
+            continue
+        x = torch.randn(2, length, 2, dtype=torch.float64, requires_grad=True)
+
+        def dense(x: torch.Tensor = x, size: int = size) -> torch.Tensor:
+            kernel = kernel_by_definition(operator, size).real.T  # noqa: B023
+            lags = torch.arange(1 - length, length)
+            return torch.einsum(
+                "cij,bjc->bic", toeplitz_matrix(kernel[lags % size], 1 - length, length), x
+            )
+
+        leaves = [x, *operator.parameters()]
+        assert_equal_with_gradients(lambda: operator(x), dense, leaves)  # noqa: B023
+
+
+@pytest.mark.parametrize("length", [1, 2, 31, 100])
+def test_both_ways_to_multiply_agree(length: int) -> None:
+    """Long sequences are multiplied in frequency, short ones by a cut kernel."""
+    for max_length in (length, 4 * length):
+        operator = operator_of(3, max_length, causal=False)
+        x = torch.randn(2, length, 3, dtype=torch.float64)
+        torch.testing.assert_close(operator(x), ToeplitzOperator.forward(operator, x))
+
+
+def test_bidirectional_kernels_are_real() -> None:
+    operator = operator_of(4, 64, causal=False)
+    response = operator.response(128)
+    assert response[:, [0, -1]].imag.abs().max() == 0
+    assert response.imag.abs().max() > 0
+    kernel = kernel_by_definition(operator, 128)
+    assert kernel.imag.abs().max() < 1e-12 * kernel.real.abs().max()
+
+
+@pytest.mark.parametrize("frequency_input", ["angle", "cosine"])
+def test_causal_kernels_have_no_past(frequency_input: FrequencyInput) -> None:
+    operator = operator_of(4, 64, causal=True, frequency_input=frequency_input)
+    kernel = kernel_by_definition(operator, 128)
+    energy = kernel.abs().square()
+    assert energy[:, 65:].sum() < 1e-20 * energy.sum()
+    assert energy[:, 1:64].sum() > 1e-3 * energy.sum()
+
+
+@pytest.mark.parametrize("size", [2, 4, 64, 250])
+def test_causal_response_is_a_hilbert_pair(size: int) -> None:
+    operator = operator_of(3, max(1, size // 2), causal=True)
+    real = operator.encode(size).T
+    expected = torch.complex(real, -hilbert_transform_dense(real))
+    torch.testing.assert_close(operator.response(size), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_the_discrete_hilbert_transform_tends_to_definition_1() -> None:
+    real = torch.zeros(1, 4097, dtype=torch.float64)
+    real[0, 100] = 0.5
+    real[0, 0] = 1.0
+    transformed = hilbert_transform_dense(real)[0]
+    for odd in (1, 3, 7):
+        assert transformed[odd].item() == pytest.approx(2 / (torch.pi * odd), rel=0.02)
+    assert transformed[2].abs() < 1e-12
+
+
+def test_longer_sequences_see_the_same_response_more_finely() -> None:
+    for causal in (False, True):
+        operator = operator_of(3, 64, causal=causal)
+        assert operator.size_for(10) == operator.size_for(64) == 128
+        assert operator.size_for(65) == 256
+        coarse, fine = operator.encode(128), operator.encode(256)
+        torch.testing.assert_close(fine[::2], coarse)
+
+
+def test_one_transform_fewer_than_tnn(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    for name in ("fft", "ifft", "rfft", "irfft"):
+        original = getattr(torch.fft, name)
+
+        def counted(*arguments: object, _name: str = name, _original=original, **options: object):
+            calls.append(_name)
+            return _original(*arguments, **options)
+
+        monkeypatch.setattr(torch.fft, name, counted)
+    x = torch.randn(1, 64, 2, dtype=torch.float64)
+    operator_of(2, 64, causal=False)(x)
+    assert sorted(calls) == ["irfft", "rfft"]
+    calls.clear()
+    EncodedToeplitzOperator([encoder_of(2)], causal=False)(x)
+    assert sorted(calls) == ["irfft", "rfft", "rfft"]
+
+
+def tails(activation: Activation, frequency_input: FrequencyInput) -> list[float]:
+    """Measure log10 of the energy beyond lags 30, 40, 60 and 70, a mean over twenty encoders.
+
+    One activation, without a norm: a norm divides by a root, which is smooth on the real line
+    but not entire, and hides what sets GELU apart. Its input's slopes are ten times those of
+    a linear layer at the start, so that the classes part before rounding hides the tails.
+    """
+    levels = []
+    for seed in range(20):
+        torch.manual_seed(seed)
+        encoder = RelativePositionEncoder(
+            4, dim=16, num_layers=0, activation=activation, norm="none", residual=False
+        ).double()
+        with torch.no_grad():
+            encoder.first.weight *= 10
+        operator = FrequencyOperator(
+            encoder, max_length=1024, causal=True, frequency_input=frequency_input
+        )
+        energy = operator.generate(1024)[0].detach().square()
+        shares = [energy[lag:].sum(0) / energy[1:].sum(0) for lag in (30, 40, 60, 70)]
+        levels.append(torch.stack(shares).log10().mean(dim=1))
+    return torch.stack(levels).mean(dim=0).tolist()
+
+
+def test_smoother_activations_have_shorter_tails() -> None:
+    """Theorems 2 to 4, where the response is as smooth as they assume."""
+    gelu, silu, relu = (tails(name, "cosine") for name in ("gelu", "silu", "relu"))
+    assert gelu[-1] < silu[-1] - 2 < relu[-1] - 10
+    # GELU falls faster than any exponential, SiLU like one, ReLU like a power of the lag.
+    assert gelu[3] - gelu[2] < 1.3 * (gelu[1] - gelu[0])
+    assert silu[3] - silu[2] == pytest.approx(silu[1] - silu[0], rel=0.15)
+    assert relu[3] - relu[2] > 0.6 * (relu[1] - relu[0])
+
+
+def test_of_the_angle_itself_every_response_has_kinks() -> None:
+    """Its even continuation bends at 0 and pi, so that all activations have a power's tail."""
+    for activation in ("gelu", "silu", "relu"):
+        level = tails(activation, "angle")
+        assert level[-1] > -8
+        assert level[3] - level[2] > -0.5

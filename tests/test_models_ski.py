@@ -1,0 +1,193 @@
+"""SKI-TNN against its dense form, and its approximation against theory."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import yaml
+
+from conftest import ROOT, build_mixer
+from models._interpolation import InducingGrid, interpolate, spread
+from models.base import MixerContext
+from models.ski_tnn import SKITNN, SparsePlusLowRank, WarpedPiecewiseLinear
+from references import LENGTHS, LargestTensor, assert_equal_with_gradients
+
+GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
+
+
+def operator_for(length: int, degree: int = 1, warp: float = 0.99) -> SparsePlusLowRank:
+    points = min(16, max(degree + 1, length))
+    grid = InducingGrid(points, max(length, points), degree)
+    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=warp).double()
+    with torch.no_grad():
+        for parameter in operator.parameters():
+            parameter.normal_()
+    return operator
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("degree", [1, 3])
+def test_operator_equals_its_dense_form(length: int, degree: int) -> None:
+    operator = operator_for(length, degree)
+    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
+    leaves = [x, *operator.parameters()]
+    if length == 1:
+        leaves = [x, operator.taps]  # one point: A is RPE(0) = 0, whatever the knots
+    assert_equal_with_gradients(
+        lambda: operator(x),
+        lambda: torch.einsum("cij,bjc->bic", operator.matrix(length), x),
+        leaves,
+    )
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("length", [1, 2, 3, 31, 64, 100, 500])
+def test_interpolation_equals_its_matrix_and_transpose(grid: InducingGrid, length: int) -> None:
+    w = grid.matrix(length)
+    z = torch.randn(2, w.shape[1], 3, dtype=torch.float64, requires_grad=True)
+    x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(lambda: interpolate(z, grid, length), lambda: w @ z, [z])
+    assert_equal_with_gradients(lambda: spread(x, grid), lambda: w.T @ x, [x])
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_weights_reproduce_polynomials_of_their_degree(grid: InducingGrid) -> None:
+    length = 2 * grid.max_length
+    w = grid.matrix(length)
+    points = torch.arange(w.shape[1], dtype=torch.float64) * grid.spacing / length
+    positions = torch.arange(length, dtype=torch.float64) / length
+    for power in range(grid.degree + 1):
+        torch.testing.assert_close(w @ points**power, positions**power, rtol=0, atol=1e-12)
+    assert (w != 0).sum(dim=1).max() <= grid.degree + 1
+    higher = grid.degree + 1
+    if grid.spacing > 1:
+        assert (w @ points**higher - positions**higher).abs().max() > 1e-12
+
+
+def test_weights_do_not_depend_on_the_length() -> None:
+    for grid in GRIDS:
+        short, long = grid.matrix(40), grid.matrix(90)
+        torch.testing.assert_close(long[:40, : short.shape[1]], short)
+        assert long[:40, short.shape[1] :].abs().max() == 0
+
+
+def test_the_longest_sequence_uses_just_the_points_asked_for() -> None:
+    for grid in GRIDS:
+        assert grid.points_for(grid.max_length) == grid.num_points
+        assert grid.points_for(grid.max_length + 1) > grid.num_points
+
+
+@pytest.mark.parametrize(("degree", "order"), [(1, 2), (3, 4)])
+def test_the_error_falls_as_theorem_1_says(degree: int, order: int) -> None:
+    """|psi_N| / (N + 1)! is h^2 / 8 for linear interpolation, h^4 for cubic."""
+    length = 1025
+    lags = torch.arange(1 - length, length, dtype=torch.float64)
+
+    def smooth(lag: torch.Tensor) -> torch.Tensor:
+        return torch.exp(-((lag / length - 0.2) ** 2)) * torch.cos(2 * lag / length)
+
+    index = torch.arange(length)[:, None] - torch.arange(length) + length - 1
+    exact = smooth(lags)[index]
+    errors = []
+    for intervals in (16, 32, 64):
+        grid = InducingGrid(intervals + (degree + 1) // 2, length, degree)
+        points = torch.arange(grid.points_for(length), dtype=torch.float64) * grid.spacing
+        a = smooth(points[:, None] - points)
+        w = grid.matrix(length)
+        errors.append(torch.linalg.matrix_norm(w @ a @ w.T - exact, 2).item())
+    measured = [math.log2(coarse / fine) for coarse, fine in zip(errors, errors[1:], strict=False)]
+    assert measured == pytest.approx([order, order], abs=0.3)
+
+
+def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
+    kernel = WarpedPiecewiseLinear(2, num_knots=4, warp=0.5).double()
+    with torch.no_grad():
+        kernel.positive.normal_()
+        kernel.negative.normal_()
+    lags = torch.tensor([0.0, 1.0, 2.0, -1.0, -2.0, 1e-9, 1e9], dtype=torch.float64)
+    negative, positive = kernel.negative, kernel.positive
+    expected = [
+        torch.zeros(2), positive[1], positive[0], negative[2], negative[3], positive[3],
+        torch.zeros(2),
+    ]  # fmt: skip
+    torch.testing.assert_close(kernel(lags), torch.stack([e.double() for e in expected]))
+
+
+def config_warps() -> list[tuple[str, float, int, int]]:
+    """Read (where, warp, inducing points, longest axis) of every setting in the yaml."""
+    body = yaml.safe_load((ROOT / "configs/mixers/ski-tnn.yaml").read_text())
+    lengths = {"listops": 2048, "text": 4096, "retrieval": 4000}
+    lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
+    found = [("default", 0.99, 64, 2048)]
+    for task, settings in body["per_task"].items():
+        mixer = settings["mixer"]
+        found.append((task, mixer["warp"], mixer["num_inducing_points"], lengths[task]))
+    return found
+
+
+@pytest.mark.parametrize(("where", "warp", "points", "length"), config_warps())
+def test_configured_warps_keep_the_low_rank_alive(
+    where: str, warp: float, points: int, length: int
+) -> None:
+    """A warp near 0 at the first inducing point, or one of 1, leaves a kernel without lags."""
+    grid = InducingGrid(points, length, 1)
+    operator = SparsePlusLowRank(50, num_taps=1, grid=grid, warp=warp)
+    coefficients, first = operator.coefficients(points)
+    ahead = coefficients[-first + 1 :].detach()
+    assert ahead[0].std() > 0.2, where  # the first lag between points is not lost
+    changes = (ahead[1:] - ahead[:-1]).norm(dim=1) / ahead[0].norm()
+    assert (changes > 0.005).sum() >= 4, where
+
+
+@pytest.mark.parametrize("length", [200, 1000])
+def test_lengths_beyond_training_work(length: int) -> None:
+    operator = operator_for(100)
+    x = torch.randn(1, length, 3, dtype=torch.float64)
+    dense = torch.einsum("cij,bjc->bic", operator.matrix(length), x)
+    torch.testing.assert_close(operator(x), dense)
+    assert operator.matrix(length).isfinite().all()
+
+
+def test_nothing_grows_faster_than_the_length() -> None:
+    channels = 4
+    grid = InducingGrid(64, 4096, 1)
+    operator = SparsePlusLowRank(channels, num_taps=33, grid=grid, warp=0.99)
+    largest = []
+    for length in (4096, 16384):
+        x = torch.randn(1, length, channels, requires_grad=True)
+        operator(x)  # the tables of weights are made once per length
+        with LargestTensor() as seen:
+            operator(x).sum().backward()
+        largest.append(seen.numel)
+    assert largest[0] < 4096 * 64
+    assert largest[1] < 4.2 * largest[0]
+
+
+def test_low_rank_is_alive_at_the_start() -> None:
+    context = MixerContext(dim=16, max_length=256, layer=0, depth=1)
+    operator = SKITNN(context).unit.operator
+    assert isinstance(operator, SparsePlusLowRank)
+    matrix = operator.matrix(256)
+    far = matrix[:, 200, 50].detach()
+    assert far.std() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_taps": 4}, "num_taps 4 is even"),
+        ({"num_inducing_points": 500}, "500 inducing points for 128 positions"),
+        ({"num_inducing_points": 3, "interpolation": "cubic"}, "at least 4"),
+    ],
+)
+def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_mixer("ski-tnn", **options)
+
+
+def test_causal_is_refused() -> None:
+    context = MixerContext(dim=8, max_length=64, layer=0, depth=1, causal=True)
+    with pytest.raises(ValueError, match="ski-tnn cannot be causal"):
+        SKITNN(context)
