@@ -29,7 +29,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "twice, or with nothing to save.",
     )
     add_settings(parser)
-    parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
+    parser.add_argument(
+        "--mixer", required=True,
+        help="tnn, transformer, ..., or your own: file.py:ClassName or package.module:ClassName",
+    )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
