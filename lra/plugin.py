@@ -163,8 +163,8 @@ def _class_of(module: ModuleType, name: str, origin: str) -> type[Mixer]:
         raise unknown("class", name, valid, origin)
     cls = vars(module)[name]
     if not (inspect.isclass(cls) and issubclass(cls, nn.Module)):
-        what = "class" if inspect.isclass(cls) else type(cls).__name__
-        raise UserError(f"{origin}: {name} is a {what}, expected a subclass of torch.nn.Module")
+        what = "a class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
+        raise UserError(f"{origin}: {name} is {what}, expected a subclass of torch.nn.Module")
     if inspect.isabstract(cls):
         raise UserError(f"{origin}: {name} is abstract; define forward(self, x, mask)")
     registered = {key.casefold() for key in MIXERS.classes}
