@@ -106,9 +106,7 @@ class _Search:
         for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
             try:
                 self.counts[candidate] = self.count_at(candidate)
-            except (
-                Exception
-            ) as error:  # a width that heads do not divide is a failed assert to many
+            except Exception as error:  # where heads do not divide a width, many layers assert
                 if is_out_of_memory(error):
                     raise
                 continue

@@ -147,6 +147,13 @@ def test_siblings_modules_and_type_hints() -> None:
     assert sys.path[-1].endswith("pack")
 
 
+def test_a_file_is_compiled_by_its_own_rules() -> None:
+    write()
+    Path("own.py").write_text(Path("own.py").read_text().partition("\n")[2])
+    hints = find_mixer("own.py:Scale", "--mixer").cls.__init__.__annotations__
+    assert hints["by"] is float
+
+
 def test_dotted_modules_are_found_here_too() -> None:
     write(name="package_of_own/inner.py")
     write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
@@ -203,6 +210,7 @@ def test_mistakes_in_naming_it(spec: str, part: str) -> None:
 def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
     write(source)
     assert part in message(spec)
+    assert part in message(spec), "a module half made must not be left behind"
     write()
     if ".py" in spec:
         resolved(spec)
