@@ -40,10 +40,9 @@ def resolve(
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
 ) -> RunConfig:
-    """Lay up and validate the configuration of a run.
+    """Lay up and validate the configuration of a run; `mixer` may be a plug-in (`lra.plugin`).
 
     Args:
-        mixer: a registered name, or a plug-in as `lra.plugin.FORMS` says.
         overrides: texts of `--set`, "section.key=value".
         flags: other flags that stand for a setting: its text by the flag's name.
     Raises: UserError naming the value, its origin, and the valid ones.
