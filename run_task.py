@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lra.cli import (
     OUT_OF_MEMORY,
@@ -16,6 +18,9 @@ from lra.cli import (
     seed,
     write_out,
 )
+
+if TYPE_CHECKING:
+    from lra.config import RunConfig
 
 EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": OUT_OF_MEMORY}
 
@@ -29,7 +34,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "twice, or with nothing to save.",
     )
     add_settings(parser)
-    parser.add_argument("--mixer", required=True, help="tnn, transformer, ...")
+    parser.add_argument(
+        "--mixer", required=True,
+        help="tnn, transformer, ..., or your own: file.py:ClassName or package.module:ClassName",
+    )  # fmt: skip
+    parser.add_argument(
+        "--match-params", metavar="MIXER",
+        help="choose model.dim so that the parameters come within 5 %% of this mixer's",
+    )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
@@ -52,21 +64,31 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+def configure(options: argparse.Namespace) -> RunConfig:
+    """Resolve the configuration that a command line asks for."""
+    from lra.match_params import match_parameters
     from lra.resolve import resolve
 
-    flags = {}
+    flags: dict[str, str] = {}
     if options.precision is not None:
         flags["--precision"] = f"train.precision={options.precision}"
-    config = resolve(
-        options.task,
-        options.mixer,
-        preset=options.preset,
-        protocol=options.protocol,
-        overrides=options.overrides,
-        flags=flags,
+    resolve_mixer = functools.partial(
+        resolve, options.task, preset=options.preset, protocol=options.protocol
     )
+    if options.match_params is not None:
+        flags |= match_parameters(
+            resolve_mixer,
+            options.mixer,
+            options.match_params,
+            overrides=options.overrides,
+            flags=flags,
+        )
+    return resolve_mixer(options.mixer, overrides=options.overrides, flags=flags)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    config = configure(options)
     if options.show_config:
         write_out(config.show())
         return 0

@@ -6,13 +6,14 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from lra.errors import UserError
-from lra.registry import MIXERS, TASKS, Section
+from lra.plugin import MixerSource
+from lra.registry import TASKS, Section
 from lra.settings_file import SECTIONS, plain
 from models.base import Mixer, MixerContext
 from tasks.base import Task
@@ -143,6 +144,8 @@ class RunConfig:
 
     task_name: str
     mixer_name: str
+    mixer_code: str | None
+    """Start of the SHA-256 of a plug-in's file: an edited one makes other runs."""
     preset: str
     protocol: str
     task: Section
@@ -156,6 +159,7 @@ class RunConfig:
     """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
     settings_source: str
     """Where the settings of this mixer on this task were published, if they were."""
+    mixer_source: MixerSource = field(compare=False, repr=False)
 
     def values(self) -> dict[str, Any]:
         """Dump names and all settings as plain values, `log` apart."""
@@ -166,6 +170,8 @@ class RunConfig:
             "preset": self.preset,
             "protocol": self.protocol,
         }
+        if self.mixer_code is not None:
+            names["mixer_code"] = self.mixer_code
         return {**names, **sections}
 
     @functools.cached_property
@@ -179,6 +185,8 @@ class RunConfig:
         lines = [
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
+        if self.mixer_code is not None:
+            lines.append(f"# mixer from: {self.mixer_source.given}")
         lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
         for name in SECTIONS:
             lines.append(f"{name}:")
@@ -200,6 +208,6 @@ class RunConfig:
         Raises: UserError for options that contradict one another or the context.
         """
         try:
-            return MIXERS.get(self.mixer_name, "--mixer")(context, **dict(self.mixer))
+            return self.mixer_source.cls(context, **dict(self.mixer))
         except ValueError as error:
             raise UserError(f"mixer {self.mixer_name}: {error}") from None

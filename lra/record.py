@@ -32,6 +32,8 @@ class RunRecord(_Part):
     run_id: str
     task: str
     mixer: str
+    mixer_code: str | None = None
+    """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     preset: str
     protocol: str
     overrides: list[str]

@@ -6,6 +6,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
+from collections.abc import Iterable
 from types import ModuleType
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -74,8 +75,7 @@ def options_model(owner: type) -> type[Section]:
     Raises: TypeError for a **kwargs, which would swallow misspelt options, and for an option
         that is not keyword-only.
     """
-    hints = get_type_hints(owner.__init__, include_extras=True)
-    fields: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
     for parameter in inspect.signature(owner.__init__).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             raise TypeError(f"{owner.__name__}.__init__ takes **{parameter.name}: name the options")
@@ -83,6 +83,15 @@ def options_model(owner: type) -> type[Section]:
         if parameter.kind is not parameter.KEYWORD_ONLY and has_default:
             raise TypeError(f"{owner.__name__}.__init__: make {parameter.name} keyword-only")
         if parameter.kind is parameter.KEYWORD_ONLY:
-            default = parameter.default if has_default else ...
-            fields[parameter.name] = (hints[parameter.name], default)
+            options.append(parameter)
+    return options_section(owner, options)
+
+
+def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> type[Section]:
+    """Make a section of parameters of a constructor; one without a type takes any value."""
+    hints = get_type_hints(owner.__init__, include_extras=True)
+    fields: dict[str, Any] = {
+        p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
+        for p in parameters
+    }
     return create_model(f"{owner.__name__}Options", __base__=Section, **fields)

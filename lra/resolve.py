@@ -19,7 +19,8 @@ from lra.axes import build_layer
 from lra.classifier import input_length
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
 from lra.errors import UserError, unknown
-from lra.registry import MIXERS, TASKS, Section, options_model
+from lra.plugin import find_mixer
+from lra.registry import TASKS, Section, options_model
 from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
 from tasks.base import Task
 
@@ -39,7 +40,7 @@ def resolve(
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
 ) -> RunConfig:
-    """Lay up and validate the configuration of a run.
+    """Lay up and validate the configuration of a run; `mixer` may be a plug-in (`lra.plugin`).
 
     Args:
         overrides: texts of `--set`, "section.key=value".
@@ -48,8 +49,9 @@ def resolve(
     """
     known = _names(configs)
     task_file = _task_file(task, preset, protocol, configs, known)
-    mixer_class = MIXERS.get(mixer, "--mixer")
-    mixer_file = SettingsFile(configs / "mixers" / f"{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
+    source = find_mixer(mixer, "--mixer")
+    mixer_path = f"mixers/{source.name}.yaml"
+    mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     mixer_file.check(known)
     names = {"protocols": protocol, "presets": preset}
     layers: list[Layer] = []
@@ -62,17 +64,19 @@ def resolve(
     merged = _merge([*layers, *changes])
     config = RunConfig(
         task_name=task,
-        mixer_name=mixer,
+        mixer_name=source.name,
+        mixer_code=source.code,
         preset=preset,
         protocol=protocol,
         task=_validate("task", task, options_model(TASKS.get(task, "--task")), merged),
-        mixer=_validate("mixer", mixer, options_model(mixer_class), merged),
+        mixer=_validate("mixer", source.name, source.options, merged),
         model=_validate("model", "model", ModelConfig, merged),
         train=_validate("train", "train", TrainConfig, merged),
         log=_validate("log", "log", LogConfig, merged),
         origins={".".join(key): origin for key, (_, origin) in merged.items()},
         overrides=(),
         settings_source=mixer_file.source(task) or "the task's own, none published for this mixer",
+        mixer_source=source,
     )
     _refuse_contradictions(config, merged)
     return replace(config, overrides=_effective(changes, config, _merge(layers)))
@@ -147,11 +151,17 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
 
 
 def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
-    """Construct the task and the first mixers, for the checks that span several options."""
+    """Construct the task and the first mixers, for the checks that span several options.
+
+    A plug-in is applied, too.
+    """
     with _origins_added(merged):
         info = config.build_task().info
-        for layer in range(min(2, config.model.depth)):  # rows and columns may differ
-            build_layer(config, info, input_length(config, info), layer)
+        length = input_length(config, info)
+        depth = min(2, config.model.depth)  # rows and columns may differ
+        mixers = [build_layer(config, info, length, layer) for layer in range(depth)]
+    grid = None if config.model.axes == "flat" else info.grid
+    config.mixer_source.check(mixers[0], config.model.dim, grid)
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:
@@ -217,6 +227,11 @@ def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> A
         _, origin = merged.get((section, key), (None, "settings"))
         if first["type"] == "extra_forbidden":
             raise unknown(f"option of {owner}", key, cls.model_fields, origin) from None
+        if first["type"] == "missing":
+            raise UserError(
+                f"{section}.{key}: an option of {owner} without a default; use "
+                f"--set {section}.{key}=VALUE"
+            ) from None
         raise _wrong_value(f"{section}.{key}", first, origin) from None
 
 

@@ -218,6 +218,7 @@ class Run:
             run_id=self.folder.path.name,
             task=config.task_name,
             mixer=config.mixer_name,
+            mixer_code=config.mixer_code,
             preset=config.preset,
             protocol=config.protocol,
             overrides=list(config.overrides),

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from lra.registry import MIXERS
-from models.base import Mixer, MixerContext
+from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -51,23 +52,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
-def _readme_example() -> type[Mixer]:
-    """Run the README's example of a mixer and return the class it defines."""
+def readme_example() -> str:
+    """Read the README's example of a mixer."""
     (source,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+    return source
+
+
+def _readme_class() -> type[nn.Module]:
+    """Run the README's example of a mixer and return the class it defines."""
     module = types.ModuleType("readme_example")
     sys.modules[module.__name__] = module
-    exec(compile(source, "README.md", "exec"), module.__dict__)
+    exec(compile(readme_example(), "README.md", "exec"), module.__dict__)
     (found,) = [c for c in vars(module).values() if getattr(c, "__module__", "") == module.__name__]
     return found
 
 
-EVERY_MIXER: dict[str, type[Mixer]] = {**MIXERS.classes, "README's example": _readme_example()}
+EVERY_MIXER: dict[str, type[nn.Module]] = {**MIXERS.classes, "README's example": _readme_class()}
 """All that the contract holds for."""
 
 
 def build_mixer(
     name: str, *, causal: bool = False, randomized: bool = True, **options: Any
-) -> Mixer:
+) -> nn.Module:
     """Build a small mixer, its parameters of a size at which every part of it matters.
 
     Skips the test where the mixer cannot be causal.

@@ -36,9 +36,7 @@ class LargestTensor(TorchDispatchMode):
 
     numel = 0
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         for part in result if isinstance(result, (tuple, list)) else [result]:
             if isinstance(part, Tensor) and part.untyped_storage().size() > 0:

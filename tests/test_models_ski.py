@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -97,7 +99,7 @@ def test_the_error_falls_as_theorem_1_says(degree: int, order: int) -> None:
         a = smooth(points[:, None] - points)
         w = grid.matrix(length)
         errors.append(torch.linalg.matrix_norm(w @ a @ w.T - exact, 2).item())
-    measured = [math.log2(coarse / fine) for coarse, fine in zip(errors, errors[1:], strict=False)]
+    measured = [math.log2(coarse / fine) for coarse, fine in itertools.pairwise(errors)]
     assert measured == pytest.approx([order, order], abs=0.3)
 
 
@@ -182,7 +184,7 @@ def test_low_rank_is_alive_at_the_start() -> None:
         ({"num_inducing_points": 3, "interpolation": "cubic"}, "at least 4"),
     ],
 )
-def test_impossible_options_are_refused(options: dict[str, object], message: str) -> None:
+def test_impossible_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         build_mixer("ski-tnn", **options)
 

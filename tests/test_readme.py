@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
-import importlib
 import re
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
 
 import models
-from conftest import ROOT
+import run_task
+from conftest import ROOT, readme_example, tiny_arguments
+from lra.record import load_record
 from lra.registry import Registry, options_model
 from models.base import Mixer
 
 README = (ROOT / "README.md").read_text()
 
+ONE_FILE = """
+from models.base import Mixer, MixerContext
 
-def test_a_mixer_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The contract tests run the example; here the registry finds it by itself."""
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.S)
-    (tmp_path / "one_file.py").write_text(example)
+class OneFile(Mixer):
+    name = "one_file"
+    def __init__(self, context: MixerContext, *, bias: bool = True) -> None: ...
+    def forward(self, x, mask=None): ...
+"""
+
+
+def marked_command(marker: str) -> str:
+    (command,) = re.findall(rf"<!-- {marker} -->\n```\n(.*)\n```", README)
+    return command
+
+
+def test_the_plug_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The contract tests run the example, too."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "gated_mean.py").write_text(readme_example())
+    program, script, *arguments = shlex.split(marked_command("plug-in"))
+    assert (program, script) == ("python", "run_task.py")
+    assert run_task.main([*tiny_arguments(tmp_path), *arguments]) == 0
+    (path,) = tmp_path.glob("results/runs/listops/GatedMean/*/result.json")
+    record = load_record(path)
+    assert (record.status, record.mixer) == ("done", "GatedMean")
+    assert "mixer.bias=false" in record.overrides
+    assert record.mixer_code is not None
+
+
+def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "one_file.py").write_text(ONE_FILE)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
-    importlib.invalidate_caches()
-    cls = Registry("mixer", models, Mixer).get("mean", "test")
+    cls = Registry("mixer", models, Mixer).get("one_file", "test")
     assert options_model(cls).model_fields.keys() == {"bias"}
 
 
@@ -33,5 +62,4 @@ def test_commands_name_existing_files() -> None:
 
 @pytest.mark.parametrize("marker", ["main job", "tests"])
 def test_ci_can_find_the_two_commands(marker: str) -> None:
-    (command,) = re.findall(rf"<!-- {marker} -->\n```\n(.*)\n```", README)
-    assert command.startswith("python3 -m venv .venv && .venv/bin/pip install")
+    assert marked_command(marker).startswith("python3 -m venv .venv && .venv/bin/pip install")

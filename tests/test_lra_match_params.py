@@ -1,0 +1,152 @@
+"""Models of like size."""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import run_task
+from conftest import tiny_arguments
+from lra.errors import UserError
+from lra.match_params import count_parameters, match_parameters
+from lra.record import load_record
+from lra.resolve import resolve
+
+SHAPES = """
+import torch
+from torch import nn
+
+
+class Whole(nn.Module):
+    def __init__(self, context, widths: list = [], heads: int = 1, extra: int = 0):
+        super().__init__()
+        assert context.dim % heads == 0, "heads must divide"
+        if widths and context.dim not in widths:
+            raise ValueError("not one of widths")
+        self.linear = nn.Linear(context.dim, context.dim)
+        self.extra = nn.Parameter(torch.zeros(extra))
+        self.frozen = nn.Parameter(torch.zeros(10000), requires_grad=False)
+
+    def forward(self, x, mask):
+        return self.linear(x)
+"""
+
+quick = functools.partial(resolve, "listops", preset="quick")
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("shapes.py").write_text(SHAPES)
+
+
+def matched(mixer: str, reference: str, *overrides: str) -> int:
+    """Choose a dim, check that it is the best one in reach, and return it."""
+    (text,) = match_parameters(quick, mixer, reference, overrides=overrides, flags={}).values()
+    dim = int(text.removeprefix("model.dim="))
+    shared = [o for o in overrides if not o.startswith("mixer.")]
+    goal = count_parameters(quick(reference, overrides=shared))
+
+    def distance(dim: int) -> float:
+        changes = [*overrides, f"model.dim={dim}"]
+        return abs(count_parameters(quick(mixer, overrides=changes)) - goal) / goal
+
+    near: list[float] = []
+    for other in range(max(1, dim - 8), dim + 9):
+        try:
+            near.append(distance(other))
+        except (UserError, AssertionError):
+            continue
+    assert distance(dim) == min(near) <= 0.05
+    return dim
+
+
+def test_count_leaves_out_what_is_not_trained() -> None:
+    count = count_parameters(quick("shapes.py:Whole", overrides=["model.depth=1"]))
+    more = count_parameters(quick("shapes.py:Whole", overrides=["model.depth=1", "mixer.extra=7"]))
+    assert more - count == 7
+    assert count < 64 * 64 * 10
+
+
+@pytest.mark.parametrize(
+    ("mixer", "reference", "overrides"),
+    [
+        ("tnn", "transformer", ()),
+        ("transformer", "tnn", ()),
+        ("tnn", "tnn", ()),
+        ("tnn", "transformer", ("mixer.expand_ratio=0.1", "model.depth=2")),
+        ("tnn", "transformer", ("mixer.expand_ratio=9.0",)),
+        ("transformer", "tnn", ("model.dim=4",)),
+        ("tnn", "shapes.py:Whole", ("model.dim=200",)),
+        ("shapes.py:Whole", "tnn", ()),
+        ("shapes.py:Whole", "tnn", ("mixer.heads=4", "mixer.extra=100")),
+    ],
+)
+def test_the_nearest_dim_is_found(mixer: str, reference: str, overrides: tuple[str, ...]) -> None:
+    dim = matched(mixer, reference, *overrides)
+    if mixer == reference:
+        assert dim == 64
+    if "mixer.heads=4" in overrides:
+        assert dim % 4 == 0
+
+
+def test_nothing_near_says_what_is_nearest() -> None:
+    for override in ("mixer.widths=[64, 100]", "mixer.extra=1000000"):
+        with pytest.raises(UserError) as caught:
+            match_parameters(quick, "shapes.py:Whole", "tnn", overrides=[override], flags={})
+        message = str(caught.value)
+        assert message.startswith("--match-params tnn: no model.dim brings")
+        assert re.search(r"within 5 %; the nearest: Whole [\d,]+ at model.dim \d+, tnn", message)
+        assert "change model.depth" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--match-params", "tn"], "--match-params: unknown mixer 'tn'; did you mean tnn?"),
+        (["--match-params", "no.py:A"], "--match-params no.py:A: there is no file no.py"),
+        (
+            ["--match-params", "transformer", "--set", "model.dim=18"],
+            "--match-params transformer: mixer transformer: num_heads 4 does not divide",
+        ),
+        (["--match-params", "tnn", "--set", "mixer.rpe_layer=2"], "did you mean rpe_layers?"),
+    ],
+)
+def test_mistakes(capsys: pytest.CaptureFixture[str], arguments: list[str], part: str) -> None:
+    assert run_task.main([*tiny_arguments(Path.cwd()), *arguments]) == 2
+    message = capsys.readouterr().err
+    assert part in message
+    assert message.count("\n") == 1
+
+
+def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = ("--set", "mixer.num_heads=1")
+    arguments = tiny_arguments(Path.cwd(), "--match-params", "tnn", *heads, mixer="transformer")
+    assert run_task.main([*arguments, "--show-config"]) == 0
+    captured = capsys.readouterr()
+    said = re.fullmatch(
+        r"parameters: transformer ([\d,]+) at model.dim (\d+), tnn [\d,]+ \(\d\.\d % \w+\)\n",
+        captured.err,
+    )
+    assert said is not None
+    count, dim = said.groups()
+    assert re.search(rf"\n  dim: {dim} +# --match-params tnn model.dim={dim}\n", captured.out)
+    assert run_task.main(arguments) == 0
+    plain = tiny_arguments(Path("plain"), *heads, mixer="transformer")
+    assert run_task.main([*plain, "--set", f"model.dim={dim}"]) == 0
+    records = [
+        load_record(path)
+        for path in sorted(Path.cwd().glob("**/result.json"), key=lambda path: len(path.parts))
+    ]
+    assert f"{records[0].params:,}" == count
+    assert f"model.dim={dim}" in records[0].overrides
+    assert records[0].overrides == records[1].overrides
+    assert records[0].config_hash == records[1].config_hash
+    metrics = [path.read_text() for path in Path.cwd().glob("**/metrics.jsonl")]
+    losses = [re.findall(r'"loss": ([\d.]+)', text) for text in metrics]
+    assert losses[0] == losses[1] != []

@@ -1,0 +1,257 @@
+"""Mixers of a user's own file or module: what works, and one line for every mistake."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import get_type_hints
+
+import pytest
+import torch
+
+import run_task
+from conftest import tiny_arguments
+from lra.config import RunConfig
+from lra.errors import UserError
+from lra.plugin import find_mixer
+from lra.record import load_record
+from lra.registry import MIXERS
+from lra.resolve import resolve
+
+START = """from __future__ import annotations
+import torch
+from torch import nn
+from dataclasses import dataclass
+from models.base import MixerContext
+"""
+
+SCALE = """
+class Scale(nn.Module):
+    def __init__(self, context: MixerContext, by: float = 1.0, *, start=None, bias: bool = True):
+        super().__init__()
+        if by == 0:
+            raise ValueError("by must not be 0")
+        self.by = by
+        self.linear = nn.Linear(context.dim, context.dim, bias=bias)
+
+    def forward(self, x, mask):
+        return self.linear(x) * self.by
+"""
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def write(source: str = SCALE, name: str = "own.py") -> None:
+    path = Path(name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(START + source)
+
+
+def resolved(spec: str = "own.py:Scale", *overrides: str) -> RunConfig:
+    return resolve("listops", spec, preset="quick", overrides=overrides)
+
+
+def message(spec: str, *overrides: str) -> str:
+    with pytest.raises(UserError) as caught:
+        resolved(spec, *overrides)
+    return str(caught.value)
+
+
+def module_with(forward: str = "return x", options: str = "", before: str = "pass") -> str:
+    return (
+        f"class Own(nn.Module):\n    def __init__(self, context{options}):\n"
+        f"        super().__init__()\n        {before}\n"
+        f"    def forward(self, x, mask):\n        {forward}\n"
+    )
+
+
+def test_a_registered_name_is_found_as_ever() -> None:
+    source = find_mixer("tnn", "--mixer")
+    assert (source.cls, source.code) == (MIXERS.classes["tnn"], None)
+    config = resolve("listops", "tnn")
+    assert "mixer_code" not in config.values()
+    assert "plug" not in config.show()
+
+
+def test_options_are_read_off_the_constructor() -> None:
+    write()
+    config = resolved("own.py:Scale", "mixer.by=2", "mixer.start=[1, a]", "mixer.bias=false")
+    assert dict(config.mixer) == {"by": 2.0, "start": [1, "a"], "bias": False}
+    assert config.overrides == ("mixer.by=2.0", "mixer.start=[1, a]", "mixer.bias=false")
+    assert "did you mean bias?" in message("own.py:Scale", "mixer.bais=false")
+    assert "got 'much'; input should be a valid number" in message("own.py:Scale", "mixer.by=much")
+    assert message("own.py:Scale", "mixer.by=0.0").startswith("mixer Scale: by must not be 0")
+
+
+def test_name_code_and_origin_are_on_record(capsys: pytest.CaptureFixture[str]) -> None:
+    write()
+    code = hashlib.sha256(Path("own.py").read_bytes()).hexdigest()[:16]
+    config = resolved()
+    assert (config.mixer_name, config.mixer_code) == ("Scale", code)
+    shown = config.show()
+    assert "# mixer from: own.py:Scale\n" in shown
+    assert f"# mixer_code: {code}\n" in shown
+    assert run_task.main(tiny_arguments(Path.cwd(), mixer="own.py:Scale")) == 0
+    assert "| Scale " in capsys.readouterr().out
+    (path,) = Path("results/runs/listops/Scale").glob("*/result.json")
+    assert load_record(path).mixer_code == code
+
+
+def test_an_edited_plug_in_is_another_run() -> None:
+    write()
+    before = resolved()
+    assert resolved().hash == before.hash
+    write(SCALE.replace("self.linear(x) *", "1 + self.linear(x) *"))  # within a second
+    after = resolved()
+    assert after.hash != before.hash
+    assert after.mixer_code != before.mixer_code
+    x = torch.zeros(1, 2, 64)
+    own = [config.mixer_source.cls(resolve_context()) for config in (before, after)]
+    own[1].load_state_dict(own[0].state_dict())
+    torch.testing.assert_close(own[0](x, None) + 1, own[1](x, None))
+
+
+def resolve_context():
+    from models.base import MixerContext
+
+    return MixerContext(dim=64, max_length=9, layer=0, depth=1)
+
+
+def test_the_same_file_elsewhere_is_the_same_run() -> None:
+    write()
+    write(name="deep/other.py")
+    assert resolved("deep/other.py:Scale").hash == resolved().hash
+
+
+def test_siblings_modules_and_type_hints() -> None:
+    write("SIZE = 3\n", "pack/sibling_of_own.py")
+    settings = "@dataclass\nclass Settings:\n    size: int = 1\n"
+    write(settings + "from sibling_of_own import SIZE\n" + SCALE, "pack/own.py")
+    source = find_mixer("pack/own.py:Scale", "--mixer")
+    module = sys.modules[source.cls.__module__]
+    assert vars(module)["SIZE"] == 3
+    assert is_dataclass(vars(module)["Settings"])
+    assert get_type_hints(source.cls.__init__)["by"] is float
+    assert "own" not in sys.modules
+    assert sys.path[-1].endswith("pack")
+
+
+def test_a_file_is_compiled_by_its_own_rules() -> None:
+    write()
+    Path("own.py").write_text(Path("own.py").read_text().partition("\n")[2])
+    hints = find_mixer("own.py:Scale", "--mixer").cls.__init__.__annotations__
+    assert hints["by"] is float
+
+
+def test_dotted_modules_are_found_here_too() -> None:
+    write(name="package_of_own/inner.py")
+    write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
+    direct, through = resolved("package_of_own.inner:Scale"), resolved("package_of_own:Scale")
+    assert direct.mixer_source.cls is through.mixer_source.cls
+    assert direct.mixer_code != through.mixer_code, "both files can change the run"
+    assert direct.mixer_code == hashlib.sha256(
+        Path("package_of_own/inner.py").read_bytes()
+    ).hexdigest()[:16]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "part"),
+    [
+        ("tn", "unknown mixer 'tn'; did you mean tnn?"),
+        ("own.py", "one of your own is path/to/file.py:ClassName"),
+        ("own.py:", "expected path/to/file.py:ClassName"),
+        ("own.py:not-a-name", "expected path/to/file.py:ClassName"),
+        (":Scale", "expected path/to/file.py:ClassName"),
+        ("folder/own:Scale", "expected path/to/file.py:ClassName"),
+        ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
+        ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),
+        ("torch.nowhere:Scale", "there is no module torch.nowhere"),
+        ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
+        ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
+        ("own.py:MixerContext", "MixerContext is a class, expected a subclass of torch.nn.Module"),
+        ("own.py:Abstract", "Abstract is abstract; define forward"),
+        ("own.py:TNN", "TNN is the name of a registered mixer; rename the class, or use tnn"),
+        ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
+        ("own.py:NoConstructor", "expected a constructor __init__(self, context, ...)"),
+    ],
+)
+def test_mistakes_in_naming_it(spec: str, part: str) -> None:
+    write(
+        SCALE + "START = 3\nfrom models.base import Mixer\n"
+        "class Abstract(Mixer):\n    pass\n"
+        "class TNN(nn.Module):\n    pass\n"
+        "class NoConstructor(nn.Module):\n    pass\n"
+        "class NoContext(nn.Module):\n    def __init__(self, *, size: int = 3):\n        pass\n"
+    )
+    assert part in message(spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        ("x = = 3", "SyntaxError: invalid syntax (own.py, line 6)"),
+        ("import sys\nsys.exit(3)", "SystemExit: 3 ("),
+        ("nn.Linear('a', 3)", "own.py, line 6)"),
+        ("import no_such_module", "ModuleNotFoundError: No module named 'no_such_module' ("),
+    ],
+)
+@pytest.mark.parametrize("spec", ["own.py:Scale", "own:Scale"])
+def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
+    write(source)
+    assert part in message(spec)
+    assert part in message(spec), "a module half made must not be left behind"
+    write()
+    if ".py" in spec:
+        resolved(spec)
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        (module_with(options=", **more"), "takes **more, which would swallow misspelt options"),
+        (module_with(options=", size, /"), "takes size by position alone"),
+        (module_with(options=", size: int"), "use --set mixer.size=VALUE"),
+        (module_with(options=", act=nn.GELU"), "no setting can hold act="),
+        (module_with(options=", act: nn.Module = None"), "no setting can hold act:"),
+        (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
+        (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
+        (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 3, 64)"),
+        (module_with("return x.double()"), "returned (2, 3, 64) float64"),
+        (module_with("return x, mask"), "forward returned a tuple"),
+        (module_with("return x if mask is not None else x.mean(1)"), "(2, 64) float32 for x (2, 3"),
+        (module_with("raise ValueError('odd')"), "mask (2, 3) bool: ValueError: odd ("),
+        (
+            module_with().replace("forward(self, x, mask)", "forward(self, x)"),
+            "forward(x, mask) is not possible: too many positional arguments",
+        ),
+    ],
+)
+def test_mistakes_in_the_class(source: str, part: str) -> None:
+    write(source)
+    assert part in message("own.py:Own")
+
+
+def test_what_the_users_own_code_raises_keeps_its_traceback() -> None:
+    for source in (module_with("return x @ x"), module_with(before="1 / 0")):
+        write(source)
+        with pytest.raises((RuntimeError, ZeroDivisionError)):
+            resolved("own.py:Own")
+
+
+def test_mistakes_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:
+    write("\n\nx = = 3")
+    assert run_task.main(tiny_arguments(Path.cwd(), mixer="own.py:Scale")) == 2
+    lines = capsys.readouterr().err
+    assert lines.startswith("run_task.py: error: --mixer own.py:Scale: its import failed: Syntax")
+    assert lines.count("\n") == 1
