@@ -22,7 +22,7 @@ from lra.errors import UserError, unknown
 from lra.plugin import find_mixer
 from lra.registry import TASKS, Section, options_model
 from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
-from tasks.base import Task
+from tasks.base import BENCHMARK, Task
 
 CONFIGS = Path(__file__).resolve().parent.parent / "configs"
 
@@ -134,9 +134,12 @@ def _open_task_file(task: str, configs: Path) -> SettingsFile:
 
 
 def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
-    """List the presets and protocols of every task."""
+    """List the presets and protocols of every task.
+
+    A mixer's file may hold settings for tasks of the benchmark that are not there yet.
+    """
     names: dict[str, dict[str, set[str]]] = {}
-    for task in TASKS.classes:
+    for task in dict.fromkeys([*TASKS.classes, *BENCHMARK]):
         file = _open_task_file(task, configs)
         presets, protocols = {*file.nested("presets"), "paper"}, {*file.nested("protocols")}
         names[task] = {"presets": presets, "protocols": protocols}

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lra.record import RunRecord, all_records
+from tasks.base import BENCHMARK
 
-TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 MISSING = "-"
 SHOWN_OVERRIDES = 2
 PUBLISHED = Path(__file__).resolve().parent.parent / "results" / "published.csv"
@@ -90,9 +90,9 @@ def _markdown(rows: Sequence[dict[str, str]]) -> str:
 def accuracy_table(records: Sequence[RunRecord]) -> str:
     """Tabulate our runs and the published methods: a row each, a column per task and kind."""
     present = {record.task for record in records}
-    ran = [task for task in TASKS if task in present] + sorted(present - set(TASKS))
+    ran = [task for task in BENCHMARK if task in present] + sorted(present - set(BENCHMARK))
     blank = {f"{task}, measured": MISSING for task in ran}
-    blank |= {f"{task}, published": MISSING for task in TASKS}
+    blank |= {f"{task}, published": MISSING for task in BENCHMARK}
     rows = []
     for (mixer, described), group in _groups(records).items():
         row = {"method": mixer, "setting": described, **blank}
@@ -101,7 +101,7 @@ def accuracy_table(records: Sequence[RunRecord]) -> str:
         rows.append(row)
     for published in published_rows():
         row = {"method": published["method"], "setting": published["source"] or MISSING, **blank}
-        for task in TASKS:
+        for task in BENCHMARK:
             row[f"{task}, published"] = published[task] or MISSING
         rows.append(row)
     return _markdown(rows)

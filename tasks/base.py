@@ -13,6 +13,10 @@ import torch
 from torch import Tensor
 
 
+BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
+"""The tasks of the Long Range Arena, in the order of its tables."""
+
+
 class DataError(Exception):
     """Data that is missing, malformed or damaged: the message says what to do about it."""
 
