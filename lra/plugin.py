@@ -47,8 +47,8 @@ class MixerSource:
         if self.code is None:
             return
         x = torch.randn(2, 3 if grid is None else grid[0] * grid[1], dim)
-        mask = torch.tensor([[True, True, True], [True, True, False]])
-        for mask in (mask, None) if grid is None else (None,):
+        padded = torch.tensor([[True, True, True], [True, True, False]])
+        for mask in (padded, None) if grid is None else (None,):
             given = "None" if mask is None else "(2, 3) bool"
             try:
                 inspect.signature(mixer.forward).bind(x, mask)

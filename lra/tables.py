@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,7 +79,7 @@ def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecor
     return groups
 
 
-def _markdown(rows: Sequence[dict[str, str]]) -> str:
+def markdown(rows: Sequence[dict[str, str]]) -> str:
     """Write rows of equal keys as a table, the first column to the left."""
     import pandas as pd
 
@@ -104,13 +105,13 @@ def accuracy_table(records: Sequence[RunRecord]) -> str:
         for task in BENCHMARK:
             row[f"{task}, published"] = published[task] or MISSING
         rows.append(row)
-    return _markdown(rows)
+    return markdown(rows)
 
 
 def runs_table(records: Sequence[RunRecord]) -> str:
     """Tabulate every run with its size, speed and memory."""
     ordered = sorted(records, key=lambda r: (r.task, r.preset, setting(r), r.mixer, r.run_id))
-    return _markdown([{"task": r.task, **_run_row(r)} for r in ordered])
+    return markdown([{"task": r.task, **_run_row(r)} for r in ordered])
 
 
 def _run_row(record: RunRecord) -> dict[str, str]:
@@ -155,16 +156,21 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         )
     for name, accuracy in record.baselines.items():
         rows.append({"method": f"guess: {name}", "measured, %": f"{accuracy:.2f}"})
-    mixers = tuple(r.mixer for r in like)
+    mixers = {r.mixer for r in like}
     for published in published_rows():
         value = published.get(record.task)
-        if value and published["method"].lower().startswith(mixers):
+        if value and _is_variant(published["method"], mixers):
             named = {"method": published["method"], "setting": published["source"]}
             rows.append({**named, "published, %": value})
-    text = f"\n{record.task}, accuracy on the test set\n\n{_markdown(rows)}\n"
+    text = f"\n{record.task}, accuracy on the test set\n\n{markdown(rows)}\n"
     if record.preset != "paper":
         text += (
             f"Preset {record.preset} has data and models of its own: its rows compare with each "
             f"other, not with published ones.\n"
         )
     return text + "All runs and all published methods: python report.py\n"
+
+
+def _is_variant(method: str, mixers: set[str]) -> bool:
+    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not."""
+    return any(re.match(rf"{re.escape(mixer)}(?!\w)", method, re.I) for mixer in mixers)

@@ -28,8 +28,9 @@ from models._vandermonde import vandermonde_product
 from models.base import MixerContext
 
 Normalization = Literal["softmax", "exp"]
-SMALLEST_SQUARE = 1e-7
-"""What the denominators' squares are kept away from 0 by, as in the published code."""
+SMALLEST_SQUARE = 1e-18
+"""What the denominators' squares are kept away from 0 by. The published code has 1e-7, which
+bends kernels of short sequences: their denominators' squares are as small."""
 
 
 def reciprocal(x: Tensor) -> Tensor:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 

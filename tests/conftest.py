@@ -45,11 +45,19 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--learn", action="store_true", help="train each mixer for minutes, too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    reasons = {}
     if not torch.cuda.is_available():
-        for item in items:
-            if "gpu" in item.keywords:
-                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+        reasons["gpu"] = "needs a CUDA device"
+    if not config.getoption("--learn"):
+        reasons["learn"] = "takes minutes: pytest --learn"
+    for item in items:
+        for marker in reasons.keys() & item.keywords.keys():
+            item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
 def readme_example() -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from lra.config import ModelConfig, TrainConfig
 from lra.errors import UserError
 from lra.registry import MIXERS, TASKS, Registry, options_model
 from lra.resolve import CONFIGS, resolve, resolve_task
-from lra.settings_file import parse_yaml
+from lra.settings_file import SettingsFile, parse_yaml
+from models.base import MixerContext
+from tasks.base import BENCHMARK
 
 
 def tnn(*overrides: str, **options: str):
@@ -311,3 +315,43 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
     with pytest.raises(TypeError, match=r"'same' is in twins.twin_one and twins.twin_two"):
         _ = Registry("mixer", package, Mixer).classes
+
+
+def per_task_settings() -> list[tuple[str, str]]:
+    pairs = []
+    for mixer in MIXERS.classes:
+        body = yaml.safe_load((CONFIGS / "mixers" / f"{mixer}.yaml").read_text())
+        pairs += [(mixer, task) for task in body.get("per_task", {})]
+    return pairs
+
+
+def test_mixers_of_the_papers_have_settings_for_every_task() -> None:
+    found = {mixer for mixer, _ in per_task_settings()}
+    assert found == {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
+    assert len(per_task_settings()) == len(found) * len(BENCHMARK)
+
+
+@pytest.mark.parametrize(("mixer", "task"), per_task_settings())
+def test_published_settings_make_a_mixer(mixer: str, task: str) -> None:
+    """Of tasks that are not there yet, too."""
+    file = SettingsFile(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
+    values: dict[str, dict[str, Any]] = {"mixer": {}, "model": {}, "train": {"epochs": 1.0}}
+    for layer in file.layers(task, {"protocols": "s4", "presets": "paper"})[0]:
+        for (section, key), value in layer.values.items():
+            values[section][key] = value
+    options = options_model(MIXERS.get(mixer, "test")).model_validate(values["mixer"])
+    model = ModelConfig.model_validate({**values["model"], "depth": 1, "dim": 64})
+    ModelConfig.model_validate(values["model"])
+    TrainConfig.model_validate(values["train"])
+    grid = {"image": (32, 32), "pathfinder": (32, 32), "pathx": (128, 128)}.get(task)
+    native = grid if model.axes == "native" else None
+    context = MixerContext(dim=64, max_length=1024, layer=0, depth=1, grid=native)
+    MIXERS.get(mixer, "test")(context, **dict(options))
+    assert file.source(task)
+
+
+def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, "tasks/listops.yaml", "train: {steps: 1}\nprotocols: {s4: {}}")
+    write(tmp_path, "mixers/mean.yaml", "per_task: {txet: {train: {lr: 0.1}}}")
+    with pytest.raises(UserError, match="unknown task 'txet'; did you mean text"):
+        resolve("listops", "mean", configs=tmp_path)

@@ -12,6 +12,7 @@ from lra.errors import UserError
 from lra.record import RunRecord, all_records, load_record
 from lra.tables import (
     PUBLISHED,
+    _is_variant,
     accuracy_table,
     counted,
     outcome,
@@ -184,3 +185,18 @@ def test_published_rows_have_sources() -> None:
     for row in published_rows():
         for task in ("listops", "text", "retrieval", "image", "pathfinder", "pathx"):
             assert row[task] in ("", "FAIL") or 0 < float(row[task]) < 100
+
+
+@pytest.mark.parametrize(
+    ("mixer", "method", "belongs"),
+    [
+        ("s4", "S4 (v1)", True), ("s4", "S4-LegS", True), ("s4", "S4D-LegS", False),
+        ("s4d", "S4D-LegS", True), ("tnn", "TNN (rerun by SKI authors)", True),
+        ("tnn", "SKI-TNN", False), ("transformer", "Transformer (Mega rerun)", True),
+        ("transformer", "Sparse Transformer", False),
+    ],
+)  # fmt: skip
+def test_published_variants_stand_beside_their_mixer(
+    mixer: str, method: str, belongs: bool
+) -> None:
+    assert _is_variant(method, {mixer, "mean"}) == belongs

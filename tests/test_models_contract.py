@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.registry import Section, options_model
-from models.base import Mixer
+from models.base import Mixer, RecurrentMixer
 
 NAMES = sorted(EVERY_MIXER)
 LENGTHS = [1, 2, 7, 31, 64]
@@ -124,6 +124,20 @@ def test_causal_mixers_do_not_look_ahead(name: str, with_mask: bool) -> None:
         torch.testing.assert_close(
             mixer(future, mask)[:, :cut], mixer(x, mask)[:, :cut], rtol=1e-9, atol=1e-9
         )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recurrences_equal_the_mixer(name: str) -> None:
+    mixer = build_mixer(name, causal=True).double().eval()
+    if not isinstance(mixer, RecurrentMixer):
+        pytest.skip("takes whole sequences only")
+    x = torch.randn(2, 40, 8, dtype=torch.float64)
+    recurrence = mixer.recurrence(40)
+    state, outputs = recurrence.initial_state(2), []
+    for position in x.unbind(dim=1):
+        output, state = recurrence.step(position, state)
+        outputs.append(output)
+    torch.testing.assert_close(torch.stack(outputs, 1), mixer(x), rtol=1e-7, atol=1e-7)
 
 
 def test_evaluation_is_deterministic(name: str, causal: bool) -> None:

@@ -13,8 +13,8 @@ import models
 import run_task
 from conftest import ROOT, readme_example, tiny_arguments
 from lra.record import load_record
-from lra.registry import Registry, options_model
-from models.base import Mixer
+from lra.registry import MIXERS, Registry, options_model
+from models.base import Mixer, MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()
 
@@ -63,3 +63,20 @@ def test_commands_name_existing_files() -> None:
 @pytest.mark.parametrize("marker", ["main job", "tests"])
 def test_ci_can_find_the_two_commands(marker: str) -> None:
     assert marked_command(marker).startswith("python3 -m venv .venv && .venv/bin/pip install")
+
+
+def test_the_table_of_mixers_is_complete_and_true() -> None:
+    lines = [line for line in README.splitlines() if line.startswith("| `") and "--" not in line]
+    rows = [line.split("|")[1:-1] for line in lines]
+    table = {cells[0].strip(" `"): [c.strip() for c in cells] for cells in rows if len(cells) == 8}
+    assert table.keys() == MIXERS.classes.keys()
+    for name, (_, _, _, _, step, causal, grid, _) in table.items():
+        context = MixerContext(dim=8, max_length=128, layer=0, depth=1, causal=True)
+        cls = MIXERS.get(name, "test")
+        try:
+            mixer = cls(context)
+        except ValueError:
+            mixer = None
+        assert (mixer is not None) == (causal == "yes"), name
+        assert isinstance(mixer, RecurrentMixer) == bool(step), name
+        assert cls.has_native_grid == (grid == "native"), name

@@ -1,0 +1,27 @@
+"""Every mixer that sees the order of a sequence learns from it: `pytest --learn`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import run_task
+from lra.record import load_record
+from lra.registry import MIXERS
+
+NOT_ASKED = {"mean", "conv", "fnet"}
+"""Baselines: what they score is what the others are held against."""
+
+
+@pytest.mark.slow
+@pytest.mark.learn
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes.keys() - NOT_ASKED))
+def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
+    """At least 15 points above guessing the majority class."""
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    assert run_task.main(["--task", "listops", "--mixer", mixer, "--preset", "quick", *places]) == 0
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    record = load_record(path)
+    assert record.test_accuracy is not None
+    assert record.test_accuracy >= record.baselines["majority class"] + 15

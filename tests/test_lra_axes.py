@@ -1,0 +1,130 @@
+"""Grids before a mixer: flat, along one axis at a time, native."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from lra.axes import AlongAxis, build_layer
+from lra.classifier import Classifier
+from lra.config import RunConfig
+from lra.errors import UserError
+from lra.resolve import resolve
+from models._two_axes import RowsThenColumns
+from models.base import MixerContext
+from models.conv import Convolution
+from tasks.base import TaskInfo
+
+GRID = (3, 5)
+IMAGE = TaskInfo(name="image", num_classes=4, max_length=15, channels=1, grid=GRID)
+
+
+def config_of(mixer: str, axes: str, *settings: str) -> RunConfig:
+    """Resolve a flat configuration, and give it the axes: no task has a grid yet."""
+    overrides = ["model.dim=8", "model.depth=3", *settings]
+    config = resolve("listops", mixer, preset="quick", overrides=overrides)
+    return replace(config, model=config.model.model_copy(update={"axes": axes}))
+
+
+def classify(config: RunConfig, images: torch.Tensor) -> torch.Tensor:
+    torch.manual_seed(0)
+    model = Classifier(config, IMAGE).double().eval()
+    lengths = torch.full((len(images), 1), 15)
+    return model(images.reshape(-1, 1), lengths)
+
+
+def convolution(length: int) -> Convolution:
+    context = MixerContext(dim=2, max_length=length, layer=0, depth=1)
+    return Convolution(context, width=3).double()
+
+
+@pytest.mark.parametrize("axis", ["rows", "columns"])
+def test_a_mixer_sees_each_line_as_a_sequence(axis: str) -> None:
+    mixer = convolution(5)
+    x = torch.randn(2, 15, 2, dtype=torch.float64)
+    picture = x.view(2, *GRID, 2)
+    expected = torch.zeros_like(picture)
+    for i in range(GRID[0] if axis == "rows" else GRID[1]):
+        place = (slice(None), i) if axis == "rows" else (slice(None), slice(None), i)
+        expected[place] = mixer(picture[place])
+    along = AlongAxis(mixer, GRID, axis)  # pyright: ignore[reportArgumentType]
+    torch.testing.assert_close(along(x), expected.flatten(1, 2))
+
+
+def test_alternate_takes_rows_then_columns() -> None:
+    config = config_of("conv", "alternate")
+    layers = [build_layer(config, IMAGE, 15, layer) for layer in range(3)]
+    assert all(isinstance(layer, AlongAxis) for layer in layers)
+    assert [layer.is_turned for layer in layers if isinstance(layer, AlongAxis)] == [
+        False, True, False,
+    ]  # fmt: skip
+
+
+def test_contexts_know_the_length_of_a_line() -> None:
+    """An FD-TNN samples as many frequencies as its lines ask for."""
+    config = config_of("fd-tnn", "alternate")
+    lengths = []
+    for layer in range(2):
+        built = build_layer(config, IMAGE, 15, layer)
+        assert isinstance(built, AlongAxis)
+        lengths.append(built.mixer.get_submodule("unit.operator").max_length)
+    assert lengths == [5, 3]
+
+
+def test_axes_change_the_model() -> None:
+    images = torch.randn(2, 15, dtype=torch.float64)
+    results = [classify(config_of("tnn", axes), images) for axes in ("flat", "alternate", "native")]
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        assert not torch.allclose(results[i], results[j])
+
+
+def test_native_reaches_the_mixer() -> None:
+    built = build_layer(config_of("tnn", "native"), IMAGE, 15, 0)
+    assert any(isinstance(module, RowsThenColumns) for module in built.modules())
+
+
+def test_images_are_independent() -> None:
+    images = torch.randn(4, 15, dtype=torch.float64)
+    for axes in ("alternate", "native"):
+        config = config_of("tnn", axes)
+        together = classify(config, images)
+        for i in range(4):
+            torch.testing.assert_close(classify(config, images[i : i + 1])[0], together[i])
+
+
+def test_causal_alternation_does_not_look_ahead() -> None:
+    config = config_of("tnn", "alternate", "model.causal=true", "model.norm=layer")
+    layers = [build_layer(config, IMAGE, 15, layer).double().eval() for layer in range(2)]
+    x = torch.randn(1, 15, 8, dtype=torch.float64)
+    changed = x.clone()
+    changed[:, 7:] += 1
+    for layer in layers * 2:
+        x, changed = layer(x), layer(changed)
+    torch.testing.assert_close(x[:, :7], changed[:, :7])
+
+
+@pytest.mark.parametrize("axes", ["alternate", "native"])
+def test_a_task_without_a_grid_has_flat_axes_only(axes: str) -> None:
+    with pytest.raises(UserError, match=r"task listops has no grid, and model\.axes is"):
+        resolve("listops", "tnn", preset="quick", overrides=[f"model.axes={axes}"])
+
+
+def test_a_mixer_of_sequences_is_not_native() -> None:
+    with pytest.raises(UserError, match="mixer s4 mixes sequences only"):
+        build_layer(config_of("s4", "native"), IMAGE, 15, 0)
+
+
+def test_a_cls_position_lies_on_no_grid() -> None:
+    overrides = ["model.axes=native", "model.pooling=cls"]
+    with pytest.raises(UserError, match="a CLS position lies on no grid"):
+        resolve("listops", "tnn", preset="quick", overrides=overrides)
+
+
+def test_a_grid_is_never_padded() -> None:
+    along = AlongAxis(convolution(5), GRID, "rows")
+    x = torch.randn(1, 15, 2, dtype=torch.float64)
+    for arguments in ((x, torch.ones(1, 15, dtype=torch.bool)), (x[:, :14], None)):
+        with pytest.raises(ValueError, match="has all of its positions"):
+            along(*arguments)

@@ -1,0 +1,44 @@
+"""The benchmark's structure; times are never tested."""
+
+from __future__ import annotations
+
+import pytest
+
+from lra import bench
+
+
+def test_decoding_is_tabulated(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--lengths", "32,64", "--dim", "4", "--repeats", "2", "--mixers", "s4d, tnn"]
+    assert bench.main(arguments) == 0
+    lines = capsys.readouterr().out.strip().splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert cells[0] == ["mixer", "position", "step, ms", "of the first row's", "all so far, ms"]
+    assert [row[:2] for row in cells[2:]] == [
+        ["s4d", "32"], ["s4d", "64"], ["tnn", "32"], ["tnn", "64"],
+    ]  # fmt: skip
+    assert cells[2][3] == cells[4][3] == "1.00"
+
+
+def test_quartiles_are_shown() -> None:
+    assert bench.spread([1.0]) == "1.000"
+    assert bench.spread([1.0, 2.0, 3.0, 4.0, 5.0]) == "3.000 (2.000 to 4.000)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mixers", "ski-tnn"], "--mixers ski-tnn: ski-tnn cannot be causal"),
+        (["--mixers", "mean"], "--mixers mean: it has no recurrence"),
+        (["--mixers", "tnnn"], "did you mean"),
+        (["--lengths", "a"], "--lengths a: expected whole numbers"),
+        (["--lengths", "20,30"], "--lengths 20,30: expected steps of at least 16"),
+        (["--device", "cuda:9"], "no device"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert bench.main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.strip().splitlines()) == 1

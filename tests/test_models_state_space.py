@@ -1,0 +1,264 @@
+"""S4, S4D and DSS against their recurrences and plain sums, and against HiPPO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import build_mixer
+from models._cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
+from models._hippo import legs, normal_plus_low_rank
+from models._state_space import StateSpaceKernel, StateSpaceMixer
+from models._vandermonde import vandermonde_product, vandermonde_product_loop
+from models.base import Mixer, MixerContext
+from models.dss import DSS, NormalizedKernel
+from models.s4 import S4, NormalPlusLowRankKernel
+from models.s4d import S4D, DiagonalKernel, initial_poles
+from references import LENGTHS, LargestTensor, assert_equal_with_gradients
+
+STEPS: dict[str, Any] = {"step_min": 0.01}
+MIXERS: dict[str, tuple[Callable[..., Mixer], dict[str, Any]]] = {
+    "s4": (S4, {"state_size": 8}),
+    "s4, a copy per channel": (S4, {"state_size": 8, "num_copies": None}),
+    "s4d legs zoh": (S4D, {"state_size": 8}),
+    "s4d lin bilinear": (
+        S4D, {"state_size": 8, "initialization": "lin", "discretization": "bilinear"}
+    ),
+    "s4d inv": (S4D, {"state_size": 8, "initialization": "inv", "num_copies": None}),
+    "dss softmax": (DSS, {"num_states": 4}),
+    "dss exp": (DSS, {"num_states": 4, "normalization": "exp"}),
+}  # fmt: skip
+
+
+def mixer_of(kind: str, length: int, *, causal: bool) -> StateSpaceMixer:
+    cls, options = MIXERS[kind]
+    context = MixerContext(dim=4, max_length=length, layer=0, depth=1, causal=causal)
+    mixer = cls(context, **options, **STEPS).double().eval()
+    assert isinstance(mixer, StateSpaceMixer)
+    return mixer
+
+
+def unrolled(a: Tensor, b: Tensor, c: Tensor, length: int) -> Tensor:
+    """Unroll C A^l B: a (channels, n, n), b (channels, n, 1), c (directions, channels, 1, n)."""
+    state, kernel = b, []
+    for _ in range(length):
+        kernel.append((c @ state)[..., 0, 0].real)
+        state = a @ state
+    return torch.stack(kernel, dim=-1)
+
+
+def reference_kernel(kernel: StateSpaceKernel, length: int) -> Tensor:
+    """Compute a kernel the plain way."""
+    if isinstance(kernel, NormalPlusLowRankKernel):
+        return unrolled(*kernel.transition(), kernel.effective_readout(), length)
+    if isinstance(kernel, DiagonalKernel):
+        return vandermonde_product_loop(*kernel.discretize(), length)
+    assert isinstance(kernel, NormalizedKernel)
+    return dss_by_proposition_1(kernel, length)
+
+
+def dss_by_proposition_1(kernel: NormalizedKernel, length: int) -> Tensor:
+    """Write out Re(w diag(1 / poles) s), s the row softmax, or (exp(d) - 1) times the powers."""
+    is_softmax = kernel.normalization == "softmax"
+    real = kernel.decay if is_softmax else -kernel.decay.exp()
+    poles = torch.complex(real, kernel.frequency)
+    powers = kernel.log_step.exp()[:, None, None] * poles[:, None]
+    powers = powers * torch.arange(max(length, kernel.max_length), dtype=torch.float64)
+    if is_softmax:
+        shifted = powers - powers.real.amax(dim=-1, keepdim=True)
+        rows = shifted.exp() / shifted.exp().sum(dim=-1, keepdim=True)
+    else:
+        rows = powers.exp() * torch.expm1(powers[..., 1:2])
+    weights = torch.view_as_complex(kernel.readout) / poles
+    return torch.einsum("dcn,cnl->dcl", weights, rows[..., :length]).real
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", MIXERS)
+def test_kernels_equal_their_references(kind: str, length: int) -> None:
+    kernel = mixer_of(kind, max(length, 2), causal=False).kernel
+    tolerance = 1e-9
+    assert_equal_with_gradients(
+        lambda: kernel.kernel(length),
+        lambda: reference_kernel(kernel, length),
+        list(kernel.parameters()),
+        tolerance,
+    )
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 31, 100])
+@pytest.mark.parametrize("kind", MIXERS)
+@pytest.mark.parametrize("causal", [False, True])
+def test_layers_equal_their_recurrences_on_sequences(kind: str, length: int, causal: bool) -> None:
+    """A kernel forwards, and another backwards over the positions ahead."""
+    mixer = mixer_of(kind, max(length, 2), causal=causal)
+    x = torch.randn(2, length, 4, dtype=torch.float64)
+    kernels = mixer.kernel.kernel(length)
+    mixed = torch.zeros_like(x)
+    for i in range(length):
+        for j in range(length):
+            if i >= j:
+                mixed[:, i] += kernels[0, :, i - j] * x[:, j]
+            elif not causal:
+                mixed[:, i] += kernels[1, :, j - i - 1] * x[:, j]
+    torch.testing.assert_close(mixer(x), mixer.gated(x, mixed))
+
+
+@pytest.mark.parametrize("kind", MIXERS)
+def test_steps_equal_the_convolution(kind: str) -> None:
+    mixer = mixer_of(kind, 100, causal=True)
+    x = torch.randn(2, 100, 4, dtype=torch.float64)
+    recurrence = mixer.recurrence(100)
+    state, outputs = recurrence.initial_state(2), []
+    for position in x.unbind(dim=1):
+        output, state = recurrence.step(position, state)
+        outputs.append(output)
+    torch.testing.assert_close(torch.stack(outputs, dim=1), mixer(x), rtol=1e-6, atol=1e-6)
+
+
+def test_only_causal_mixers_step() -> None:
+    with pytest.raises(ValueError, match="only a causal mixer"):
+        mixer_of("s4d inv", 10, causal=False).recurrence(10)
+
+
+@pytest.mark.parametrize("state_size", [2, 4, 16, 64])
+def test_normal_plus_low_rank_is_hippo(state_size: int) -> None:
+    """The eigenvalues of HiPPO-LegS are -1, -2, ...; its B enters by the products that count."""
+    poles, p, b = (torch.cat([v, v.conj()]) for v in normal_plus_low_rank(state_size))
+    matrix = torch.diag(poles) - p[:, None] * p[None].conj()
+    a, into = legs(state_size)
+    if state_size <= 16:
+        eigenvalues = np.sort(torch.linalg.eigvals(matrix).real.numpy())
+        np.testing.assert_allclose(eigenvalues, -np.arange(state_size, 0, -1), rtol=1e-5)
+    rows, expected = p.conj()[None] @ b[:, None], into @ np.sqrt(np.arange(state_size) + 0.5)
+    assert rows.item() == pytest.approx(expected)
+    rank = (p.conj()[None] @ matrix @ b[:, None]).item()
+    assert rank == pytest.approx(np.sqrt(np.arange(state_size) + 0.5) @ a @ into)
+
+
+def test_legs_by_its_formula() -> None:
+    a, b = legs(3)
+    np.testing.assert_allclose(a, [[-1, 0, 0], [-(3**0.5), -2, 0], [-(5**0.5), -(15**0.5), -3]])
+    np.testing.assert_allclose(b, [1, 3**0.5, 5**0.5])
+
+
+def test_initial_poles_by_their_formulas() -> None:
+    lin, inv, start = (initial_poles(kind, 8) for kind in ("lin", "inv", "legs"))
+    torch.testing.assert_close(lin.imag, torch.pi * torch.arange(4, dtype=torch.float64))
+    assert inv.imag[0].item() == pytest.approx(8 / torch.pi * 7)
+    assert inv.imag[3].item() == pytest.approx(8 / torch.pi * (8 / 7 - 1))
+    assert {p.real.item() for p in (*lin, *inv, *start)} == {-0.5}
+    # S4D-LegS has the poles of the normal part (S4D, section 4.1).
+    a, _ = legs(8)
+    root = np.sqrt(np.arange(8) + 0.5)
+    eigenvalues = np.linalg.eigvals(a + root[:, None] * root)
+    np.testing.assert_allclose(start.imag, np.sort(eigenvalues.imag)[4:], rtol=1e-9)
+
+
+@pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
+def test_discretizations_solve_the_differential_equation(discretization: str) -> None:
+    """Kernels tend to Delta C exp(A t) B as the step falls; zero-order hold sums to it exactly."""
+    context = MixerContext(dim=1, max_length=8, layer=0, depth=1, causal=True)
+    options: dict[str, Any] = {"discretization": discretization, "state_size": 4}
+    kernel = S4D(context, step_min=1e-4, step_max=1e-4, **options).double().kernel
+    assert isinstance(kernel, DiagonalKernel)
+    a = torch.complex(-kernel.log_decay.exp(), kernel.frequency)[0]
+    c = torch.view_as_complex(kernel.readout)[0, 0]
+    times = 1e-4 * (torch.arange(2000, dtype=torch.float64) + 0.5)
+    continuous = 1e-4 * 2 * (c[:, None] * torch.exp(a[:, None] * times)).sum(0).real
+    torch.testing.assert_close(
+        kernel.kernel(2000)[0, 0], continuous, rtol=0, atol=2e-3 * continuous.abs().max().item()
+    )
+
+
+@pytest.mark.parametrize("frequencies", [1, 2, 33, 500])
+def test_resolvent_sums_equal_plain_fractions(
+    frequencies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("models._cauchy.CHUNK_NUMBERS", 100)  # chunks of few frequencies
+    real = torch.rand(2, 3, dtype=torch.float64).requires_grad_()
+    imaginary = torch.randn(2, 3, dtype=torch.float64).requires_grad_()
+    numerators = torch.randn(5, 2, 3, dtype=torch.complex128).requires_grad_()
+    angles = torch.linspace(0, torch.pi, frequencies, dtype=torch.float64)
+
+    def real_parts(sums: Tensor) -> Tensor:
+        return torch.view_as_real(sums)
+
+    assert_equal_with_gradients(
+        lambda: real_parts(resolvent_sums(numerators, torch.complex(-real, imaginary), angles)),
+        lambda: real_parts(
+            resolvent_sums_plain(numerators, torch.complex(-real, imaginary), angles)
+        ),
+        [real, imaginary, numerators],
+    )
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+def test_vandermonde_product_equals_its_loop(length: int) -> None:
+    log_poles = torch.complex(
+        -torch.rand(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    ).requires_grad_()
+    weights = torch.randn(2, 2, 3, dtype=torch.complex128).requires_grad_()
+    assert_equal_with_gradients(
+        lambda: vandermonde_product(log_poles, weights, length),
+        lambda: vandermonde_product_loop(log_poles, weights, length),
+        [log_poles, weights],
+    )
+
+
+def test_growing_poles_of_dss_stay_finite() -> None:
+    context = MixerContext(dim=4, max_length=1000, layer=0, depth=1)
+    mixer = DSS(context, step_min=1.0, step_max=1.0)
+    kernel = mixer.kernel
+    assert isinstance(kernel, NormalizedKernel)
+    with torch.no_grad():
+        kernel.decay.fill_(2.0)
+    values = kernel.kernel(1000)
+    assert values.isfinite().all()
+    torch.testing.assert_close(
+        values.double(), dss_by_proposition_1(kernel.double(), 1000), rtol=1e-3, atol=1e-4
+    )
+
+
+@pytest.mark.parametrize("kind", ["s4", "s4d legs zoh", "dss softmax"])
+def test_kernels_take_bounded_memory(kind: str) -> None:
+    """The matrix of channels x states x length is never made."""
+    cls, _ = MIXERS[kind]
+    mixer = cls(MixerContext(dim=32, max_length=16384, layer=0, depth=1, causal=True))
+    assert isinstance(mixer, StateSpaceMixer)
+    kernel = mixer.kernel
+    with LargestTensor() as seen:
+        kernel.kernel(16384).sum().backward()
+    assert seen.numel < 1.1 * CHUNK_NUMBERS < 32 * 32 * 16384 / 3.5
+
+
+@pytest.mark.parametrize("kind", MIXERS)
+def test_longer_sequences_go_on_with_the_kernel(kind: str) -> None:
+    if kind == "dss softmax":
+        pytest.skip("normalised over the length")
+    kernel = mixer_of(kind, 50, causal=True).kernel
+    short, long = kernel.kernel(50), kernel.kernel(333)
+    torch.testing.assert_close(long[..., :50], short)
+    torch.testing.assert_close(long, reference_kernel(kernel, 333), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["s4", "s4d", "dss"])
+def test_dynamics_train_apart(name: str) -> None:
+    mixer = build_mixer(name, state_lr=0.5, step_lr=0.25)
+    assert isinstance(mixer, StateSpaceMixer)
+    rates = mixer.learning_rates()
+    assert rates.pop(mixer.kernel.log_step) == 0.25
+    assert {*rates.values()} == {0.5}
+    assert {id(p) for p in rates} == {id(p) for p in mixer.kernel.state_parameters()}
+
+
+def test_copies_must_share_the_channels() -> None:
+    with pytest.raises(ValueError, match=r"num_copies 3 does not divide model\.dim 8"):
+        build_mixer("s4", num_copies=3)
+    with pytest.raises(ValueError, match=r"step_min 0\.5 exceeds step_max 0\.1"):
+        build_mixer("s4d", step_min=0.5)

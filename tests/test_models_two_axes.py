@@ -1,0 +1,85 @@
+"""Mixing a grid along both axes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from lra.registry import MIXERS
+from models._toeplitz import toeplitz_matrix
+from models._toeplitz_operator import ToeplitzOperator
+from models._two_axes import RowsThenColumns
+from models.base import MixerContext, RecurrentMixer
+from references import assert_equal_with_gradients
+
+GRIDS = [(3, 5), (5, 3), (4, 4), (1, 7), (7, 1)]
+OPTIONS: dict[str, dict[str, Any]] = {"ski-tnn": {"num_inducing_points": 2}}
+NATIVE = [name for name, cls in MIXERS.classes.items() if cls.has_native_grid]
+
+
+def native(name: str, grid: tuple[int, int], *, causal: bool = False):
+    height, width = grid
+    context = MixerContext(
+        dim=4, max_length=height * width, layer=0, depth=1, grid=grid, causal=causal
+    )
+    mixer = MIXERS.get(name, "test")(context, **OPTIONS.get(name, {})).double().eval()
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.normal_()
+    (operator,) = (m for m in mixer.modules() if isinstance(m, RowsThenColumns))
+    return mixer, operator
+
+
+def test_the_toeplitz_family_is_native() -> None:
+    assert NATIVE == ["fd-tnn", "ski-tnn", "tnn"]
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("name", NATIVE)
+def test_one_order_doubled_equals_both_orders(name: str, grid: tuple[int, int]) -> None:
+    if name == "ski-tnn" and 1 in grid:
+        pytest.skip("two inducing points need two positions")
+    _, operator = native(name, grid)
+    x = torch.randn(2, grid[0] * grid[1], 12, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(
+        lambda: operator(x), lambda: operator.both_orders(x), [x, *operator.parameters()]
+    )
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_the_map_is_the_kronecker_product_of_the_axes(grid: tuple[int, int]) -> None:
+    height, width = grid
+    _, operator = native("tnn", grid)
+    matrices = []
+    for part, length in ((operator.columns, height), (operator.rows, width)):
+        assert isinstance(part, ToeplitzOperator)
+        matrices.append(toeplitz_matrix(*part.coefficients(length), length))
+    x = torch.randn(2, height * width, 12, dtype=torch.float64)
+    for channel in range(12):
+        whole = 2 * torch.kron(matrices[0][channel], matrices[1][channel])
+        torch.testing.assert_close(operator(x)[..., channel], x[..., channel] @ whole.T)
+
+
+@pytest.mark.parametrize("name", ["tnn", "fd-tnn"])
+def test_causal_grids_do_not_look_ahead_in_raster_order(name: str) -> None:
+    mixer, _ = native(name, (3, 5), causal=True)
+    x = torch.randn(1, 15, 4, dtype=torch.float64)
+    for cut in (1, 7, 12):
+        future = x.clone()
+        future[:, cut:] = torch.randn_like(future[:, cut:])
+        torch.testing.assert_close(mixer(future)[:, :cut], mixer(x)[:, :cut])
+
+
+def test_another_number_of_positions_is_refused() -> None:
+    mixer, _ = native("tnn", (3, 5))
+    with pytest.raises(ValueError, match="got 16 positions, expected the 3 x 5 of the grid"):
+        mixer(torch.randn(1, 16, 4, dtype=torch.float64))
+
+
+def test_a_grid_has_no_recurrence() -> None:
+    mixer, _ = native("tnn", (3, 5), causal=True)
+    assert isinstance(mixer, RecurrentMixer)
+    with pytest.raises(ValueError, match="only a causal mixer of sequences"):
+        mixer.recurrence(15)
