@@ -35,8 +35,8 @@ class StateSpaceKernel(nn.Module, abc.ABC):
         """Return the parameters of the dynamics, time steps apart."""
 
     @abc.abstractmethod
-    def recurrence(self) -> Recurrence:
-        """Return the recurrence, over channels, whose kernel is that of the first direction."""
+    def recurrence(self, length: int) -> Recurrence:
+        """Return a recurrence over channels, of the first direction's kernel for a length."""
 
 
 class StateSpaceMixer(RecurrentMixer):
@@ -98,7 +98,7 @@ class StateSpaceMixer(RecurrentMixer):
         """See `RecurrentMixer.recurrence`; the state serves any length."""
         if not self.context.causal:
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
-        return _StateSpaceRecurrence(self, self.kernel.recurrence())
+        return _StateSpaceRecurrence(self, self.kernel.recurrence(length))
 
 
 class _StateSpaceRecurrence(Recurrence):

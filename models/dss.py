@@ -91,9 +91,9 @@ class NormalizedKernel(StateSpaceKernel):
         log_poles, weights, shift = self.discretize(length)
         return vandermonde_product(log_poles, weights, length, shift.expand_as(log_poles.real))
 
-    def recurrence(self) -> Recurrence:
-        """See `StateSpaceKernel.recurrence`; with growing poles, for the longest sequence."""
-        log_poles, weights, shift = self.discretize(self.max_length)
+    def recurrence(self, length: int) -> Recurrence:
+        """See `StateSpaceKernel.recurrence`; growing poles may overflow beyond the length."""
+        log_poles, weights, shift = self.discretize(length)
         return DiagonalStateSpace(log_poles.exp(), (weights * torch.exp(-log_poles * shift))[0])
 
 

@@ -123,7 +123,7 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
         return torch.linalg.solve(identity - power, self._full_readout(), left=False)
 
-    def recurrence(self) -> Recurrence:
+    def recurrence(self, length: int) -> Recurrence:
         """See `StateSpaceKernel.recurrence`."""
         return NormalPlusLowRankRecurrence(self)
 

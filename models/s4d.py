@@ -98,7 +98,7 @@ class DiagonalKernel(StateSpaceKernel):
         """See `StateSpaceKernel.kernel`."""
         return vandermonde_product(*self.discretize(), length)
 
-    def recurrence(self) -> DiagonalStateSpace:
+    def recurrence(self, length: int) -> DiagonalStateSpace:
         """See `StateSpaceKernel.recurrence`."""
         log_poles, weights = self.discretize()
         return DiagonalStateSpace(log_poles.exp(), weights[0])

@@ -84,12 +84,17 @@ class SparsePlusLowRank(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""
+        near = depthwise_convolution(x, self.taps, self.first_lag)
+        with torch.autocast(x.device.type, enabled=False):
+            # Sums over many positions: in single precision at least, like the transforms.
+            far = self._low_rank(x.to(torch.promote_types(torch.float32, x.dtype)))
+        return near + far.to(near.dtype)
+
+    def _low_rank(self, x: Tensor) -> Tensor:
         length = x.shape[1]
         coefficients, first = self.coefficients(self.grid.points_for(length))
         at_points = toeplitz_multiply(coefficients, first, spread(x, self.grid))
-        return depthwise_convolution(x, self.taps, self.first_lag) + interpolate(
-            at_points, self.grid, length
-        )
+        return interpolate(at_points, self.grid, length)
 
     def matrix(self, length: int) -> Tensor:
         """Write T_sparse + W A W^T out, (channels, length, length): the reference."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -10,6 +12,7 @@ from models._position_encoder import RelativePositionEncoder
 from models._toeplitz import toeplitz_multiply_dense
 from models.base import MixerContext
 from models.tnn import TNN, EncodedToeplitzOperator
+from references import LENGTHS, assert_equal_with_gradients
 
 
 def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
@@ -37,6 +40,97 @@ def test_operator_equals_its_dense_form(causal: bool, window: int | None) -> Non
     coefficients, first = operator.coefficients(12)
     dense = toeplitz_multiply_dense(coefficients, first, x)
     torch.testing.assert_close(dense, expected, rtol=1e-10, atol=1e-10)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "causal, scaled lags": {"causal": True, "lag_scale": 0.01},
+    "fixed decay": {"decay": 0.9},
+    "learned decay": {"decay": 0.9, "learned_decay": 4},
+    "window": {"window": 5},
+}
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_equal_those_of_the_dense_form(kind: str, length: int) -> None:
+    options = {"causal": False, **KINDS[kind]}
+    operator = EncodedToeplitzOperator([encoder(2), encoder(2)], **options).double()
+    x = torch.randn(2, length, 4, dtype=torch.float64, requires_grad=True)
+    assert_equal_with_gradients(
+        lambda: operator(x),
+        lambda: toeplitz_multiply_dense(*operator.coefficients(length), x),
+        [x, *operator.parameters()],
+    )
+
+
+def test_learned_decays_start_from_the_fixed_one() -> None:
+    part = encoder(3)
+    fixed = EncodedToeplitzOperator([part], causal=False, decay=0.9)
+    learned = EncodedToeplitzOperator([part], causal=False, decay=0.9, learned_decay=3).double()
+    torch.testing.assert_close(learned.coefficients(20), fixed.coefficients(20))
+    assert learned.decay_logit is not None
+    with torch.no_grad():
+        learned.decay_logit[1] = 5.0
+    moved = learned.coefficients(20)[0] / fixed.coefficients(20)[0]
+    torch.testing.assert_close(moved[:, [0, 2]], torch.ones(39, 2, dtype=torch.float64))
+    assert moved[-1, 1] > 2
+
+
+def test_lags_can_be_scaled_by_the_tasks_length() -> None:
+    """Not by a sequence's own, which would let padding change the kernel."""
+    part = encoder(3)
+    scaled = EncodedToeplitzOperator([part], causal=True, lag_scale=1 / 50)
+    expected = part(torch.arange(10, dtype=torch.float64) / 50)
+    torch.testing.assert_close(scaled.coefficients(10)[0], expected)
+    for max_length in (50, 200):
+        context = MixerContext(dim=8, max_length=max_length, layer=0, depth=1)
+        operator = TNN(context, rpe_input="scaled").unit.operator
+        assert isinstance(operator, EncodedToeplitzOperator)
+        assert operator.lag_scale == 1 / max_length
+
+
+@pytest.mark.parametrize("norm", ["simple_rms", "layer", "none"])
+@pytest.mark.parametrize("activation", ["relu", "silu", "gelu"])
+@pytest.mark.parametrize("residual", [False, True])
+def test_encoders_equal_their_formula(norm: Any, activation: Any, residual: bool) -> None:
+    part = RelativePositionEncoder(
+        5, dim=8, num_layers=2, activation=activation, norm=norm, residual=residual
+    ).double()
+    lags = torch.arange(-4, 5, dtype=torch.float64)
+    act = getattr(torch.nn.functional, activation)
+
+    def normed(h: torch.Tensor) -> torch.Tensor:
+        if norm == "layer":
+            return torch.nn.functional.layer_norm(h, (8,))
+        return h / (h.square().mean(-1, keepdim=True) + 1e-8).sqrt() if norm != "none" else h
+
+    hidden = lags[:, None] * part.first.weight[:, 0] + part.first.bias
+    for linear in part.linears[:-1]:
+        step = linear(act(normed(hidden)))
+        hidden = hidden + step if residual else step
+    torch.testing.assert_close(part(lags), part.linears[-1](act(normed(hidden))))
+
+
+def test_inner_norm_is_of_the_gated_product() -> None:
+    mixer = build_mixer("tnn", inner_norm="layer").double()
+    assert isinstance(mixer, TNN)
+    x = torch.randn(2, 9, 8, dtype=torch.float64)
+    seen = []
+    mixer.unit.output.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    mixer(x)
+    unit = mixer.unit
+    gated = torch.nn.functional.silu(unit.gate(x)) * unit.operator(
+        torch.nn.functional.silu(unit.value(x))
+    )
+    torch.testing.assert_close(seen[0], unit.norm(gated))
+
+
+def test_options_that_need_another_are_refused() -> None:
+    with pytest.raises(ValueError, match="decay_learned needs a decay"):
+        build_mixer("tnn", decay=None, decay_learned=True)
+    with pytest.raises(ValueError, match="rpe_residual concerns hidden layers"):
+        build_mixer("tnn", rpe_layers=0, rpe_residual=True)
 
 
 def test_unit_equals_its_formula() -> None:
