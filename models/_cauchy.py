@@ -2,12 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-CHUNK_NUMBERS = 2**22
+CHUNK_NUMBERS = 2**20
 """Numbers in a (channels, states, frequencies) array that is made at once."""
+
+
+def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
+    """Compute for some angles at a time, keeping results alone, and again in the backward pass.
+
+    Args:
+        compute: maps (some,) angles to (..., some).
+        angles: (frequencies,).
+        numbers_each: in the largest array that `compute` makes for an angle.
+    Returns: (..., frequencies).
+    """
+    chunk = max(1, CHUNK_NUMBERS // numbers_each)
+    if len(angles) <= chunk:
+        return compute(angles)
+    parts = []
+    for part in angles.split(chunk):
+        # No random numbers are drawn inside, so there is no state to put back.
+        result = checkpoint(compute, part, use_reentrant=False, preserve_rng_state=False)
+        assert isinstance(result, Tensor)
+        parts.append(result)
+    return torch.cat(parts, dim=-1)
 
 
 def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
@@ -17,7 +40,7 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     usual form in 2 (1 - w) / (1 + w), is finite at w = -1. With the phase exp(-i angle / 2)
     taken out it is 1 / (a c + i (2 s - b c)), where pole = -a + i b and s, c are sine and cosine
     of angle / 2; a pair shares its denominator, so that all numerators take two real matrix
-    products of one array. That array is made in chunks, again in the backward pass.
+    products of one (channels, states, frequencies) array.
 
     Args:
         numerators: (sums, channels, states) complex, one of each conjugate pair.
@@ -25,17 +48,6 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
         angles: (frequencies,) in [0, pi].
     Returns: (sums, channels, frequencies) complex.
     """
-    channels, states = poles.shape
-    chunk = max(1, CHUNK_NUMBERS // (channels * states))
-    parts = [
-        # No random numbers are drawn inside, so there is no state to put back.
-        checkpoint(_chunk, numerators, poles, part, use_reentrant=False, preserve_rng_state=False)
-        for part in angles.split(chunk)
-    ]
-    return torch.cat(parts, dim=-1)  # pyright: ignore[reportArgumentType, reportCallIssue]
-
-
-def _chunk(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     sine, cosine = torch.sin(angles / 2), torch.cos(angles / 2)
     a, b = -poles.real[..., None], poles.imag[..., None]
     # Factored, because b c and 2 s are close at a resonance.

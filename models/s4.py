@@ -13,7 +13,7 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models._cauchy import resolvent_sums
+from models._cauchy import in_chunks, resolvent_sums
 from models._hippo import normal_plus_low_rank
 from models._recurrence import Recurrence
 from models._state_space import (
@@ -89,18 +89,20 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         if length > period:
             readout, period = self._prolonged(length)
         poles, p, b, step = self.dynamics()
-        weight = step.dtype
-        angles = torch.arange(period // 2 + 1, dtype=weight, device=step.device)
-        angles = angles * (2 * torch.pi / period)
         rows = torch.stack([*(readout * b), *(readout * p), p.conj() * b, p.conj() * p])
-        sums = resolvent_sums(rows, step * poles, angles)
         directions = len(readout)
-        c_b, c_p = sums[:directions], sums[directions : 2 * directions]
-        p_b, p_p = sums[-2], sums[-1]
-        w = torch.polar(torch.ones_like(angles), -angles)
-        rank = step * (1 + w) / 2
-        response = step * (c_b - rank * c_p * p_b / (1 + rank * p_p))
-        return torch.fft.irfft(response, n=period)[..., :length]
+
+        def response(angles: Tensor) -> Tensor:
+            """Compute by Woodbury: (frequencies,) -> (directions, channels, frequencies)."""
+            sums = resolvent_sums(rows, step * poles, angles)
+            c_b, c_p = sums[:directions], sums[directions : 2 * directions]
+            w = torch.polar(torch.ones_like(angles), -angles)
+            rank = step * (1 + w) / 2
+            return step * (c_b - rank * c_p * sums[-2] / (1 + rank * sums[-1]))
+
+        angles = torch.arange(period // 2 + 1, dtype=step.dtype, device=step.device)
+        spectrum = in_chunks(response, angles * (2 * torch.pi / period), poles.numel())
+        return torch.fft.irfft(spectrum, n=period)[..., :length]
 
     def transition(self) -> tuple[Tensor, Tensor]:
         """Write A' and B' out over all states, in double precision, conjugates second.
