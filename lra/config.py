@@ -69,7 +69,7 @@ class ModelConfig(Section):
     @property
     def hidden(self) -> int:
         """Inner channels of the channel mixer."""
-        return max(1, int(self.channel_expand * self.dim))
+        return max(1, round(self.channel_expand * self.dim))
 
 
 class TrainConfig(Section):

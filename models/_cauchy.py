@@ -53,12 +53,13 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     # Factored, because b c and 2 s are close at a resonance.
     real = (a * cosine).square() + (b * cosine - 2 * sine) * (b * cosine + 2 * sine)
     imaginary = 4 * a * cosine * sine
-    square = real.square() + imaginary.square()
+    # Divided twice by the absolute value: the gradient through its square would overflow.
+    size = torch.hypot(real, imaginary)
     x, y = numerators.real, numerators.imag
     with_cosine = 2 * (x * -poles.real - y * poles.imag)
     rows = torch.cat([with_cosine, 2 * x]).transpose(0, 1)
-    sums_real = torch.bmm(rows, real / square).transpose(0, 1)
-    sums_imaginary = torch.bmm(rows, -imaginary / square).transpose(0, 1)
+    sums_real = torch.bmm(rows, real / size / size).transpose(0, 1)
+    sums_imaginary = torch.bmm(rows, -imaginary / size / size).transpose(0, 1)
     of_cosine, of_sine = torch.complex(sums_real, sums_imaginary).chunk(2)
     phase = torch.complex(cosine, sine)
     return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
@@ -11,6 +12,8 @@ from torch import Tensor, nn
 from models._activations import ACTIVATIONS, Activation
 from models._position_encoder import Norm, build_norm
 from models._recurrence import Recurrence
+from models._two_axes import along_axes
+from models.base import MixerContext
 
 ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 
@@ -22,25 +25,28 @@ class GatedToeplitzUnit(nn.Module):
     three projections start as the published code's: normal with deviation 0.02.
 
     Args:
-        operator: maps (batch, length, hidden) to the same shape and is linear in it.
+        operator: builds a map of (batch, length, hidden) to the same shape, linear in it, for
+            sequences of at most a given length; the unit has one, or one along each axis of
+            the context's grid.
+        hidden: channels inside.
         inner_norm: over the inner channels, after the gate.
     """
 
     def __init__(
         self,
-        dim: int,
-        activation: Activation,
-        operator: nn.Module,
+        context: MixerContext,
+        operator: Callable[[int], nn.Module],
         *,
         hidden: int,
+        activation: Activation,
         inner_norm: Norm,
     ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.gate = nn.Linear(dim, hidden)
-        self.value = nn.Linear(dim, hidden)
-        self.output = nn.Linear(hidden, dim)
-        self.operator = operator
+        self.gate = nn.Linear(context.dim, hidden)
+        self.value = nn.Linear(context.dim, hidden)
+        self.output = nn.Linear(hidden, context.dim)
+        self.operator = along_axes(context, operator)
         self.norm = build_norm(inner_norm, hidden)
         for linear in (self.gate, self.value, self.output):
             nn.init.normal_(linear.weight, std=0.02)
@@ -83,4 +89,4 @@ class GatedRecurrence(Recurrence):
 
 def inner_channels(expand_ratio: float, dim: int) -> int:
     """Return the channels inside a unit: at least one."""
-    return max(1, int(expand_ratio * dim))
+    return max(1, round(expand_ratio * dim))

@@ -111,17 +111,19 @@ class _Cells:
 
 @functools.lru_cache(maxsize=128)
 def _lay_out(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.device) -> _Cells:
-    positions = torch.arange(length)
-    cells = grid.cells(positions)
-    counts = torch.bincount(cells)
-    slots = int(counts.max())
-    slot = cells * slots + positions - (torch.cumsum(counts, 0) - counts)[cells]
-    gather = torch.zeros(len(counts) * slots, dtype=torch.int64)
-    gather[slot] = positions
-    weights = torch.zeros(len(counts) * slots, grid.degree + 1, dtype=torch.float64)
-    weights[slot] = grid.weights(positions)
-    weights = weights.view(len(counts), slots, -1).to(device, dtype)
-    return _Cells(gather.to(device), slot.to(device), weights)
+    # Kept for later, so never an inference tensor, which no backward pass could use.
+    with torch.inference_mode(False), torch.no_grad():
+        positions = torch.arange(length)
+        cells = grid.cells(positions)
+        counts = torch.bincount(cells)
+        slots = int(counts.max())
+        slot = cells * slots + positions - (torch.cumsum(counts, 0) - counts)[cells]
+        gather = torch.zeros(len(counts) * slots, dtype=torch.int64)
+        gather[slot] = positions
+        weights = torch.zeros(len(counts) * slots, grid.degree + 1, dtype=torch.float64)
+        weights[slot] = grid.weights(positions)
+        weights = weights.view(len(counts), slots, -1).to(device, dtype)
+        return _Cells(gather.to(device), slot.to(device), weights)
 
 
 def _spread(x: Tensor, grid: InducingGrid) -> Tensor:

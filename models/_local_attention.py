@@ -5,6 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+BLOCK = 256
+"""Queries attended for at once."""
 
 
 def allowed_pairs(
@@ -37,10 +41,11 @@ def local_attention(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Attend to real positions at |i - j| < window, O(length * window).
+    """Attend to real positions at |i - j| < window, O(length * (window + BLOCK)).
 
-    Queries are cut into blocks of `window`; a block sees the keys of its own and of the two
-    next to it. Equal to attention with `allowed_pairs`.
+    Queries are taken in blocks, each with the keys within its reach. Equal to attention with
+    `allowed_pairs`. What is kept for the backward pass is linear in the length too: without a
+    mask the blocks share one table of pairs, with one they are computed again.
 
     Args:
         query: (batch, heads, length, channels); key and value alike.
@@ -48,29 +53,41 @@ def local_attention(
         dropout: share of attention weights dropped.
     Returns: (batch, heads, length, channels).
     """
-    batch, _, length, _ = query.shape
-    blocks = -(-length // window)
-    margin = blocks * window - length
-    if mask is None:
-        mask = query.new_ones(1, length, dtype=torch.bool)
-
-    def around(x: Tensor) -> Tensor:
-        """Cut (..., length, channels) into (..., blocks, 3 * window, channels)."""
-        padded = functional.pad(x, (0, 0, window, window + margin))
-        return padded.unfold(-2, 3 * window, window).transpose(-1, -2)
-
-    keys, values = around(key), around(value)
-    is_real = around(mask[..., None])[..., 0]
-    queries = functional.pad(query, (0, 0, 0, margin)).unflatten(2, (blocks, window))
-    place = torch.arange(window, device=query.device)[:, None] + window
-    lag = place - torch.arange(3 * window, device=query.device)
+    length = query.shape[2]
+    lag = _block_lags(window, query.device)
     near = (lag.abs() < window) & (lag >= 0 if causal else True)
-    allowed = (is_real[:, :, None, :] & near) | (lag == 0)
-    allowed = allowed.expand(batch, -1, -1, -1).flatten(0, 1)[:, None]
-    mixed = functional.scaled_dot_product_attention(
-        *(x.transpose(1, 2).flatten(0, 1) for x in (queries, keys, values)),
-        attn_mask=allowed,
-        dropout_p=dropout,
-    )
-    mixed = mixed.unflatten(0, (batch, blocks))
-    return mixed.transpose(1, 2).flatten(2, 3)[:, :, :length]
+    # As a summand, which attention keeps as it is; of a bool it would make one for each block.
+    pairs = torch.zeros(near.shape, dtype=query.dtype, device=query.device)
+    pairs = pairs.masked_fill(~near, -torch.inf)
+
+    def attend(start: int) -> Tensor:
+        stop = min(start + BLOCK, length)
+        low = max(0, start - window + 1)
+        high = stop if causal else min(length, stop + window - 1)
+        rows, columns = slice(0, stop - start), slice(low - start + window - 1, None)
+        allowed = pairs[rows, columns][:, : high - low]
+        if mask is not None:
+            is_padding = ~mask[:, None, None, low:high]
+            other = lag[rows, columns][:, : high - low] != 0
+            allowed = allowed.masked_fill(is_padding & other, -torch.inf)
+        return functional.scaled_dot_product_attention(
+            query[:, :, start:stop],
+            key[:, :, low:high],
+            value[:, :, low:high],
+            attn_mask=allowed,
+            dropout_p=dropout,
+        )
+
+    parts = []
+    for start in range(0, length, BLOCK):
+        if mask is None:
+            parts.append(attend(start))
+        else:
+            parts.append(checkpoint(attend, start, use_reentrant=False))
+    return torch.cat(parts, dim=2)  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+
+def _block_lags(window: int, device: torch.device) -> Tensor:
+    """Return the lags of a block's queries to the keys from window - 1 before its start on."""
+    place = torch.arange(BLOCK + 2 * (window - 1), device=device) - (window - 1)
+    return torch.arange(BLOCK, device=device)[:, None] - place

@@ -21,9 +21,10 @@ class Recurrence(abc.ABC):
 
 
 class DiagonalStateSpace(Recurrence):
-    """s' = poles * s + x, y = Re(sum of weights * s') for every channel: O(states) a step.
+    """s' = poles * s + weights * x, y = Re(sum of s') for every channel: O(states) a step.
 
-    Its kernel at lag l is Re(sum of weights * poles ** l).
+    Its kernel at lag l is Re(sum of weights * poles ** l). Weighted on the way in, states are
+    of the size of what they put out, also where poles grow and weights are tiny.
 
     Args:
         poles: (channels, states) or (1, states) complex.
@@ -40,10 +41,8 @@ class DiagonalStateSpace(Recurrence):
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `Recurrence.step`; x is (batch, channels)."""
-        state = self.poles * state + x[..., None]
-        # The real part of a sum of products, without the half of the work that is dropped.
-        output = torch.einsum("bcs,cs->bc", state.real, self.weights.real)
-        return output - torch.einsum("bcs,cs->bc", state.imag, self.weights.imag), state
+        state = self.poles * state + self.weights * x[..., None]
+        return state.real.sum(dim=-1).to(x.dtype), state
 
 
 def diagonal_from_kernel(coefficients: Tensor, damping: float = 1.0) -> DiagonalStateSpace:

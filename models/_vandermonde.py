@@ -20,18 +20,21 @@ def vandermonde_product(
     Args:
         log_poles: (channels, states) complex, logarithms of the poles.
         weights: (directions, channels, states) complex.
-        shift: (channels, states); exponents are l - shift. It keeps growing sequences finite.
+        shift: (channels, states); exponents are l - shift, which keeps growing sequences finite
+            where it is the last lag. 0 for the others, as without it for all.
     Returns: (directions, channels, length), real.
     """
     directions, channels, _ = weights.shape
-    block = max(1, math.isqrt(length))
+    block = _block_length(length)
     num_blocks = -(-length // block)
     lags = torch.arange(block, device=weights.device, dtype=log_poles.real.dtype)
     starts = block * torch.arange(num_blocks, device=weights.device, dtype=lags.dtype)
     if shift is None:
         shift = torch.zeros_like(log_poles.real)
-    within = torch.exp(log_poles[:, None] * lags[:, None])
-    to_block = torch.exp(log_poles[:, None] * (starts[:, None] - shift[:, None]))
+    # Of a growing sequence both factors count back from their ends, so as not to overflow.
+    back = torch.where(shift > 0, block - 1, 0)[:, None]
+    within = torch.exp(log_poles[:, None] * (lags[:, None] - back))
+    to_block = torch.exp(log_poles[:, None] * (starts[:, None] - shift[:, None] + back))
     scaled = (weights[:, :, None] * to_block).transpose(0, 1).flatten(1, 2)
     # The real part of a product of complex matrices, as one product of real ones.
     left = torch.cat([scaled.real, -scaled.imag], dim=-1)
@@ -39,6 +42,12 @@ def vandermonde_product(
     kernel = torch.bmm(left, right.transpose(1, 2))
     kernel = kernel.view(channels, directions, num_blocks * block)[..., :length]
     return kernel.transpose(0, 1)
+
+
+def _block_length(length: int) -> int:
+    """Return a length near the root whose multiples reach least beyond."""
+    root = max(1, math.isqrt(length))
+    return min(range(max(1, root // 2), 2 * root + 1), key=lambda b: (-length % b, abs(b - root)))
 
 
 def vandermonde_product_loop(log_poles: Tensor, weights: Tensor, length: int) -> Tensor:

@@ -92,9 +92,12 @@ class NormalizedKernel(StateSpaceKernel):
         return vandermonde_product(log_poles, weights, length, shift.expand_as(log_poles.real))
 
     def recurrence(self, length: int) -> Recurrence:
-        """See `StateSpaceKernel.recurrence`; growing poles may overflow beyond the length."""
+        """See `StateSpaceKernel.recurrence`."""
         log_poles, weights, shift = self.discretize(length)
-        return DiagonalStateSpace(log_poles.exp(), (weights * torch.exp(-log_poles * shift))[0])
+        # Where poles grow, weights are below what single precision holds.
+        log_poles = log_poles.to(torch.complex128)
+        weights = weights[0] * torch.exp(-log_poles * shift)
+        return DiagonalStateSpace(log_poles.exp(), weights)
 
 
 class DSS(StateSpaceMixer):

@@ -19,7 +19,6 @@ from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
 from models._recurrence import Recurrence
 from models._toeplitz import fast_fft_length
 from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
-from models._two_axes import along_axes
 from models.base import MixerContext, RecurrentMixer
 
 FrequencyInput = Literal["angle", "cosine"]
@@ -191,11 +190,7 @@ class FDTNN(RecurrentMixer):
             )
 
         self.unit = GatedToeplitzUnit(
-            context.dim,
-            activation,
-            along_axes(context, operator),
-            hidden=hidden,
-            inner_norm=inner_norm,
+            context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

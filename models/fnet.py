@@ -25,6 +25,7 @@ def transform_each(x: Tensor, lengths: Tensor) -> Tensor:
     Returns: (batch, length, channels); places beyond a row's length are undefined.
     """
     length = x.shape[1]
+    lengths = lengths.clamp(min=1)
     size = fast_fft_length(2 * length - 1)
     position = torch.arange(length, device=x.device)
     # Squares as whole numbers, modulo a full turn, for the exactness of the angle.

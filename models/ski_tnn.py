@@ -18,7 +18,6 @@ from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._interpolation import InducingGrid, interpolate, spread
 from models._position_encoder import Norm
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
-from models._two_axes import along_axes
 from models.base import Mixer, MixerContext
 
 DEGREES = {"linear": 1, "cubic": 3}
@@ -156,11 +155,7 @@ class SKITNN(Mixer):
             return SparsePlusLowRank(hidden, num_taps=num_taps, grid=grid, warp=warp)
 
         self.unit = GatedToeplitzUnit(
-            context.dim,
-            activation,
-            along_axes(context, operator),
-            hidden=hidden,
-            inner_norm=inner_norm,
+            context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -18,7 +18,6 @@ from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
 from models._recurrence import Recurrence
 from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
-from models._two_axes import along_axes
 from models.base import MixerContext, RecurrentMixer
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
@@ -149,16 +148,17 @@ class TNN(RecurrentMixer):
             )
 
         self.unit = GatedToeplitzUnit(
-            context.dim,
-            activation,
-            along_axes(context, operator),
-            hidden=hidden,
-            inner_norm=inner_norm,
+            context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         return self.unit(x, mask)
+
+    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+        """See `Mixer.learning_rates`: weight decay would pull learned decays towards 1/2."""
+        operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
+        return {o.decay_logit: None for o in operators if o.decay_logit is not None}
 
     def recurrence(self, length: int) -> Recurrence:
         """See `RecurrentMixer.recurrence`; the state grows with `length`."""

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._local_attention import allowed_pairs, local_attention
+from models._local_attention import BLOCK, allowed_pairs, local_attention
 from models.base import Mixer, MixerContext
 
 
@@ -89,7 +89,7 @@ class Transformer(Mixer):
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         length = query.shape[2]
         dropout = self.attention_dropout if self.training else 0.0
-        if self.window is not None and 2 * self.window < length:
+        if self.window is not None and BLOCK + 2 * self.window < length:
             return local_attention(
                 query, key, value, mask, window=self.window, causal=self.causal, dropout=dropout
             )

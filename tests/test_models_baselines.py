@@ -58,6 +58,11 @@ def test_fnet_is_the_real_part_of_a_transform_over_both() -> None:
     torch.testing.assert_close(build_mixer("fnet")(x), torch.fft.fft2(x).real)
 
 
+def test_rows_without_positions_stay_finite() -> None:
+    mask = torch.tensor([[True, True], [False, False]])
+    assert build_mixer("fnet")(torch.randn(2, 2, 8), mask).isfinite().all()
+
+
 def test_mean_changes_nothing() -> None:
     x = torch.randn(2, 9, 8)
     assert torch.equal(build_mixer("mean")(x), x)

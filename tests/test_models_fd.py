@@ -76,6 +76,17 @@ def test_both_ways_to_multiply_agree(length: int) -> None:
         torch.testing.assert_close(operator(x), ToeplitzOperator.forward(operator, x))
 
 
+@pytest.mark.parametrize("causal", [False, True])
+def test_transforms_stay_in_single_precision_under_autocast(causal: bool) -> None:
+    operator = operator_of(3, 64, causal=causal).float()
+    x = torch.randn(2, 64, 3).bfloat16()
+    exact = operator(x.float())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = operator(x)
+    assert rough.dtype == torch.bfloat16
+    assert ((rough.float() - exact).abs() <= 2**-7 * exact.abs() + 1e-5).all()
+
+
 def test_bidirectional_kernels_are_real() -> None:
     operator = operator_of(4, 64, causal=False)
     response = operator.response(128)

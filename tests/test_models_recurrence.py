@@ -35,6 +35,14 @@ def test_converted_kernels_equal_their_toeplitz_matrix(length: int, damping: flo
     )
 
 
+def test_conversions_are_made_in_double_precision() -> None:
+    model = diagonal_from_kernel(torch.randn(16384, 1))
+    assert model.poles.dtype == torch.complex64
+    turns = 2 * torch.pi * torch.arange(8193, dtype=torch.float64) / 16384
+    exact = torch.polar(torch.ones_like(turns), turns)
+    assert (model.poles[0] - exact).abs().max() < 1e-7
+
+
 @pytest.mark.parametrize("damping", [1.0, 0.9])
 def test_beyond_its_length_the_kernel_repeats_damped(damping: float) -> None:
     coefficients = torch.randn(10, 2, dtype=torch.float64)

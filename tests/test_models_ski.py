@@ -11,7 +11,8 @@ import torch
 import yaml
 
 from conftest import ROOT, build_mixer
-from models._interpolation import InducingGrid, interpolate, spread
+from models._interpolation import InducingGrid, _lay_out, interpolate, spread
+from models._toeplitz import toeplitz_matrix
 from models.base import MixerContext
 from models.ski_tnn import SKITNN, SparsePlusLowRank, WarpedPiecewiseLinear
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients
@@ -42,6 +43,45 @@ def test_operator_equals_its_dense_form(length: int, degree: int) -> None:
         lambda: torch.einsum("cij,bjc->bic", operator.matrix(length), x),
         leaves,
     )
+
+
+def test_a_is_the_kernel_between_inducing_points() -> None:
+    """At their distances in positions, which are no whole numbers."""
+    grid = InducingGrid(8, 100, 1)
+    operator = SparsePlusLowRank(3, num_taps=1, grid=grid, warp=0.99).double()
+    points = torch.linspace(0, 99, 8, dtype=torch.float64)
+    coefficients, first = operator.coefficients(8)
+    a = operator.encoder((points[:, None] - points).flatten()).view(8, 8, 3).permute(2, 0, 1)
+    torch.testing.assert_close(toeplitz_matrix(coefficients, first, 8), a)
+
+
+def test_kernels_start_as_decays_on_both_sides() -> None:
+    kernel = WarpedPiecewiseLinear(5, num_knots=64, warp=0.98)
+    ahead = kernel(torch.arange(1.0, 200.0)).abs()
+    behind = kernel(-torch.arange(1.0, 200.0)).abs()
+    for side in (ahead, behind):
+        assert (side[1:] < side[:-1]).all()
+        torch.testing.assert_close(side[100] / side[0], torch.full((5,), 0.98**100))
+
+
+def test_the_low_rank_part_stays_in_single_precision_under_autocast() -> None:
+    operator = operator_for(500).float()
+    with torch.no_grad():
+        operator.taps.zero_()
+    x = torch.randn(1, 500, 3).bfloat16()
+    exact = operator(x.float())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = operator(x).float()
+    assert ((rough - exact).abs() <= 2**-7 * exact.abs() + 1e-6).all()
+
+
+def test_tables_made_in_evaluation_serve_training() -> None:
+    operator = SparsePlusLowRank(2, num_taps=1, grid=InducingGrid(5, 77, 1), warp=0.9)
+    x = torch.randn(1, 77, 2)
+    with torch.inference_mode():
+        operator(x)
+    tables = _lay_out(operator.grid, 77, torch.float32, x.device)
+    assert not tables.weights.is_inference()
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)

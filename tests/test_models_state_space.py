@@ -13,7 +13,8 @@ from torch import Tensor
 from conftest import build_mixer
 from models._cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
 from models._hippo import legs, normal_plus_low_rank
-from models._state_space import StateSpaceKernel, StateSpaceMixer
+from models._state_space import StateSpaceKernel, StateSpaceMixer, initial_log_steps
+from models._toeplitz import toeplitz_multiply
 from models._vandermonde import vandermonde_product, vandermonde_product_loop
 from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedKernel
@@ -243,22 +244,126 @@ def test_kernels_take_bounded_memory(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", MIXERS)
 def test_longer_sequences_go_on_with_the_kernel(kind: str) -> None:
-    if kind == "dss softmax":
-        pytest.skip("normalised over the length")
     kernel = mixer_of(kind, 50, causal=True).kernel
-    short, long = kernel.kernel(50), kernel.kernel(333)
-    torch.testing.assert_close(long[..., :50], short)
+    long = kernel.kernel(333)
+    if kind != "dss softmax":  # which is normalised over the length
+        torch.testing.assert_close(long[..., :50], kernel.kernel(50))
     torch.testing.assert_close(long, reference_kernel(kernel, 333), rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["s4", "s4d", "dss"])
-def test_dynamics_train_apart(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("s4", {"log_decay", "frequency", "low_rank", "input"}),
+        ("s4d", {"log_decay", "frequency", "input"}),
+        ("dss", {"decay", "frequency", "readout"}),
+    ],
+)
+def test_dynamics_train_apart(name: str, own: set[str]) -> None:
     mixer = build_mixer(name, state_lr=0.5, step_lr=0.25)
     assert isinstance(mixer, StateSpaceMixer)
-    rates = mixer.learning_rates()
-    assert rates.pop(mixer.kernel.log_step) == 0.25
-    assert {*rates.values()} == {0.5}
-    assert {id(p) for p in rates} == {id(p) for p in mixer.kernel.state_parameters()}
+    names = {parameter: parameter_name for parameter_name, parameter in mixer.named_parameters()}
+    rates = {names[parameter]: rate for parameter, rate in mixer.learning_rates().items()}
+    assert rates.pop("kernel.log_step") == 0.25
+    assert rates == {f"kernel.{parameter}": 0.5 for parameter in own}
+
+
+def test_bilinear_kernels_by_their_formula() -> None:
+    context = MixerContext(dim=1, max_length=8, layer=0, depth=1, causal=True)
+    mixer = S4D(context, discretization="bilinear", state_size=4, step_min=0.3, step_max=0.3)
+    kernel = mixer.double().kernel
+    assert isinstance(kernel, DiagonalKernel)
+    step = kernel.log_step.exp()
+    a = torch.complex(-kernel.log_decay.exp(), kernel.frequency)[0]
+    pole, into = (1 + step * a / 2) / (1 - step * a / 2), step / (1 - step * a / 2)
+    c = torch.view_as_complex(kernel.readout)[0, 0]
+    expected = [2 * (c * into * pole**lag).sum().real for lag in range(8)]
+    torch.testing.assert_close(kernel.kernel(8)[0, 0], torch.stack(expected))
+
+
+def test_s4_draws_its_effective_readout() -> None:
+    """Of variance 1, whatever the truncated generating function takes off it."""
+    context = MixerContext(dim=64, max_length=16, layer=0, depth=1)
+    kernel = S4(context).double().kernel
+    assert isinstance(kernel, NormalPlusLowRankKernel)
+    assert kernel.effective_readout().abs().square().mean().item() == pytest.approx(1, rel=0.1)
+
+
+def test_time_steps_start_evenly_on_a_logarithmic_scale() -> None:
+    steps = initial_log_steps(10000, 0.001, 0.1).exp()
+    assert 0.001 <= steps.min() < 0.00101
+    assert 0.0099 * 10 < steps.max() <= 0.1
+    assert steps.median().item() == pytest.approx(0.01, rel=0.1)
+
+
+def test_channels_take_the_copies_in_turn() -> None:
+    context = MixerContext(dim=4, max_length=8, layer=0, depth=1)
+    for cls in (S4, S4D):
+        kernel = cls(context, state_size=4, num_copies=2).double().kernel
+        assert isinstance(kernel, (NormalPlusLowRankKernel, DiagonalKernel))
+        with torch.no_grad():
+            kernel.frequency.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            kernel.log_step.fill_(0.0)
+            kernel.log_decay.fill_(0.0)
+        if isinstance(kernel, DiagonalKernel):
+            frequencies = kernel.discretize()[0].imag
+        else:
+            frequencies = kernel.dynamics()[0].imag
+        torch.testing.assert_close(frequencies, kernel.frequency.repeat(2, 1))
+
+
+def test_the_layer_by_its_formula() -> None:
+    mixer = mixer_of("s4d legs zoh", 9, causal=False)
+    x = torch.randn(2, 9, 4, dtype=torch.float64)
+    mixed = toeplitz_multiply(*mixer.coefficients(9), x)
+    hidden = mixer.output(torch.nn.functional.gelu(mixed + mixer.direct * x))
+    torch.testing.assert_close(mixer(x), hidden[..., :4] * hidden[..., 4:].sigmoid())
+
+
+def test_dss_starts_from_the_upper_half_of_hippos_poles() -> None:
+    kernel = mixer_of("dss softmax", 9, causal=False).kernel
+    assert isinstance(kernel, NormalizedKernel)
+    expected = normal_plus_low_rank(8)[0]
+    assert (expected.imag > 0).all()
+    torch.testing.assert_close(torch.complex(kernel.decay, kernel.frequency), expected)
+
+
+@pytest.mark.parametrize("rate", [-0.5, 0.3, 1.0, 3.0])
+def test_growing_poles_step_as_they_convolve(rate: float) -> None:
+    context = MixerContext(dim=2, max_length=2048, layer=0, depth=1, causal=True)
+    mixer = DSS(context, num_states=4, step_min=0.1, step_max=0.1).eval()
+    with torch.no_grad():
+        mixer.kernel.get_parameter("decay").fill_(rate)
+    x = torch.randn(1, 2048, 2)
+    recurrence = mixer.recurrence(2048)
+    state, outputs = recurrence.initial_state(1), []
+    for position in x.unbind(dim=1):
+        output, state = recurrence.step(position, state)
+        outputs.append(output)
+    torch.testing.assert_close(torch.stack(outputs, 1), mixer(x), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("rate", [-100.0, 20.0, 100.0, 500.0])
+@pytest.mark.parametrize("length", [2048, 1999])
+def test_dss_survives_poles_that_run_away(rate: float, length: int) -> None:
+    context = MixerContext(dim=2, max_length=length, layer=0, depth=1)
+    kernel = DSS(context, num_states=4, step_min=0.1, step_max=0.1).kernel
+    with torch.no_grad():
+        kernel.get_parameter("decay").fill_(rate)
+    values = kernel.kernel(length)
+    gradients = torch.autograd.grad(values.square().sum(), list(kernel.parameters()))
+    assert all(part.isfinite().all() for part in (values, *gradients))
+
+
+@pytest.mark.parametrize("log_step", [-20.0, -14.5, 3.0])
+@pytest.mark.parametrize("kind", ["s4", "s4d legs zoh", "s4d lin bilinear", "dss exp"])
+def test_steps_that_run_away_leave_finite_gradients(kind: str, log_step: float) -> None:
+    kernel = mixer_of(kind, 100, causal=True).float().kernel
+    with torch.no_grad():
+        kernel.log_step.fill_(log_step)
+    values = kernel.kernel(100)
+    gradients = torch.autograd.grad(values.sum(), list(kernel.parameters()))
+    assert all(part.isfinite().all() for part in (values, *gradients))
 
 
 def test_copies_must_share_the_channels() -> None:

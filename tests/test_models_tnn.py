@@ -77,6 +77,20 @@ def test_learned_decays_start_from_the_fixed_one() -> None:
     assert moved[-1, 1] > 2
 
 
+def test_every_channel_learns_a_decay_that_weight_decay_leaves_alone() -> None:
+    context = MixerContext(dim=8, max_length=30, layer=0, depth=1, grid=(5, 6))
+    mixer = TNN(context, decay=0.9, decay_learned=True, expand_ratio=2.0)
+    logits = [p for name, p in mixer.named_parameters() if name.endswith("decay_logit")]
+    assert [logit.shape for logit in logits] == [(16,), (16,)]
+    assert mixer.learning_rates() == dict.fromkeys(logits)
+    assert TNN(context).learning_rates() == {}
+
+
+def test_inner_channels_are_rounded() -> None:
+    context = MixerContext(dim=100, max_length=30, layer=0, depth=1)
+    assert TNN(context, expand_ratio=0.29).unit.gate.out_features == 29
+
+
 def test_lags_can_be_scaled_by_the_tasks_length() -> None:
     """Not by a sequence's own, which would let padding change the kernel."""
     part = encoder(3)
