@@ -73,6 +73,11 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
             f"mixer {config.mixer_name} mixes sequences only, and model.axes is native; "
             f"use --set model.axes=alternate or flat"
         )
+    if model.pooling in ("cls", "last") and isinstance(mixer, Mixer) and not mixer.joins_positions:
+        raise UserError(
+            f"mixer {config.mixer_name} joins no positions, and model.pooling is {model.pooling}, "
+            f"which reads one alone; use --set model.pooling=mean"
+        )
     if model.axes == "alternate" and grid is not None:
         return AlongAxis(mixer, grid, "rows" if is_row else "columns")
     return mixer

@@ -15,11 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
+from pydantic import ValidationError
 
 from lra.cli import Parser, carry_out, positive_int, write_out
 from lra.environment import choose_device, device_name
 from lra.errors import UserError
 from lra.plugin import find_mixer
+from lra.plugin_check import check_plug_in
 from models.base import MixerContext, RecurrentMixer
 from tasks.progress import progress, say
 
@@ -84,6 +86,11 @@ class Decoding:
             spent = self._timed(lambda end=position: self.mixer(x[:, :end]))
             self.forwards.setdefault(position, []).append(spent)
 
+    def forget(self) -> None:
+        """Drop what was measured so far."""
+        self.steps.clear()
+        self.forwards.clear()
+
     def _timed(self, compute: Callable[[], object]) -> float:
         self._synchronize()
         start = time.perf_counter()
@@ -134,26 +141,34 @@ def _decoding(name: str, positions: list[int], dim: int, device: torch.device) -
     Raises: UserError for one that cannot be causal or has no recurrence.
     """
     context = MixerContext(dim=dim, max_length=max(positions), layer=0, depth=1, causal=True)
+    source = find_mixer(name, "--mixers")
     try:
-        mixer = find_mixer(name, "--mixers").cls(context)
-    except ValueError as error:
-        raise UserError(f"--mixers {name}: {error}") from None
+        options = source.options()
+    except ValidationError:
+        raise UserError(
+            f"{source.origin}: an option has no default, and the benchmark takes defaults alone"
+        ) from None
+    mixer = source.build(context, options)
+    check_plug_in(source, mixer, dim, causal=True, grid=None)
     if not isinstance(mixer, RecurrentMixer):
-        raise UserError(f"--mixers {name}: it has no recurrence to decode by")
-    return Decoding(name, mixer.to(device).eval(), positions, dim, device)
+        raise UserError(f"{source.origin}: it has no recurrence to decode by")
+    return Decoding(source.name, mixer.to(device).eval(), positions, dim, device)
 
 
 def bench(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     device = choose_device(options.device)
     positions = _positions(options.lengths)
-    names = [name.strip() for name in options.mixers.split(",")]
+    names = dict.fromkeys(name.strip() for name in options.mixers.split(","))
     decodings = [_decoding(name, positions, options.dim, device) for name in names]
-    with progress("decoding", total=options.repeats * len(decodings), unit="turn") as bar:
-        for _ in range(options.repeats):
+    with progress("decoding", total=(options.repeats + 1) * len(decodings), unit="turn") as bar:
+        for turn in range(options.repeats + 1):
             for decoding in decodings:
                 decoding.measure()
                 bar.update()
+            if turn == 0:  # the first turn warms up
+                for decoding in decodings:
+                    decoding.forget()
     from lra.tables import markdown
 
     say(f"{options.dim} channels, one sequence, {device_name(device)}")

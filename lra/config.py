@@ -205,9 +205,6 @@ class RunConfig:
     def build_mixer(self, context: MixerContext) -> Mixer:
         """Construct the mixer of one block.
 
-        Raises: UserError for options that contradict one another or the context.
+        Raises: UserError as `MixerSource.build`.
         """
-        try:
-            return self.mixer_source.cls(context, **dict(self.mixer))
-        except ValueError as error:
-            raise UserError(f"mixer {self.mixer_name}: {error}") from None
+        return self.mixer_source.build(context, self.mixer)

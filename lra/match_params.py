@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from lra.classifier import Classifier
 from lra.config import RunConfig
-from lra.environment import is_out_of_memory
 from lra.errors import UserError
 from lra.plugin import find_mixer
 from tasks.progress import say
@@ -62,21 +61,20 @@ def match_parameters(
     dim, count = _Search(count_at, goal).nearest(own.model.dim)
     excess = count / goal - 1
     sizes = (
-        f"{own.mixer_name} {count:,} at model.dim {dim}, {other.mixer_name} {goal:,} "
-        f"({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
+        f"{own.mixer_name} {count:,} at model.dim {dim}, {other.mixer_name} {goal:,} at "
+        f"{other.model.dim} ({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
     )
     if abs(excess) > TOLERANCE:
         raise UserError(
             f"{origin}: no model.dim brings the parameters within {100 * TOLERANCE:.0f} %; the "
-            f"nearest: {sizes}; change model.depth, model.channel_expand or an option of the mixer "
-            f"by --set"
+            f"nearest: {sizes}; change model.depth, or an option of the mixer, by --set"
         )
     say(f"parameters: {sizes}")
     return setting(dim)
 
 
 class _Search:
-    """Looks for the model.dim whose count, which grows with it, is nearest to a goal."""
+    """Looks for the model.dim whose count, taken to grow with it, is nearest to a goal."""
 
     def __init__(self, count_at: Callable[[int], int], goal: int) -> None:
         self.count_at = count_at
@@ -106,9 +104,7 @@ class _Search:
         for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
             try:
                 self.counts[candidate] = self.count_at(candidate)
-            except Exception as error:  # where heads do not divide a width, many layers assert
-                if is_out_of_memory(error):
-                    raise
+            except UserError:  # heads that do not divide a width, for one
                 continue
             return candidate
         return None

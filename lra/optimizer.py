@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from lra.config import TrainConfig
+from lra.errors import UserError
 from models.base import Mixer
 
 
@@ -16,6 +17,8 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
     Weight matrices decay; biases, norms and embeddings only with `weight_decay_on: all`; what a
     mixer lists in `learning_rates` never. `set_rate` scales the groups' rates together.
+
+    Raises: UserError for learning rates of a mixer that cannot be.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     own = _own_rates(model)
@@ -36,8 +39,22 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
 
 
 def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | None]:
-    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
-    return {p: rate for mixer in mixers for p, rate in mixer.learning_rates().items()}
+    """Collect what the mixers say of their parameters' learning rates.
+
+    Raises: UserError for what is no parameter of the mixer, or no learning rate.
+    """
+    rates: dict[nn.Parameter, float | None] = {}
+    for mixer in model.modules():
+        if not isinstance(mixer, Mixer):
+            continue
+        own = set(mixer.parameters())
+        for parameter, rate in mixer.learning_rates().items():
+            if parameter not in own:
+                raise UserError(f"mixer {mixer.name}: learning_rates names what it does not own")
+            if rate is not None and not (math.isfinite(rate) and rate > 0):
+                raise UserError(f"mixer {mixer.name}: learning_rates has {rate}, expected > 0")
+            rates[parameter] = rate
+    return rates
 
 
 def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:

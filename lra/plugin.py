@@ -14,12 +14,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast, get_type_hints
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
+from lra.environment import is_out_of_memory
 from lra.errors import UserError, unknown
 from lra.registry import MIXERS, Section, options_model, options_section
-from models.base import Mixer
+from models.base import Mixer, MixerContext
 
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
@@ -33,40 +33,28 @@ class MixerSource:
     name: str
     """What records, folders and tables call it: a plug-in by its class."""
     cls: type[Mixer]
-    """A plug-in's need not be a subclass, but must behave as one; see `check`."""
+    """A plug-in's need not be a subclass; `check_plug_in` looks whether it behaves as one."""
     options: type[Section]
+    origin: str
+    """The flag and what it said."""
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a registered mixer."""
 
-    def check(self, mixer: nn.Module, dim: int, grid: tuple[int, int] | None) -> None:
-        """Apply a plug-in to a small batch, with a mask and without one; a grid has no mask.
+    def build(self, context: MixerContext, options: Section) -> Mixer:
+        """Construct the mixer of one block.
 
-        Raises: UserError for a forward that does not take both, a ValueError in it, or a
-            result that is not of the shape and type of its input.
+        Raises: UserError for options that contradict one another or the context, and for
+            whatever the constructor of a plug-in raises.
         """
-        if self.code is None:
-            return
-        x = torch.randn(2, 3 if grid is None else grid[0] * grid[1], dim)
-        padded = torch.tensor([[True, True, True], [True, True, False]])
-        for mask in (padded, None) if grid is None else (None,):
-            given = "None" if mask is None else "(2, 3) bool"
-            try:
-                inspect.signature(mixer.forward).bind(x, mask)
-            except TypeError as error:
-                raise UserError(
-                    f"{self.given}: forward(x, mask) is not possible: {error}"
-                ) from None
-            try:
-                with torch.no_grad():
-                    y = mixer(x, mask)
-            except ValueError as error:
-                fault = _described(error, inspect.getfile(self.cls))
-                raise UserError(f"{self.given}: forward with mask {given}: {fault}") from None
-            if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
-                raise UserError(
-                    f"{self.given}: forward returned {_kind(y)} for x {_kind(x)} and mask {given}; "
-                    f"expected the shape and type of x"
-                )
+        try:
+            return self.cls(context, **dict(options))
+        except ValueError as error:
+            raise UserError(f"mixer {self.name}: {error}") from None
+        except Exception as error:
+            if self.code is None or is_out_of_memory(error):
+                raise
+            fault = described(error, inspect.getfile(self.cls))
+            raise UserError(f"{self.origin}: its constructor failed: {fault}") from None
 
 
 def find_mixer(spec: str, flag: str) -> MixerSource:
@@ -79,8 +67,11 @@ def find_mixer(spec: str, flag: str) -> MixerSource:
     try:
         cls = MIXERS.get(spec, flag)
     except UserError as error:
+        if spec.endswith(".py"):
+            raise UserError(f"{flag} {spec}: name the class too, {spec}:ClassName") from None
         raise UserError(f"{error}; one of your own is {FORMS}") from None
-    return MixerSource(given=spec, name=spec, cls=cls, options=options_model(cls))
+    options, origin = options_model(cls), f"{flag} {spec}"
+    return MixerSource(given=spec, name=spec, cls=cls, options=options, origin=origin)
 
 
 def _find_plug_in(spec: str, origin: str) -> MixerSource:
@@ -93,7 +84,7 @@ def _find_plug_in(spec: str, origin: str) -> MixerSource:
         raise UserError(f"{origin}: expected {FORMS}")
     cls = _class_of(module, name, origin)
     options, code = _options(cls, origin), _digest(module, cls)
-    return MixerSource(given=spec, name=name, cls=cls, options=options, code=code)
+    return MixerSource(given=spec, name=name, cls=cls, options=options, origin=origin, code=code)
 
 
 def _load_file(path: Path, origin: str) -> ModuleType:
@@ -139,10 +130,10 @@ def _search_also(folder: Path) -> None:
 
 
 def _failed_import(error: BaseException, origin: str, file: str) -> UserError:
-    return UserError(f"{origin}: its import failed: {_described(error, file)}")
+    return UserError(f"{origin}: its import failed: {described(error, file)}")
 
 
-def _described(error: BaseException, file: str) -> str:
+def described(error: BaseException, file: str) -> str:
     """Name an exception and its place, in a file whose path contains `file` if it passed one."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, SyntaxError):
@@ -164,7 +155,7 @@ def _class_of(module: ModuleType, name: str, origin: str) -> type[Mixer]:
         raise unknown("class", name, valid, origin)
     cls = vars(module)[name]
     if not (inspect.isclass(cls) and issubclass(cls, nn.Module)):
-        what = "a class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
+        what = "another class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
         raise UserError(f"{origin}: {name} is {what}, expected a subclass of torch.nn.Module")
     if inspect.isabstract(cls):
         raise UserError(f"{origin}: {name} is abstract; define forward(self, x, mask)")
@@ -210,13 +201,17 @@ def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str)
             f"its names at run time"
         ) from None
     for option in options:
+        if option.name.startswith("_") or option.name in dir(Section):
+            raise UserError(f"{origin}: an option cannot be called {option.name}; rename it")
         try:
             json.dumps(None if option.default is option.empty else option.default)
-            options_section(cls, [option])
+            settings = options_section(cls, [option])
+            if option.default is not option.empty:
+                settings.model_validate({})
         except Exception as error:
             raise UserError(
                 f"{origin}: no setting can hold {option} ({type(error).__name__}); give it a plain "
-                f"type and default: a number, text, boolean or list"
+                f"type, and a default of it: a number, text, boolean or list"
             ) from None
 
 
@@ -225,9 +220,3 @@ def _digest(module: ModuleType, cls: type) -> str:
     """Hash the file that was named, and the one that defines the class if that is another."""
     files = dict.fromkeys([str(module.__file__), inspect.getfile(cls)])
     return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
-
-
-def _kind(value: object) -> str:
-    if not isinstance(value, Tensor):
-        return f"a {type(value).__name__}"
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"

@@ -71,6 +71,11 @@ class RunRecord(_Part):
     """Test accuracy in percent of guesses without a model."""
     data: DataRecord
 
+    @property
+    def method(self) -> str:
+        """What tables call it: the mixer, a plug-in with the start of its code's digest."""
+        return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+
     def save(self, folder: Path) -> None:
         """Write result.json into a run's folder."""
         text = self.model_dump_json(indent=2) + "\n"

@@ -24,7 +24,9 @@ T = TypeVar("T", Mixer, Task)
 class Section(BaseModel):
     """A part of the configuration: typed, immutable, closed to unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
+    )
 
 
 class Registry(Generic[T]):
@@ -88,10 +90,16 @@ def options_model(owner: type) -> type[Section]:
 
 
 def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> type[Section]:
-    """Make a section of parameters of a constructor; one without a type takes any value."""
+    """Make a section of parameters of a constructor.
+
+    One without a type takes that of its default; without either, any value.
+    """
     hints = get_type_hints(owner.__init__, include_extras=True)
-    fields: dict[str, Any] = {
-        p.name: (hints.get(p.name, Any), ... if p.default is p.empty else p.default)
-        for p in parameters
-    }
+    fields: dict[str, Any] = {}
+    for p in parameters:
+        is_plain = isinstance(p.default, (bool, int, float, str))
+        fields[p.name] = (
+            hints.get(p.name, type(p.default) if is_plain else Any),
+            ... if p.default is p.empty else p.default,
+        )
     return create_model(f"{owner.__name__}Options", __base__=Section, **fields)

@@ -20,6 +20,7 @@ from lra.classifier import input_length
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
 from lra.errors import UserError, unknown
 from lra.plugin import find_mixer
+from lra.plugin_check import check_plug_in
 from lra.registry import TASKS, Section, options_model
 from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
 from tasks.base import BENCHMARK, Task
@@ -159,12 +160,26 @@ def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
     A plug-in is applied, too.
     """
     with _origins_added(merged):
+        _refuse_idle_channel_options(config.model, merged)
         info = config.build_task().info
         length = input_length(config, info)
         depth = min(2, config.model.depth)  # rows and columns may differ
         mixers = [build_layer(config, info, length, layer) for layer in range(depth)]
-    grid = None if config.model.axes == "flat" else info.grid
-    config.mixer_source.check(mixers[0], config.model.dim, grid)
+        model = config.model
+        grid = None if model.axes == "flat" else info.grid
+        check_plug_in(config.mixer_source, mixers[0], model.dim, causal=model.causal, grid=grid)
+
+
+def _refuse_idle_channel_options(model: ModelConfig, merged: Merged) -> None:
+    """Refuse a flag for a channel mixer that is not there; files may set what presets share."""
+    if model.channel_mixer != "none" or model.head == "mlp":
+        return
+    for key in ("channel_expand", "channel_activation"):
+        _, origin = merged.get(("model", key), (None, ""))
+        if origin.startswith("--"):
+            raise UserError(
+                f"model.{key} has no effect: model.channel_mixer is none, and model.head linear"
+            )
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:
@@ -247,9 +262,15 @@ def _origins_added(merged: Merged) -> Iterator[None]:
         origins = [
             f"{section}.{key} is from {origin}"
             for (section, key), (_, origin) in merged.items()
-            if re.search(rf"(?<![\w.])({section}\.)?{re.escape(key)}(?![\w.])", str(error))
+            if re.search(_mention(section, key), str(error))
         ]
         raise UserError("; ".join([str(error), *origins])) from None
+
+
+def _mention(section: str, key: str) -> str:
+    """Return a pattern of a setting's name; mixers and tasks name their options alone."""
+    before = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
+    return rf"(?<![\w.]){before}{re.escape(key)}(?![\w.])"
 
 
 def _wrong_value(name: str, error: Any, origin: str) -> UserError:

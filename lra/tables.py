@@ -61,21 +61,21 @@ def attempt(record: RunRecord) -> int:
 
 
 def _groups(records: Sequence[RunRecord]) -> dict[tuple[str, str], list[RunRecord]]:
-    """Group runs that may share a row, by mixer and a description of their setting.
+    """Group runs that may share a row, by method and a description of their setting.
 
     Where descriptions agree but settings or data of a task do not (after a change of a file,
     say), the description gets their hashes.
     """
     variants: dict[tuple[str, str, str], set[tuple[str, str]]] = {}
     for r in records:
-        key = (r.mixer, setting(r), r.task)
+        key = (r.method, setting(r), r.task)
         variants.setdefault(key, set()).add((r.config_hash, r.data.fingerprint))
     groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for r in sorted(records, key=lambda r: (r.preset, setting(r), r.mixer, r.seed, attempt(r))):
+    for r in sorted(records, key=lambda r: (r.preset, setting(r), r.method, r.seed, attempt(r))):
         described = setting(r)
-        if len(variants[r.mixer, described, r.task]) > 1:
+        if len(variants[r.method, described, r.task]) > 1:
             described += f" (settings {r.config_hash[:8]}, data {r.data.fingerprint[:8]})"
-        groups.setdefault((r.mixer, described), []).append(r)
+        groups.setdefault((r.method, described), []).append(r)
     return groups
 
 
@@ -110,7 +110,7 @@ def accuracy_table(records: Sequence[RunRecord]) -> str:
 
 def runs_table(records: Sequence[RunRecord]) -> str:
     """Tabulate every run with its size, speed and memory."""
-    ordered = sorted(records, key=lambda r: (r.task, r.preset, setting(r), r.mixer, r.run_id))
+    ordered = sorted(records, key=lambda r: (r.task, r.preset, setting(r), r.method, r.run_id))
     return markdown([{"task": r.task, **_run_row(r)} for r in ordered])
 
 
@@ -119,7 +119,7 @@ def _run_row(record: RunRecord) -> dict[str, str]:
         return MISSING if value is None else f"{value:,.{digits}f}"
 
     return {
-        "method": record.mixer,
+        "method": record.method,
         "setting": setting(record),
         "run": record.run_id,
         "seed": str(record.seed),

@@ -37,13 +37,13 @@ class InducingGrid:
     def __post_init__(self) -> None:
         if self.num_points <= self.degree:
             raise ValueError(
-                f"{self.num_points} inducing points: interpolation of degree {self.degree} "
+                f"num_inducing_points {self.num_points}: interpolation of degree {self.degree} "
                 f"takes at least {self.degree + 1}"
             )
         if self.spacing < 1 and self.max_length > 1:
             raise ValueError(
-                f"{self.num_points} inducing points for {self.max_length} positions: more points "
-                f"than positions are no approximation; lower num_inducing_points"
+                f"num_inducing_points {self.num_points} for sequences of {self.max_length}: more "
+                f"points than that are no approximation; lower it"
             )
 
     @property

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from models._activations import ACTIVATIONS, Activation
 
 Norm = Literal["simple_rms", "layer", "none"]
+EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
 EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
 
 

@@ -15,7 +15,7 @@ from models._recurrence import Recurrence
 from models._toeplitz import toeplitz_multiply
 from models.base import MixerContext, RecurrentMixer
 
-StateSize = Annotated[int, Field(ge=2, le=2**16, multiple_of=2)]
+StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
 Step = Annotated[float, Field(gt=0, le=1e3)]
 

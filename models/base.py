@@ -42,6 +42,8 @@ class Mixer(nn.Module, abc.ABC):
     """What `--mixer` calls it."""
     has_native_grid: ClassVar[bool] = False
     """Whether it mixes along both axes itself when the context has a grid."""
+    joins_positions: ClassVar[bool] = True
+    """Whether a position's result depends on others; if not, only pooling joins them."""
 
     @abc.abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

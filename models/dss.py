@@ -119,7 +119,7 @@ class DSS(StateSpaceMixer):
         self,
         context: MixerContext,
         *,
-        num_states: Annotated[int, Field(ge=1, le=2**15)] = 64,
+        num_states: Annotated[int, Field(ge=1, le=2**11)] = 64,
         normalization: Normalization = "softmax",
         step_min: Step = 0.001,
         step_max: Step = 0.1,

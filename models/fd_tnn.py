@@ -10,12 +10,11 @@ import math
 from typing import Literal
 
 import torch
-from pydantic import NonNegativeInt
 from torch import Tensor
 
 from models._activations import Activation
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
+from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
 from models._recurrence import Recurrence
 from models._toeplitz import fast_fft_length
 from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
@@ -163,7 +162,7 @@ class FDTNN(RecurrentMixer):
         activation: Activation = "silu",
         inner_norm: Norm = "none",
         rpe_dim: EncoderWidth = 32,
-        rpe_layers: NonNegativeInt = 3,
+        rpe_layers: EncoderLayers = 3,
         rpe_activation: Activation = "relu",
         rpe_norm: Norm = "simple_rms",
         rpe_residual: bool = False,

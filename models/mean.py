@@ -14,6 +14,7 @@ class Mean(Mixer):
     """
 
     name = "mean"
+    joins_positions = False
 
     def __init__(self, context: MixerContext) -> None:
         super().__init__()

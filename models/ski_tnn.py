@@ -33,12 +33,13 @@ class WarpedPiecewiseLinear(nn.Module):
 
     Args:
         num_knots: on either side of 0.
+        scale: standard deviation, over channels, of the kernels at the shortest lag at the start.
     """
 
-    def __init__(self, channels: int, *, num_knots: int, warp: float) -> None:
+    def __init__(self, channels: int, *, num_knots: int, warp: float, scale: float) -> None:
         super().__init__()
         self.warp = warp
-        ramp = torch.arange(1, num_knots + 1) / num_knots
+        ramp = scale * torch.arange(1, num_knots + 1) / num_knots
         self.negative = nn.Parameter(torch.randn(channels) * ramp.flip(0)[:, None])
         self.positive = nn.Parameter(torch.randn(channels) * ramp[:, None])
 
@@ -69,7 +70,10 @@ class SparsePlusLowRank(nn.Module):
         self.first_lag = -(num_taps // 2)
         bound = num_taps**-0.5
         self.taps = nn.Parameter(torch.empty(num_taps, channels).uniform_(-bound, bound))
-        self.encoder = WarpedPiecewiseLinear(channels, num_knots=grid.num_points, warp=warp)
+        # An inducing point sums as many positions as lie between two: not to swamp the taps.
+        self.encoder = WarpedPiecewiseLinear(
+            channels, num_knots=grid.num_points, warp=warp, scale=1 / grid.spacing
+        )
 
     def coefficients(self, num_points: int) -> tuple[Tensor, int]:
         """Generate A between `num_points` inducing points.

@@ -9,13 +9,13 @@ import math
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
 from models._activations import Activation
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models._position_encoder import EncoderWidth, Norm, RelativePositionEncoder
+from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
 from models._recurrence import Recurrence
 from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
 from models.base import MixerContext, RecurrentMixer
@@ -106,7 +106,7 @@ class TNN(RecurrentMixer):
         activation: Activation = "silu",
         inner_norm: Norm = "none",
         rpe_dim: EncoderWidth = 32,
-        rpe_layers: NonNegativeInt = 3,
+        rpe_layers: EncoderLayers = 3,
         rpe_activation: Activation = "relu",
         rpe_norm: Norm = "simple_rms",
         rpe_residual: bool = False,

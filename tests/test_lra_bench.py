@@ -27,7 +27,7 @@ def test_quartiles_are_shown() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--mixers", "ski-tnn"], "--mixers ski-tnn: ski-tnn cannot be causal"),
+        (["--mixers", "ski-tnn"], "mixer ski-tnn: ski-tnn cannot be causal"),
         (["--mixers", "mean"], "--mixers mean: it has no recurrence"),
         (["--mixers", "tnnn"], "did you mean"),
         (["--lengths", "a"], "--lengths a: expected whole numbers"),

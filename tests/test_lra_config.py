@@ -355,3 +355,35 @@ def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -
     write(tmp_path, "mixers/mean.yaml", "per_task: {txet: {train: {lr: 0.1}}}")
     with pytest.raises(UserError, match="unknown task 'txet'; did you mean text"):
         resolve("listops", "mean", configs=tmp_path)
+
+
+def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
+    assert resolve("listops", "mean", protocol="lra").model.pooling == "mean"
+    for pooling in ("cls", "last"):
+        with pytest.raises(UserError, match="mixer mean joins no positions") as caught:
+            resolve("listops", "mean", overrides=[f"model.pooling={pooling}"])
+        assert f"model.pooling is from --set model.pooling={pooling}" in str(caught.value)
+
+
+@pytest.mark.parametrize("setting", ["model.channel_expand=3.0", "model.channel_activation=relu"])
+def test_flags_for_a_missing_channel_mixer_are_refused(setting: str) -> None:
+    with pytest.raises(UserError, match=r"has no effect: model\.channel_mixer is none"):
+        resolve("listops", "s4", preset="quick", overrides=[setting])
+    resolve("listops", "s4", preset="quick", overrides=[setting, "model.head=mlp"])
+    resolve("listops", "s4", preset="quick", overrides=[setting, "model.channel_mixer=glu"])
+
+
+def test_words_of_a_message_are_not_taken_for_settings() -> None:
+    with pytest.raises(UserError) as caught:
+        resolve("listops", "transformer", overrides=["mixer.rotary=true", "model.dim=24"])
+    assert "model.head is" not in str(caught.value)
+    assert "model.dim is from --set model.dim=24" in str(caught.value)
+    assert "mixer.rotary is from --set" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mixer", "setting"), [("tnn", "rpe_layers=1001"), ("s4", "state_size=8192")]
+)
+def test_sizes_that_would_never_end_are_refused(mixer: str, setting: str) -> None:
+    with pytest.raises(UserError, match="less than or equal to"):
+        resolve("listops", mixer, overrides=[f"mixer.{setting}"])

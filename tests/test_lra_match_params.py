@@ -130,7 +130,8 @@ def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_task.main([*arguments, "--show-config"]) == 0
     captured = capsys.readouterr()
     said = re.fullmatch(
-        r"parameters: transformer ([\d,]+) at model.dim (\d+), tnn [\d,]+ \(\d\.\d % \w+\)\n",
+        r"parameters: transformer ([\d,]+) at model.dim (\d+), "
+        r"tnn [\d,]+ at \d+ \(\d\.\d % \w+\)\n",
         captured.err,
     )
     assert said is not None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from torch import nn
 
 from lra.config import TrainConfig
-from lra.optimizer import build_optimizer, rate_at, schedule_warning
+from lra.errors import UserError
+from lra.optimizer import build_optimizer, rate_at, schedule_warning, set_rate
+from models.base import Mixer
 
 
 def train(**changes: object) -> TrainConfig:
@@ -64,3 +67,54 @@ def test_biases_norms_and_embeddings_do_not_decay() -> None:
     assert {name for name, p in model.named_parameters() if decays[id(p)]} == {"l.weight"}
     everything = build_optimizer(model, train(weight_decay=0.1, weight_decay_on="all"))
     assert [g["weight_decay"] for g in everything.param_groups] == [0.1]
+
+
+class Apart(Mixer):
+    name = "apart"
+
+    def __init__(self, rates: list[float | None]) -> None:
+        super().__init__()
+        self.own = nn.ParameterList(nn.Parameter(torch.ones(2, 2)) for _ in rates)
+        self.shared = nn.Parameter(torch.ones(2, 2))
+        self.rates = rates
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        return x
+
+    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+        return dict(zip(self.own, self.rates, strict=True))
+
+
+@pytest.mark.parametrize("decay_on", ["matrices", "all"])
+def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
+    mixer = Apart([0.01, None])
+    config = train(weight_decay=0.1, weight_decay_on=decay_on, lr=0.5)
+    optimizer = build_optimizer(nn.ModuleList([mixer]), config)
+
+    def settings() -> dict[int, tuple[float, float]]:
+        groups = optimizer.param_groups
+        return {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
+
+    expected = {mixer.own[0]: (0.01, 0.0), mixer.own[1]: (0.5, 0.0), mixer.shared: (0.5, 0.1)}
+    assert settings() == {id(p): value for p, value in expected.items()}
+    set_rate(optimizer, 0.5)
+    assert {rate for rate, _ in settings().values()} == {0.005, 0.25}
+    other = build_optimizer(nn.ModuleList([Apart([0.01, None])]), config)
+    other.load_state_dict(optimizer.state_dict())
+    set_rate(other, 1.0)
+    assert {group["lr"] for group in other.param_groups} == {0.01, 0.5}
+
+
+@pytest.mark.parametrize("rate", [-1.0, 0.0, float("nan"), float("inf")])
+def test_impossible_learning_rates_are_refused(rate: float) -> None:
+    with pytest.raises(UserError, match="mixer apart: learning_rates has"):
+        build_optimizer(Apart([rate]), train())
+
+
+def test_learning_rates_are_of_ones_own_parameters() -> None:
+    mixer = Apart([0.1])
+    mixer.own = nn.ParameterList([nn.Parameter(torch.ones(2, 2))])
+    stranger = nn.Parameter(torch.ones(1))
+    mixer.learning_rates = lambda: {stranger: 0.1}
+    with pytest.raises(UserError, match="names what it does not own"):
+        build_optimizer(mixer, train())

@@ -169,7 +169,7 @@ def test_dotted_modules_are_found_here_too() -> None:
     ("spec", "part"),
     [
         ("tn", "unknown mixer 'tn'; did you mean tnn?"),
-        ("own.py", "one of your own is path/to/file.py:ClassName"),
+        ("own.py", "name the class too, own.py:ClassName"),
         ("own.py:", "expected path/to/file.py:ClassName"),
         ("own.py:not-a-name", "expected path/to/file.py:ClassName"),
         (":Scale", "expected path/to/file.py:ClassName"),
@@ -179,7 +179,10 @@ def test_dotted_modules_are_found_here_too() -> None:
         ("torch.nowhere:Scale", "there is no module torch.nowhere"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
-        ("own.py:MixerContext", "MixerContext is a class, expected a subclass of torch.nn.Module"),
+        (
+            "own.py:MixerContext",
+            "MixerContext is another class, expected a subclass of torch.nn.Module",
+        ),
         ("own.py:Abstract", "Abstract is abstract; define forward"),
         ("own.py:TNN", "TNN is the name of a registered mixer; rename the class, or use tnn"),
         ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
@@ -226,11 +229,11 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
         (module_with(options=", act: nn.Module = None"), "no setting can hold act:"),
         (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
-        (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 3, 64)"),
-        (module_with("return x.double()"), "returned (2, 3, 64) float64"),
+        (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),
+        (module_with("return x.double()"), "returned (2, 5, 64) float64"),
         (module_with("return x, mask"), "forward returned a tuple"),
-        (module_with("return x if mask is not None else x.mean(1)"), "(2, 64) float32 for x (2, 3"),
-        (module_with("raise ValueError('odd')"), "mask (2, 3) bool: ValueError: odd ("),
+        (module_with("return x if mask is not None else x.mean(1)"), "(2, 64) float32 for x (2, 5"),
+        (module_with("raise ValueError('odd')"), "mask (2, 5) bool: ValueError: odd ("),
         (
             module_with().replace("forward(self, x, mask)", "forward(self, x)"),
             "forward(x, mask) is not possible: too many positional arguments",
@@ -242,11 +245,46 @@ def test_mistakes_in_the_class(source: str, part: str) -> None:
     assert part in message("own.py:Own")
 
 
-def test_what_the_users_own_code_raises_keeps_its_traceback() -> None:
-    for source in (module_with("return x @ x"), module_with(before="1 / 0")):
-        write(source)
-        with pytest.raises((RuntimeError, ZeroDivisionError)):
-            resolved("own.py:Own")
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        (module_with(before="1 / 0"), "its constructor failed: ZeroDivisionError: division by"),
+        (module_with(before="self.a = context.width"), "failed: AttributeError: 'MixerContext'"),
+        (module_with("return x @ x"), "forward with mask (2, 5) bool: RuntimeError:"),
+        (module_with("return x * mask[..., None]"), "forward with mask None: TypeError:"),
+        (module_with("x.mul_(2); return x"), "forward with mask (2, 5) bool: RuntimeError:"),
+        ("class Own(nn.Module):\n    def __init__(self, context):\n        super().__init__()\n",
+         "NotImplementedError"),
+        (module_with(before="self.p = nn.Parameter(torch.zeros(3, dtype=torch.complex64))"),
+         "parameter p is torch.complex64, expected real numbers"),
+        (module_with().replace("    def forward", "    def learning_rates(self):\n"
+         "        return {}\n    def forward"), "learning_rates is read from subclasses of models"),
+        (module_with("return x + x.mean(1, keepdim=True)"), "padded positions (mask False) change"),
+        (module_with("return x.cumsum(1)", options=", _k=3"), "cannot be called _k"),
+        (module_with(options=", copy=3"), "an option cannot be called copy"),
+        (module_with(options=", size: int = 'three'"), "no setting can hold size"),
+        (module_with(options=", size=float('inf')"), "no setting can hold size"),
+    ],
+)  # fmt: skip
+def test_faults_of_its_code_are_one_line_with_their_place(source: str, part: str) -> None:
+    write(source)
+    text = message("own.py:Own")
+    assert part in text
+    assert text.startswith("--mixer own.py:Own")
+
+
+def test_causality_is_tried() -> None:
+    write(module_with("return x.flip(1) if mask is None else x"))
+    resolved("own.py:Own")
+    assert "the last position changes earlier" in message("own.py:Own", "model.causal=true")
+    write(module_with("return x.cumsum(1)"))
+    resolved("own.py:Own", "model.causal=true")
+
+
+def test_untyped_options_take_the_type_of_their_default() -> None:
+    write(module_with(options=", size=3"))
+    assert dict(resolved("own.py:Own", "mixer.size=4").mixer) == {"size": 4}
+    assert "got 'five'" in message("own.py:Own", "mixer.size=five")
 
 
 def test_mistakes_are_one_line_and_exit_2(capsys: pytest.CaptureFixture[str]) -> None:

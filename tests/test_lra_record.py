@@ -187,6 +187,14 @@ def test_published_rows_have_sources() -> None:
             assert row[task] in ("", "FAIL") or 0 < float(row[task]) < 100
 
 
+def test_plug_ins_of_one_name_have_rows_of_their_own() -> None:
+    first = record(mixer="M", mixer_code="0a139417" * 2)
+    second = record(mixer="M", mixer_code="9f3881d9" * 2, task="text")
+    table = accuracy_table([first, second, record(mixer="tnn")])
+    rows = [line.split("|")[1].strip() for line in table.splitlines()[2:]]
+    assert {"M (0a139417)", "M (9f3881d9)", "tnn"} <= set(rows)
+
+
 @pytest.mark.parametrize(
     ("mixer", "method", "belongs"),
     [

@@ -26,6 +26,16 @@ def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_tap
     )
 
 
+@pytest.mark.parametrize("channels", [1, 8, 16, 24])
+@pytest.mark.parametrize("num_taps", [5, 17, 33])
+def test_convolution_of_bfloat16_is_made_in_single_precision(channels: int, num_taps: int) -> None:
+    x, taps = torch.randn(2, 33, channels).bfloat16(), torch.randn(num_taps, channels)
+    exact = depthwise_convolution(x.float(), taps, -(num_taps // 2))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rough = depthwise_convolution(x, taps, -(num_taps // 2))
+    assert torch.equal(rough, exact.bfloat16())
+
+
 def test_even_widths_lean_to_no_side() -> None:
     with pytest.raises(ValueError, match="width 4 is even"):
         build_mixer("conv", width=4)

@@ -56,7 +56,7 @@ def test_a_is_the_kernel_between_inducing_points() -> None:
 
 
 def test_kernels_start_as_decays_on_both_sides() -> None:
-    kernel = WarpedPiecewiseLinear(5, num_knots=64, warp=0.98)
+    kernel = WarpedPiecewiseLinear(5, num_knots=64, warp=0.98, scale=1.0)
     ahead = kernel(torch.arange(1.0, 200.0)).abs()
     behind = kernel(-torch.arange(1.0, 200.0)).abs()
     for side in (ahead, behind):
@@ -144,7 +144,7 @@ def test_the_error_falls_as_theorem_1_says(degree: int, order: int) -> None:
 
 
 def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
-    kernel = WarpedPiecewiseLinear(2, num_knots=4, warp=0.5).double()
+    kernel = WarpedPiecewiseLinear(2, num_knots=4, warp=0.5, scale=1.0).double()
     with torch.no_grad():
         kernel.positive.normal_()
         kernel.negative.normal_()
@@ -177,7 +177,7 @@ def test_configured_warps_keep_the_low_rank_alive(
     grid = InducingGrid(points, length, 1)
     operator = SparsePlusLowRank(50, num_taps=1, grid=grid, warp=warp)
     coefficients, first = operator.coefficients(points)
-    ahead = coefficients[-first + 1 :].detach()
+    ahead = coefficients[-first + 1 :].detach() * grid.spacing  # at the start it has that scale
     assert ahead[0].std() > 0.2, where  # the first lag between points is not lost
     changes = (ahead[1:] - ahead[:-1]).norm(dim=1) / ahead[0].norm()
     assert (changes > 0.005).sum() >= 4, where
@@ -213,14 +213,22 @@ def test_low_rank_is_alive_at_the_start() -> None:
     assert isinstance(operator, SparsePlusLowRank)
     matrix = operator.matrix(256)
     far = matrix[:, 200, 50].detach()
-    assert far.std() > 0.01
+    assert far.std() > 0.1 * 0.99**150 / (256 / 64)
+
+
+def test_both_parts_start_at_a_like_size() -> None:
+    operator = SparsePlusLowRank(200, num_taps=33, grid=InducingGrid(64, 2048, 1), warp=0.99)
+    x = torch.randn(1, 2048, 200)
+    far = operator._low_rank(x).std().item()
+    near = (operator(x) - operator._low_rank(x)).std().item()
+    assert 0.3 < far / near < 3
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"num_taps": 4}, "num_taps 4 is even"),
-        ({"num_inducing_points": 500}, "500 inducing points for 128 positions"),
+        ({"num_inducing_points": 500}, "num_inducing_points 500 for sequences of 128"),
         ({"num_inducing_points": 3, "interpolation": "cubic"}, "at least 4"),
     ],
 )
