@@ -36,7 +36,10 @@ def test_converted_kernels_equal_their_toeplitz_matrix(length: int, damping: flo
 
 
 def test_conversions_are_made_in_double_precision() -> None:
-    model = diagonal_from_kernel(torch.randn(16384, 1))
+    coefficients = torch.randn(16384, 1)
+    model = diagonal_from_kernel(coefficients)
+    spectrum = torch.fft.rfft(coefficients.double().T)[0, 1:-1] * 2 / 16384
+    assert torch.equal(model.weights[0, 1:-1], spectrum.to(torch.complex64))
     assert model.poles.dtype == torch.complex64
     turns = 2 * torch.pi * torch.arange(8193, dtype=torch.float64) / 16384
     exact = torch.polar(torch.ones_like(turns), turns)
