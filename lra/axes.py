@@ -50,8 +50,9 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
         length: positions of the longest sequence.
         layer: 0-based index of the block.
     Returns: a map (batch, length, dim), mask -> (batch, length, dim).
-    Raises: UserError if the task has no grid or the mixer cannot mix one, or for options of
-        the mixer that contradict one another or the context.
+    Raises: UserError if the task has no grid or the mixer cannot mix one, if it joins no
+        positions and pooling reads one alone, or for options of the mixer that contradict
+        one another or the context.
     """
     model = config.model
     grid = None if model.axes == "flat" else _grid(config, info)

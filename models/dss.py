@@ -101,7 +101,7 @@ class NormalizedKernel(StateSpaceKernel):
 
 
 class DSS(StateSpaceMixer):
-    """Diagonal state-space layer of normalised kernels, O(length log length); O(1) a step.
+    """Diagonal state-space layer of normalised kernels; its costs are those of S4D.
 
     Args:
         num_states: N, complex states of a channel, without conjugates.

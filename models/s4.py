@@ -182,7 +182,7 @@ def _both(products: Tensor) -> Tensor:
 
 
 class S4(StateSpaceMixer):
-    """Structured state-space layer, O(length log length); O(1) a step.
+    """Structured state-space layer, O(length (log length + states)); O(states) a step.
 
     Args:
         state_size: N, states of a channel, conjugates included.

@@ -105,7 +105,7 @@ class DiagonalKernel(StateSpaceKernel):
 
 
 class S4D(StateSpaceMixer):
-    """Diagonal state-space layer, O(length log length); O(1) a step.
+    """Diagonal state-space layer, O(length (log length + states)); O(states) a step.
 
     Args:
         state_size: N, states of a channel, conjugates included.

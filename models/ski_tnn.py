@@ -81,7 +81,7 @@ class SparsePlusLowRank(nn.Module):
         Returns: (2 num_points - 1, channels) for increasing lags between points, and the first.
         """
         first = 1 - num_points
-        # In double precision: warps of long lags are tiny, and the spacing is a fraction.
+        # In double precision, as the spacing is a fraction; it costs next to nothing.
         steps = torch.arange(first, num_points, dtype=torch.float64, device=self.taps.device)
         return self.encoder(steps * self.grid.spacing), first
 
