@@ -16,12 +16,14 @@ from dataclasses import dataclass, field
 
 import torch
 from pydantic import ValidationError
+from torch import Tensor
 
 from lra.cli import Parser, carry_out, positive_int, write_out
 from lra.environment import choose_device, device_name
 from lra.errors import UserError
 from lra.plugin import find_mixer
 from lra.plugin_check import check_plug_in
+from lra.tables import markdown
 from models.base import MixerContext, RecurrentMixer
 from tasks.progress import progress, say
 
@@ -36,7 +38,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Measure what one more position costs a causal mixer: by its recurrence, and "
         "by mixing all positions so far again.",
     )
-    parser.add_argument("--mode", choices=("decode",), default="decode", help="decode (default)")
+    parser.add_argument("--mode", choices=MODES, default="decode", help="decode (default)")
     parser.add_argument(
         "--mixers", default="tnn,fd-tnn,s4,s4d,dss", help="names, comma-separated (%(default)s)"
     )
@@ -69,17 +71,17 @@ class Decoding:
         x = torch.randn(1, max(self.positions), self.dim, device=self.device)
         recurrence = self.mixer.recurrence(max(self.positions))
         state = recurrence.initial_state(1)
+
+        def advance(rows: Tensor) -> None:
+            nonlocal state
+            for row in rows[:, None].unbind():
+                _, state = recurrence.step(row, state)
+
         done = 0
         for position in self.positions:
-            window = x[0, position - WINDOW : position, None].unbind()
-            for row in x[0, done : position - WINDOW, None].unbind():
-                _, state = recurrence.step(row, state)
-            self._synchronize()
-            start = time.perf_counter()
-            for row in window:
-                _, state = recurrence.step(row, state)
-            self._synchronize()
-            spent = 1e3 * (time.perf_counter() - start) / WINDOW
+            advance(x[0, done : position - WINDOW])
+            window = x[0, position - WINDOW : position]
+            spent = self._timed(lambda rows=window: advance(rows)) / WINDOW
             self.steps.setdefault(position, []).append(spent)
             done = position
         for position in self.positions:
@@ -155,8 +157,8 @@ def _decoding(name: str, positions: list[int], dim: int, device: torch.device) -
     return Decoding(source.name, mixer.to(device).eval(), positions, dim, device)
 
 
-def bench(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+def decode(options: argparse.Namespace) -> int:
+    """Measure recurrences and tabulate them; return the exit code."""
     device = choose_device(options.device)
     positions = _positions(options.lengths)
     names = dict.fromkeys(name.strip() for name in options.mixers.split(","))
@@ -169,18 +171,19 @@ def bench(options: argparse.Namespace) -> int:
             if turn == 0:  # the first turn warms up
                 for decoding in decodings:
                     decoding.forget()
-    from lra.tables import markdown
-
     say(f"{options.dim} channels, one sequence, {device_name(device)}")
     say(f"medians and quartiles of {options.repeats} turns, {WINDOW} steps each")
     write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
     return 0
 
 
+MODES = {"decode": decode}
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.bench", lambda: bench(options))
+    return carry_out("lra.bench", lambda: MODES[options.mode](options))
 
 
 if __name__ == "__main__":

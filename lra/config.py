@@ -144,8 +144,6 @@ class RunConfig:
 
     task_name: str
     mixer_name: str
-    mixer_code: str | None
-    """Start of the SHA-256 of a plug-in's file: an edited one makes other runs."""
     preset: str
     protocol: str
     task: Section
@@ -160,6 +158,11 @@ class RunConfig:
     settings_source: str
     """Where the settings of this mixer on this task were published, if they were."""
     mixer_source: MixerSource = field(compare=False, repr=False)
+
+    @property
+    def mixer_code(self) -> str | None:
+        """Start of the SHA-256 of a plug-in's file: an edited one makes other runs."""
+        return self.mixer_source.code
 
     def values(self) -> dict[str, Any]:
         """Dump names and all settings as plain values, `log` apart."""

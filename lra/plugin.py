@@ -35,10 +35,15 @@ class MixerSource:
     cls: type[Mixer]
     """A plug-in's need not be a subclass; `check_plug_in` looks whether it behaves as one."""
     options: type[Section]
-    origin: str
-    """The flag and what it said."""
+    flag: str
+    """The flag that said it."""
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a registered mixer."""
+
+    @property
+    def origin(self) -> str:
+        """What errors begin with: the flag and what it said."""
+        return f"{self.flag} {self.given}"
 
     def build(self, context: MixerContext, options: Section) -> Mixer:
         """Construct the mixer of one block.
@@ -63,18 +68,18 @@ def find_mixer(spec: str, flag: str) -> MixerSource:
     Raises: UserError for whatever keeps it from being found, imported or given its options.
     """
     if ":" in spec:
-        return _find_plug_in(spec, f"{flag} {spec}")
+        return _find_plug_in(spec, flag)
     try:
         cls = MIXERS.get(spec, flag)
     except UserError as error:
         if spec.endswith(".py"):
             raise UserError(f"{flag} {spec}: name the class too, {spec}:ClassName") from None
         raise UserError(f"{error}; one of your own is {FORMS}") from None
-    options, origin = options_model(cls), f"{flag} {spec}"
-    return MixerSource(given=spec, name=spec, cls=cls, options=options, origin=origin)
+    return MixerSource(given=spec, name=spec, cls=cls, options=options_model(cls), flag=flag)
 
 
-def _find_plug_in(spec: str, origin: str) -> MixerSource:
+def _find_plug_in(spec: str, flag: str) -> MixerSource:
+    origin = f"{flag} {spec}"
     target, _, name = spec.rpartition(":")
     if name.isidentifier() and target.endswith(".py"):
         module = _load_file(Path(target), origin)
@@ -84,7 +89,7 @@ def _find_plug_in(spec: str, origin: str) -> MixerSource:
         raise UserError(f"{origin}: expected {FORMS}")
     cls = _class_of(module, name, origin)
     options, code = _options(cls, origin), _digest(module, cls)
-    return MixerSource(given=spec, name=name, cls=cls, options=options, origin=origin, code=code)
+    return MixerSource(given=spec, name=name, cls=cls, options=options, flag=flag, code=code)
 
 
 def _load_file(path: Path, origin: str) -> ModuleType:

@@ -66,7 +66,6 @@ def resolve(
     config = RunConfig(
         task_name=task,
         mixer_name=source.name,
-        mixer_code=source.code,
         preset=preset,
         protocol=protocol,
         task=_validate("task", task, options_model(TASKS.get(task, "--task")), merged),
@@ -163,9 +162,10 @@ def _refuse_contradictions(config: RunConfig, merged: Merged) -> None:
         _refuse_idle_channel_options(config.model, merged)
         info = config.build_task().info
         length = input_length(config, info)
-        depth = min(2, config.model.depth)  # rows and columns may differ
-        mixers = [build_layer(config, info, length, layer) for layer in range(depth)]
         model = config.model
+        # Alternate blocks see rows and columns, which may differ.
+        different = min(model.depth, 2 if model.axes == "alternate" else 1)
+        mixers = [build_layer(config, info, length, layer) for layer in range(different)]
         grid = None if model.axes == "flat" else info.grid
         check_plug_in(config.mixer_source, mixers[0], model.dim, causal=model.causal, grid=grid)
 

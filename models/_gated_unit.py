@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated
 
-import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from models._activations import ACTIVATIONS, Activation
 from models._position_encoder import Norm, build_norm
-from models._recurrence import Recurrence
 from models._two_axes import along_axes
 from models.base import MixerContext
 
@@ -63,28 +61,6 @@ class GatedToeplitzUnit(nn.Module):
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
         return self.output(self.norm(self.activation(self.gate(x)) * mixed))
-
-
-class GatedRecurrence(Recurrence):
-    """A gated unit whose operator is a recurrence.
-
-    Args:
-        operator: equal to the unit's operator.
-    """
-
-    def __init__(self, unit: GatedToeplitzUnit, operator: Recurrence) -> None:
-        self.unit = unit
-        self.operator = operator
-
-    def initial_state(self, batch: int) -> Tensor:
-        """See `Recurrence.initial_state`: that of the operator."""
-        return self.operator.initial_state(batch)
-
-    @torch.no_grad()
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`."""
-        mixed, state = self.operator.step(self.unit.activation(self.unit.value(x)), state)
-        return self.unit.gated(x, mixed), state
 
 
 def inner_channels(expand_ratio: float, dim: int) -> int:

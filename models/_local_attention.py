@@ -54,40 +54,51 @@ def local_attention(
     Returns: (batch, heads, length, channels).
     """
     length = query.shape[2]
-    lag = _block_lags(window, query.device)
-    near = (lag.abs() < window) & (lag >= 0 if causal else True)
-    # As a summand, which attention keeps as it is; of a bool it would make one for each block.
-    pairs = torch.zeros(near.shape, dtype=query.dtype, device=query.device)
-    pairs = pairs.masked_fill(~near, -torch.inf)
+    table = _pairs_of_a_block(window, query, causal=causal)
 
     def attend(start: int) -> Tensor:
         stop = min(start + BLOCK, length)
         low = max(0, start - window + 1)
         high = stop if causal else min(length, stop + window - 1)
-        rows, columns = slice(0, stop - start), slice(low - start + window - 1, None)
-        allowed = pairs[rows, columns][:, : high - low]
+        pairs = table[: stop - start, low - start + window - 1 :][:, : high - low]
         if mask is not None:
-            is_padding = ~mask[:, None, None, low:high]
-            other = lag[rows, columns][:, : high - low] != 0
-            allowed = allowed.masked_fill(is_padding & other, -torch.inf)
+            pairs = _without_padding(pairs, mask[:, low:high], start - low)
         return functional.scaled_dot_product_attention(
             query[:, :, start:stop],
             key[:, :, low:high],
             value[:, :, low:high],
-            attn_mask=allowed,
+            attn_mask=pairs,
             dropout_p=dropout,
         )
 
-    parts = []
-    for start in range(0, length, BLOCK):
-        if mask is None:
-            parts.append(attend(start))
-        else:
-            parts.append(checkpoint(attend, start, use_reentrant=False))
+    starts = range(0, length, BLOCK)
+    if mask is None:
+        return torch.cat([attend(start) for start in starts], dim=2)
+    parts = [checkpoint(attend, start, use_reentrant=False) for start in starts]
     return torch.cat(parts, dim=2)  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
-def _block_lags(window: int, device: torch.device) -> Tensor:
-    """Return the lags of a block's queries to the keys from window - 1 before its start on."""
-    place = torch.arange(BLOCK + 2 * (window - 1), device=device) - (window - 1)
-    return torch.arange(BLOCK, device=device)[:, None] - place
+def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
+    """Return 0 where a block's query may see a key and -inf elsewhere, in the type of the query.
+
+    A summand, which attention keeps as it is; of a bool it would make one for each block.
+
+    Returns: (BLOCK, BLOCK + 2 (window - 1)), from the key window - 1 before the block on.
+    """
+    place = torch.arange(BLOCK + 2 * (window - 1), device=query.device) - (window - 1)
+    lag = torch.arange(BLOCK, device=query.device)[:, None] - place
+    near = (lag.abs() < window) & (lag >= 0 if causal else True)
+    return torch.zeros_like(near, dtype=query.dtype).masked_fill(~near, -torch.inf)
+
+
+def _without_padding(pairs: Tensor, mask: Tensor, first: int) -> Tensor:
+    """Bar padded keys from all queries but themselves: (batch, 1, queries, keys).
+
+    Args:
+        pairs: (queries, keys).
+        mask: (batch, keys).
+        first: the key that is the first query itself.
+    """
+    queries, keys = (torch.arange(size, device=pairs.device) for size in pairs.shape)
+    is_other = queries[:, None] + first != keys
+    return pairs.masked_fill(~mask[:, None, None] & is_other, -torch.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -18,6 +19,36 @@ class Recurrence(abc.ABC):
     @abc.abstractmethod
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """Take in a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
+
+
+class WrappedRecurrence(Recurrence):
+    """A recurrence between maps of single positions.
+
+    Args:
+        before: maps x to what the recurrence takes in.
+        after: maps x and what the recurrence puts out to the output.
+    """
+
+    def __init__(
+        self,
+        inner: Recurrence,
+        *,
+        before: Callable[[Tensor], Tensor],
+        after: Callable[[Tensor, Tensor], Tensor],
+    ) -> None:
+        self.inner = inner
+        self.before = before
+        self.after = after
+
+    def initial_state(self, batch: int) -> Tensor:
+        """See `Recurrence.initial_state`: that of the inner one."""
+        return self.inner.initial_state(batch)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`."""
+        mixed, state = self.inner.step(self.before(x), state)
+        return self.after(x, mixed), state
 
 
 class DiagonalStateSpace(Recurrence):

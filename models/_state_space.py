@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._recurrence import Recurrence
+from models._recurrence import Recurrence, WrappedRecurrence
 from models._toeplitz import toeplitz_multiply
 from models.base import MixerContext, RecurrentMixer
 
@@ -98,21 +98,8 @@ class StateSpaceMixer(RecurrentMixer):
         """See `RecurrentMixer.recurrence`; the state serves any length."""
         if not self.context.causal:
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
-        return _StateSpaceRecurrence(self, self.kernel.recurrence(length))
-
-
-class _StateSpaceRecurrence(Recurrence):
-    def __init__(self, mixer: StateSpaceMixer, states: Recurrence) -> None:
-        self.mixer = mixer
-        self.states = states
-
-    def initial_state(self, batch: int) -> Tensor:
-        return self.states.initial_state(batch)
-
-    @torch.no_grad()
-    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        mixed, state = self.states.step(x, state)
-        return self.mixer.gated(x, mixed), state
+        states = self.kernel.recurrence(length)
+        return WrappedRecurrence(states, before=lambda x: x, after=self.gated)
 
 
 def num_directions(context: MixerContext) -> int:

@@ -100,6 +100,19 @@ def toeplitz_multiply(
     kernel = coefficients.to(working).T
     gap = kernel.new_zeros(kernel.shape[0], size - kernel.shape[1])
     circulant = torch.cat([kernel[:, -first_lag:], gap, kernel[:, :-first_lag]], dim=1)
+    return circulant_multiply(torch.fft.rfft(circulant), size, x)
+
+
+def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Multiply by circulant matrices of a given frequency response, x padded with zeros.
+
+    Args:
+        response: (channels, size // 2 + 1) complex, of at least single precision.
+        size: of the matrices, at least the length.
+        x: (batch, length, channels).
+    Returns: (batch, length, channels), the first of the `size` rows, in the type of x.
+    """
+    working = torch.promote_types(response.real.dtype, x.dtype)
     signal = x.to(working).transpose(1, 2).contiguous()
-    product = torch.fft.rfft(signal, n=size) * torch.fft.rfft(circulant)
-    return torch.fft.irfft(product, n=size)[..., :length].transpose(1, 2).to(x.dtype)
+    product = torch.fft.rfft(signal, n=size) * response
+    return torch.fft.irfft(product, n=size)[..., : x.shape[1]].transpose(1, 2).to(x.dtype)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._gated_unit import GatedRecurrence, GatedToeplitzUnit
-from models._recurrence import diagonal_from_kernel
+from models._gated_unit import GatedToeplitzUnit
+from models._recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
 from models._toeplitz import toeplitz_multiply
-from models.base import MixerContext
+from models.base import MixerContext, RecurrentMixer
 
 
 class ToeplitzOperator(nn.Module, abc.ABC):
@@ -38,16 +38,32 @@ class ToeplitzOperator(nn.Module, abc.ABC):
         return toeplitz_multiply(kernel, first_lag, x)
 
 
-@torch.no_grad()
-def toeplitz_recurrence(
-    unit: GatedToeplitzUnit, context: MixerContext, length: int
-) -> GatedRecurrence:
-    """Convert a gated unit around a causal Toeplitz operator, exactly over `length` positions.
+class ToeplitzMixer(RecurrentMixer):
+    """A gated unit around operators whose kernels are over lags: TNN and FD-TNN."""
 
-    Raises: ValueError if the context is not causal, or has a grid.
-    """
-    if not context.causal or not isinstance(unit.operator, ToeplitzOperator):
-        raise ValueError("only a causal mixer of sequences has a recurrence (model.causal=true)")
-    kernel, _ = unit.operator.coefficients(length)
-    missing = length - kernel.shape[0]
-    return GatedRecurrence(unit, diagonal_from_kernel(functional.pad(kernel, (0, 0, 0, missing))))
+    def __init__(self, context: MixerContext, unit: GatedToeplitzUnit) -> None:
+        super().__init__()
+        self.context = context
+        self.unit = unit
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        return self.unit(x, mask)
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> Recurrence:
+        """Convert the kernel exactly over `length` positions, with which the state grows.
+
+        Raises: ValueError if the context is not causal, or has a grid.
+        """
+        unit = self.unit
+        if not self.context.causal or not isinstance(unit.operator, ToeplitzOperator):
+            raise ValueError(
+                "only a causal mixer of sequences has a recurrence (model.causal=true)"
+            )
+        kernel, _ = unit.operator.coefficients(length)
+        missing = length - kernel.shape[0]
+        model = diagonal_from_kernel(functional.pad(kernel, (0, 0, 0, missing)))
+        return WrappedRecurrence(
+            model, before=lambda x: unit.activation(unit.value(x)), after=unit.gated
+        )

@@ -78,18 +78,19 @@ class NormalizedKernel(StateSpaceKernel):
         poles = torch.complex(real, self.frequency)
         steps = self.log_step.exp()[:, None] * poles
         readout = torch.view_as_complex(self.readout)
+        shift = torch.zeros_like(steps.real)
         if self.normalization == "exp":
-            return steps, readout * (torch.expm1(steps) * reciprocal(poles)), real.new_zeros(())
+            return steps, readout * (torch.expm1(steps) * reciprocal(poles)), shift
         longest = max(length, self.max_length)
         grows = (real > 0).to(real)
         falling = steps * (1 - 2 * grows)
         share = torch.expm1(falling) * reciprocal(torch.expm1(falling * longest) * poles)
-        return steps, readout * share, (grows * (longest - 1)).expand_as(steps.real)
+        return steps, readout * share, shift + grows * (longest - 1)
 
     def kernel(self, length: int) -> Tensor:
         """See `StateSpaceKernel.kernel`."""
         log_poles, weights, shift = self.discretize(length)
-        return vandermonde_product(log_poles, weights, length, shift.expand_as(log_poles.real))
+        return vandermonde_product(log_poles, weights, length, shift)
 
     def recurrence(self, length: int) -> Recurrence:
         """See `StateSpaceKernel.recurrence`."""

@@ -6,6 +6,7 @@ Kernels", 2023 (arXiv:2305.09028), Algorithm 2, sections 3.3 and 4.2.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Literal
 
@@ -15,10 +16,9 @@ from torch import Tensor
 from models._activations import Activation
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
-from models._recurrence import Recurrence
-from models._toeplitz import fast_fft_length
-from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
-from models.base import MixerContext, RecurrentMixer
+from models._toeplitz import circulant_multiply, fast_fft_length
+from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
+from models.base import MixerContext
 
 FrequencyInput = Literal["angle", "cosine"]
 
@@ -73,22 +73,20 @@ class FrequencyOperator(ToeplitzOperator):
         Bidirectional: both parts encoded, the imaginary one zero at 0 and pi.
         """
         if self.causal:
-            return torch.fft.rfft(self._causal_kernel(size))
+            return torch.fft.rfft(self._causal_kernel(size), n=size)
         real, imaginary = self.encode(size).T.chunk(2)
         ends = torch.zeros_like(imaginary[:, :1])
         return torch.complex(real, torch.cat([ends, imaginary[:, 1:-1], ends], dim=1))
 
     def _causal_kernel(self, size: int) -> Tensor:
-        """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size).
+        """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size / 2 + 1).
 
         This is the discrete Hilbert transform: the even part of a causal kernel has the real
         part of its response, the odd part the imaginary one.
         """
         even = torch.fft.irfft(self.encode(size).T, n=size)
-        folded = torch.cat(
-            [even[:, :1], 2 * even[:, 1 : size // 2], even[:, size // 2 :][:, :1]], 1
-        )
-        return torch.nn.functional.pad(folded, (0, size - folded.shape[1]))
+        half = size // 2
+        return torch.cat([even[:, :1], 2 * even[:, 1:half], even[:, half : half + 1]], dim=1)
 
     def generate(self, length: int) -> tuple[Tensor, int]:
         """See `ToeplitzOperator.generate`."""
@@ -109,11 +107,7 @@ class FrequencyOperator(ToeplitzOperator):
         if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
-            response = self.response(size)
-            working = torch.promote_types(torch.float32, x.dtype)
-            signal = x.to(working).transpose(1, 2).contiguous()
-            product = torch.fft.rfft(signal, n=size) * response
-            return torch.fft.irfft(product, n=size)[..., :length].transpose(1, 2).to(x.dtype)
+            return circulant_multiply(self.response(size), size, x)
 
 
 def hilbert_transform_dense(real: Tensor) -> Tensor:
@@ -134,7 +128,7 @@ def hilbert_transform_dense(real: Tensor) -> Tensor:
     return circle @ odd[index].T
 
 
-class FDTNN(RecurrentMixer):
+class FDTNN(ToeplitzMixer):
     """Gated Toeplitz unit around a frequency response, O(length log length).
 
     Args:
@@ -168,34 +162,27 @@ class FDTNN(RecurrentMixer):
         rpe_residual: bool = False,
         rpe_input: FrequencyInput = "angle",
     ) -> None:
-        super().__init__()
-        self.context = context
         hidden = inner_channels(expand_ratio, context.dim)
 
+        encode = functools.partial(
+            RelativePositionEncoder,
+            hidden if context.causal else 2 * hidden,
+            dim=rpe_dim,
+            num_layers=rpe_layers,
+            activation=rpe_activation,
+            norm=rpe_norm,
+            residual=rpe_residual,
+        )
+
         def operator(max_length: int) -> FrequencyOperator:
-            encoder = RelativePositionEncoder(
-                hidden if context.causal else 2 * hidden,
-                dim=rpe_dim,
-                num_layers=rpe_layers,
-                activation=rpe_activation,
-                norm=rpe_norm,
-                residual=rpe_residual,
-            )
             return FrequencyOperator(
-                encoder,
+                encode(),
                 max_length=max_length,
                 causal=context.causal,
                 frequency_input=rpe_input,
             )
 
-        self.unit = GatedToeplitzUnit(
+        unit = GatedToeplitzUnit(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
-        return self.unit(x, mask)
-
-    def recurrence(self, length: int) -> Recurrence:
-        """See `RecurrentMixer.recurrence`; the state grows with `length`."""
-        return toeplitz_recurrence(self.unit, self.context, length)
+        super().__init__(context, unit)

@@ -66,8 +66,9 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         self.readout = complex_parameter(random_complex(directions, channels, state_size // 2))
         with torch.no_grad():
             # Drawn as C', learned as C.
-            power = torch.linalg.matrix_power(self.transition()[0], self.length)
-            self._store_readout(self._full_readout() - self._full_readout() @ power)
+            full = self._full_readout()
+            half = _first_half(full - full @ self._transition_power())
+            self.readout.copy_(torch.view_as_real(half.resolve_conj()))
 
     def state_parameters(self) -> list[nn.Parameter]:
         """See `StateSpaceKernel.state_parameters`."""
@@ -121,7 +122,7 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
 
     def effective_readout(self) -> Tensor:
         """Return C' over all states, in double precision: (directions, channels, 1, 2 states)."""
-        power = torch.linalg.matrix_power(self.transition()[0], self.length)
+        power = self._transition_power()
         identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
         return torch.linalg.solve(identity - power, self._full_readout(), left=False)
 
@@ -133,19 +134,17 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         half = torch.view_as_complex(self.readout)[..., None, :].to(torch.complex128)
         return torch.cat([half, half.conj()], dim=-1)
 
-    def _store_readout(self, full: Tensor) -> None:
-        half = full[..., 0, : full.shape[-1] // 2]
-        self.readout.copy_(torch.view_as_real(half.resolve_conj()))
+    def _transition_power(self) -> Tensor:
+        """Return A' ** length: (channels, 2 states, 2 states)."""
+        return torch.linalg.matrix_power(self.transition()[0], self.length)
 
     def _prolonged(self, length: int) -> tuple[Tensor, int]:
         """Return C for a multiple of the period: C (I + A' ** period), as often as it takes."""
         doublings = math.ceil(math.log2(length / self.length))
-        power = torch.linalg.matrix_power(self.transition()[0], self.length)
-        full, period = self._full_readout(), self.length
+        full, power, period = self._full_readout(), self._transition_power(), self.length
         for _ in range(doublings):
             full, power, period = full + full @ power, power @ power, 2 * period
-        half = full[..., 0, : full.shape[-1] // 2]
-        return half.to(torch.view_as_complex(self.readout).dtype), period
+        return _first_half(full).to(torch.view_as_complex(self.readout).dtype), period
 
 
 class NormalPlusLowRankRecurrence(Recurrence):
@@ -160,8 +159,7 @@ class NormalPlusLowRankRecurrence(Recurrence):
         self.diagonal = 1 / (1 - self.step_size * self.poles / 2)
         capacitance = 2 / self.step_size + _both(self.p.conj() * self.diagonal * self.p)
         self.projected = self.diagonal * self.p / capacitance
-        states = self.poles.shape[1]
-        self.readout = 2 * kernel.effective_readout()[0, :, 0, :states].to(self.poles.dtype)
+        self.readout = 2 * _first_half(kernel.effective_readout()[0]).to(self.poles.dtype)
 
     def initial_state(self, batch: int) -> Tensor:
         """See `Recurrence.initial_state`: (batch, channels, states) complex zeros."""
@@ -174,6 +172,11 @@ class NormalPlusLowRankRecurrence(Recurrence):
         solved = self.diagonal * right
         state = solved - self.projected * _both(self.p.conj() * solved)
         return (self.readout * state).sum(dim=-1).real, state
+
+
+def _first_half(full: Tensor) -> Tensor:
+    """Drop the conjugates of a readout: (..., 1, 2 states) -> (..., states)."""
+    return full[..., 0, : full.shape[-1] // 2]
 
 
 def _both(products: Tensor) -> Tensor:

@@ -94,10 +94,10 @@ class SparsePlusLowRank(nn.Module):
         return near + far.to(near.dtype)
 
     def _low_rank(self, x: Tensor) -> Tensor:
-        length = x.shape[1]
-        coefficients, first = self.coefficients(self.grid.points_for(length))
-        at_points = toeplitz_multiply(coefficients, first, spread(x, self.grid))
-        return interpolate(at_points, self.grid, length)
+        at_points = spread(x, self.grid)
+        coefficients, first = self.coefficients(at_points.shape[1])
+        mixed = toeplitz_multiply(coefficients, first, at_points)
+        return interpolate(mixed, self.grid, x.shape[1])
 
     def matrix(self, length: int) -> Tensor:
         """Write T_sparse + W A W^T out, (channels, length, length): the reference."""

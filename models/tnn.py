@@ -5,6 +5,7 @@ Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:23
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Annotated, Literal
 
@@ -16,9 +17,8 @@ from torch.nn import functional
 from models._activations import Activation
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
-from models._recurrence import Recurrence
-from models._toeplitz_operator import ToeplitzOperator, toeplitz_recurrence
-from models.base import MixerContext, RecurrentMixer
+from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
+from models.base import MixerContext
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
 LagInput = Literal["raw", "scaled"]
@@ -73,7 +73,7 @@ class EncodedToeplitzOperator(ToeplitzOperator):
         return kernel, first_lag
 
 
-class TNN(RecurrentMixer):
+class TNN(ToeplitzMixer):
     """Gated Toeplitz unit around the Toeplitz neural operator, O(length log length).
 
     Args:
@@ -115,7 +115,6 @@ class TNN(RecurrentMixer):
         decay_learned: bool = False,
         window: PositiveInt | None = None,
     ) -> None:
-        super().__init__()
         hidden = inner_channels(expand_ratio, context.dim)
         if hidden % num_heads:
             raise ValueError(
@@ -124,22 +123,19 @@ class TNN(RecurrentMixer):
             )
         if decay_learned and decay is None:
             raise ValueError("decay_learned needs a decay to start from, and decay is null")
-        self.context = context
+        encode = functools.partial(
+            RelativePositionEncoder,
+            hidden // num_heads,
+            dim=rpe_dim,
+            num_layers=rpe_layers,
+            activation=rpe_activation,
+            norm=rpe_norm,
+            residual=rpe_residual,
+        )
 
         def operator(max_length: int) -> EncodedToeplitzOperator:
-            encoders = [
-                RelativePositionEncoder(
-                    hidden // num_heads,
-                    dim=rpe_dim,
-                    num_layers=rpe_layers,
-                    activation=rpe_activation,
-                    norm=rpe_norm,
-                    residual=rpe_residual,
-                )
-                for _ in range(num_heads)
-            ]
             return EncodedToeplitzOperator(
-                encoders,
+                [encode() for _ in range(num_heads)],
                 causal=context.causal,
                 lag_scale=1.0 if rpe_input == "raw" else 1.0 / max_length,
                 decay=decay,
@@ -147,19 +143,12 @@ class TNN(RecurrentMixer):
                 window=window,
             )
 
-        self.unit = GatedToeplitzUnit(
+        unit = GatedToeplitzUnit(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
         )
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
-        return self.unit(x, mask)
+        super().__init__(context, unit)
 
     def learning_rates(self) -> dict[nn.Parameter, float | None]:
         """See `Mixer.learning_rates`: weight decay would pull learned decays towards 1/2."""
         operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
         return {o.decay_logit: None for o in operators if o.decay_logit is not None}
-
-    def recurrence(self, length: int) -> Recurrence:
-        """See `RecurrentMixer.recurrence`; the state grows with `length`."""
-        return toeplitz_recurrence(self.unit, self.context, length)

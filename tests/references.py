@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from models._recurrence import Recurrence
+
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 
 
@@ -33,6 +35,15 @@ def assert_equal_with_gradients(
     for got, expected in zip(*results, strict=True):
         scale = max(1e-6 * largest, expected.abs().max().item())
         torch.testing.assert_close(got / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+def run(recurrence: Recurrence, x: Tensor) -> Tensor:
+    """Step through sequences: (batch, length, channels) -> the same shape."""
+    state, outputs = recurrence.initial_state(x.shape[0]), []
+    for position in x.unbind(dim=1):
+        output, state = recurrence.step(position, state)
+        outputs.append(output)
+    return torch.stack(outputs, dim=1)
 
 
 class LargestTensor(TorchDispatchMode):

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from conftest import EVERY_MIXER, build_mixer
 from lra.registry import Section, options_model
 from models.base import Mixer, RecurrentMixer
+from references import run
 
 NAMES = sorted(EVERY_MIXER)
 LENGTHS = [1, 2, 7, 31, 64]
@@ -132,12 +133,8 @@ def test_recurrences_equal_the_mixer(name: str) -> None:
     if not isinstance(mixer, RecurrentMixer):
         pytest.skip("takes whole sequences only")
     x = torch.randn(2, 40, 8, dtype=torch.float64)
-    recurrence = mixer.recurrence(40)
-    state, outputs = recurrence.initial_state(2), []
-    for position in x.unbind(dim=1):
-        output, state = recurrence.step(position, state)
-        outputs.append(output)
-    torch.testing.assert_close(torch.stack(outputs, 1), mixer(x), rtol=1e-7, atol=1e-7)
+    stepped = run(mixer.recurrence(40), x)
+    torch.testing.assert_close(stepped, mixer(x), rtol=1e-7, atol=1e-7)
 
 
 def test_evaluation_is_deterministic(name: str, causal: bool) -> None:

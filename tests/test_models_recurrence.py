@@ -6,21 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from conftest import build_mixer
-from models._recurrence import Recurrence, diagonal_from_kernel
+from models._recurrence import diagonal_from_kernel
 from models._toeplitz import toeplitz_multiply_dense
 from models.base import RecurrentMixer
-from references import LENGTHS
-
-
-def run(recurrence: Recurrence, x: Tensor) -> Tensor:
-    state, outputs = recurrence.initial_state(x.shape[0]), []
-    for position in x.unbind(dim=1):
-        output, state = recurrence.step(position, state)
-        outputs.append(output)
-    return torch.stack(outputs, dim=1)
+from references import LENGTHS, run
 
 
 @pytest.mark.parametrize("length", LENGTHS)

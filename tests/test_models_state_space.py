@@ -20,7 +20,7 @@ from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedKernel
 from models.s4 import S4, NormalPlusLowRankKernel
 from models.s4d import S4D, DiagonalKernel, initial_poles
-from references import LENGTHS, LargestTensor, assert_equal_with_gradients
+from references import LENGTHS, LargestTensor, assert_equal_with_gradients, run
 
 STEPS: dict[str, Any] = {"step_min": 0.01}
 MIXERS: dict[str, tuple[Callable[..., Mixer], dict[str, Any]]] = {
@@ -114,12 +114,8 @@ def test_layers_equal_their_recurrences_on_sequences(kind: str, length: int, cau
 def test_steps_equal_the_convolution(kind: str) -> None:
     mixer = mixer_of(kind, 100, causal=True)
     x = torch.randn(2, 100, 4, dtype=torch.float64)
-    recurrence = mixer.recurrence(100)
-    state, outputs = recurrence.initial_state(2), []
-    for position in x.unbind(dim=1):
-        output, state = recurrence.step(position, state)
-        outputs.append(output)
-    torch.testing.assert_close(torch.stack(outputs, dim=1), mixer(x), rtol=1e-6, atol=1e-6)
+    stepped = run(mixer.recurrence(100), x)
+    torch.testing.assert_close(stepped, mixer(x), rtol=1e-6, atol=1e-6)
 
 
 def test_only_causal_mixers_step() -> None:
@@ -335,12 +331,8 @@ def test_growing_poles_step_as_they_convolve(rate: float) -> None:
     with torch.no_grad():
         mixer.kernel.get_parameter("decay").fill_(rate)
     x = torch.randn(1, 2048, 2)
-    recurrence = mixer.recurrence(2048)
-    state, outputs = recurrence.initial_state(1), []
-    for position in x.unbind(dim=1):
-        output, state = recurrence.step(position, state)
-        outputs.append(output)
-    torch.testing.assert_close(torch.stack(outputs, 1), mixer(x), rtol=1e-3, atol=1e-4)
+    stepped = run(mixer.recurrence(2048), x)
+    torch.testing.assert_close(stepped, mixer(x), rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("rate", [-100.0, 20.0, 100.0, 500.0])
