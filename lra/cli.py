@@ -24,9 +24,13 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: error: {message} (see --help)\n")
 
 
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the flags that choose a task, its settings and where its data is."""
-    parser.add_argument("--task", required=True, help="listops, ...")
+def add_settings(parser: argparse.ArgumentParser, *, tasks: str = "listops, ...") -> None:
+    """Add the flags that choose a task, its settings and where its data is.
+
+    Args:
+        tasks: the values of --task, for its help.
+    """
+    parser.add_argument("--task", required=True, help=tasks)
     parser.add_argument("--preset", default="paper", help="paper (default) or quick")
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     parser.add_argument(

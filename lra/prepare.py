@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 import time
 from pathlib import Path
 
 from lra.cli import Parser, add_settings, carry_out, positive_int
+from lra.errors import UserError
 from lra.resolve import resolve_task
+from tasks.base import BENCHMARK, DataError, Task
 from tasks.progress import say
+
+ALL = "all"
+"""Stands for every task of the benchmark."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -17,11 +23,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.prepare", description="Prepare, check or export a task's data."
     )
-    add_settings(parser)
-    parser.add_argument("--source", help="auto (default), official or generate")
-    parser.add_argument(
-        "--examples", type=positive_int, metavar="N", help="generate N examples in all"
-    )
+    add_settings(parser, tasks="listops, ..., or all")
+    parser.add_argument("--source", help="auto (default), official, download or generate")
+    parser.add_argument("--examples", type=positive_int, metavar="N", help="use N examples in all")
     parser.add_argument("--verify", action="store_true", help="check the data in full")
     parser.add_argument(
         "--export", type=Path, metavar="DIR", help="write the data in the official layout"
@@ -31,33 +35,54 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def prepare(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    flags = {"--source": f"task.source={options.source}"} if options.source is not None else {}
-    overrides = list(options.overrides)
-    if options.examples is not None:
-        sizes = resolve_task(options.task).split_sizes(options.examples)
-        sizes_flags = [f"task.{name}={count}" for name, count in sizes.items()]
-        say(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
-        overrides = sizes_flags + overrides
-    task = resolve_task(
-        options.task,
-        preset=options.preset,
-        protocol=options.protocol,
-        overrides=overrides,
-        flags=flags,
-    )
+    if options.task != ALL:
+        prepare_task(options, options.task)
+        return 0
+    missing: list[str] = []
+    for name in BENCHMARK:
+        try:
+            prepare_task(options, name)
+        except (DataError, UserError) as error:
+            missing.append(name)
+            say(f"{name}: {error}")
+    if missing:
+        raise DataError(f"could not prepare {', '.join(missing)}; the reasons are above")
+    return 0
+
+
+def prepare_task(options: argparse.Namespace, name: str) -> None:
+    """Prepare a task's data as a command line asks."""
+    task = configured_task(options, name)
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)
-    say(f"{dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)")
+    say(f"{name}: {dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)")
     say(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
-    for name, accuracy in dataset.baselines.items():
-        say(f"guessing by {name}: {accuracy:.2f} % of the test set")
+    for note, count in dataset.notes.items():
+        if count:
+            say(f"{note}: {count:,}")
+    for guess, accuracy in dataset.baselines.items():
+        say(f"guessing by {guess}: {accuracy:.2f} % of the test set")
     if options.verify:
         for check in task.verify(dataset):
             say(f"verified: {check}")
     if options.export is not None:
         for path in task.export(dataset, options.export):
             say(f"wrote {path}")
-    return 0
+
+
+def configured_task(options: argparse.Namespace, name: str) -> Task:
+    """Construct a task with the settings that a command line asks for."""
+    flags = {"--source": f"task.source={options.source}"} if options.source is not None else {}
+    overrides = list(options.overrides)
+    resolve = functools.partial(
+        resolve_task, name, preset=options.preset, protocol=options.protocol
+    )
+    if options.examples is not None:
+        sizes = resolve().split_sizes(options.examples)
+        sizes_flags = [f"task.{key}={count}" for key, count in sizes.items()]
+        say(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
+        overrides = sizes_flags + overrides
+    return resolve(overrides=overrides, flags=flags)
 
 
 def main(arguments: list[str] | None = None) -> int:

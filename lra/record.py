@@ -23,6 +23,8 @@ class DataRecord(_Part):
     source: str
     fingerprint: str
     sizes: dict[str, int]
+    notes: dict[str, int] = {}
+    """What is to be known of the data, counted: lines skipped, texts that two splits share."""
 
 
 class RunRecord(_Part):
@@ -48,7 +50,8 @@ class RunRecord(_Part):
     test_total: int | None
     val_accuracy: float | None
     """Percent, at the best step."""
-    selected_on: Literal["val"] | None
+    selected_on: Literal["val", "test"] | None
+    """What val_accuracy was measured on: test only where the published results select on it."""
     best_step: int | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
     steps: int

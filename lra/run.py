@@ -126,6 +126,8 @@ class Run:
                 "train.bucketing with model.norm=batch: batches of like length have statistics "
                 "of their own, which the running ones fit badly; use --set train.bucketing=false"
             )
+        if self.dataset.selected_on == "test":
+            found.append("the best model is selected on the test set, as published results are")
         return [warning for warning in found if warning]
 
     def _loop(self) -> None:
@@ -229,7 +231,7 @@ class Run:
             test_correct=test.correct if test else None,
             test_total=test.total if test else None,
             val_accuracy=best["val_accuracy"] if best else None,
-            selected_on="val" if best else None,
+            selected_on=self.dataset.selected_on if best else None,
             best_step=best["step"] if best else None,
             steps=trainer.step,
             total_steps=trainer.total_steps,
@@ -248,6 +250,7 @@ class Run:
                 source=self.dataset.source,
                 fingerprint=self.dataset.fingerprint,
                 sizes=self.dataset.sizes,
+                notes=dict(self.dataset.notes),
             ),
         )
         record.save(self.folder.path)

@@ -25,6 +25,8 @@ def published_rows() -> list[dict[str, str]]:
 def setting(record: RunRecord) -> str:
     """Describe what must agree for two results to share a row."""
     parts = [record.preset, record.protocol, f"{record.data.source} data"]
+    if record.selected_on == "test":
+        parts.append("selected on test")
     if len(record.overrides) > SHOWN_OVERRIDES:
         parts.append(f"{len(record.overrides)} settings changed ({record.config_hash[:8]})")
     else:

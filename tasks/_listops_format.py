@@ -26,9 +26,6 @@ FOLDERS = (
 )
 """Where under the data folder the files may lie, first match first."""
 
-MARK = "exported-from"
-"""Names the source of exported files, beside them."""
-
 CHUNK = 1000
 """Expressions written at a time."""
 
@@ -54,28 +51,6 @@ def find_official(data_dir: Path) -> dict[str, Path] | None:
                     f"put it there, or use task.source=generate to ignore those files"
                 )
     return None
-
-
-def mark_origin(folder: Path, source: str) -> None:
-    """Make a folder for exported files, with word that they are not the official release.
-
-    Raises: DataError if the folder holds files that no export made.
-    """
-    mark = folder / MARK
-    present = [file for file in FILES.values() if (folder / file).exists()]
-    if present and not mark.exists():
-        raise DataError(
-            f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
-            f"folder"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text(f"{source}\n", encoding="utf-8")
-
-
-def origin_of(folder: Path) -> str:
-    """Return the source of the data that files in the official format hold."""
-    mark = folder / MARK
-    return mark.read_text(encoding="utf-8").strip() if mark.is_file() else "official"
 
 
 def read_official(path: Path) -> Expressions:

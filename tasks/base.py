@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ class TaskInfo:
     max_length: int
     """Longest sequence, in positions, end token included."""
     vocab_size: int | None = None
-    """Tokens, id 0 being the padding; None when inputs are real-valued."""
+    """Different tokens; None when inputs are real-valued."""
     channels: int | None = None
     """Real values per position; None when inputs are tokens."""
     towers: int = 1
@@ -85,12 +85,17 @@ class Dataset:
     splits: Mapping[str, Split]
     """By the names train, val and test."""
     source: str
-    """Where the data came from: official, generated, ..."""
+    """Where the data came from: official, generated, or unofficial: in the official layout, but
+    of other content."""
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
     """Test accuracy in percent of guesses that need no model, by name."""
     folder: Path
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """What a user should know of the data, counted: texts that two splits share, say."""
+    selected_on: Literal["val", "test"] = "val"
+    """What the examples under the name val are: test where the published results select on it."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -121,9 +126,15 @@ class Task(abc.ABC):
         Raises: DataError naming what does not hold.
         """
 
-    @abc.abstractmethod
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """Write the data set in the official release's own layout; return the files."""
+        """Write the data set in the official release's own layout; return the files.
+
+        Raises: DataError for a task whose data is read and never made.
+        """
+        raise DataError(
+            f"{dataset.folder}, for {folder}: {self.name} data is read from official files and "
+            f"never made, so there is nothing to export; copy those files"
+        )
 
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
@@ -137,3 +148,17 @@ class Task(abc.ABC):
 def accuracy_percent(guesses: np.ndarray, labels: np.ndarray) -> float:
     """Share of guesses (n,) that equal labels (n,), in percent."""
     return 100.0 * int((guesses == labels).sum()) / len(labels)
+
+
+def share(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Share a number of examples out in the proportions of sizes, at least 1 each.
+
+    Raises: DataError if they are too few, or more than there are.
+    """
+    total = sum(sizes.values())
+    if not len(sizes) <= examples <= total:
+        raise DataError(f"got {examples} examples, expected {len(sizes)} to {total}")
+    shares = {name: max(1, examples * size // total) for name, size in sizes.items()}
+    largest = max(sizes, key=lambda name: sizes[name])
+    shares[largest] += examples - sum(shares.values())
+    return shares

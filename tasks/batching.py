@@ -2,52 +2,148 @@
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 
-from tasks.base import Batch, Split
+from tasks.base import Batch, DataError, Split
 from tasks.random_words import permutation
 
 POOL_BATCHES = 50
 """Bucketing sorts by length within pools of this many batches."""
 
 
+@dataclass(frozen=True)
+class Sequences:
+    """Token sequences stored end to end."""
+
+    tokens: np.ndarray
+    """(total,) unsigned integers, no padding in between."""
+    offsets: np.ndarray
+    """(sequences + 1,) int64; sequence i is tokens[offsets[i]:offsets[i + 1]]."""
+    first_id: int = 0
+    """Added to what is stored: bytes become ids from 1 on, 0 being the padding."""
+    end_token: int | None = None
+    """Id appended to every sequence, if any."""
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """(sequences,) int64, positions of each, end token included."""
+        return np.diff(self.offsets) + (self.end_token is not None)
+
+    def gather(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Lay sequences end to end.
+
+        Args:
+            which: (count,) their indices, in the order wanted.
+        Returns: ids (positions,) int64, and lengths (count,).
+        """
+        lengths = self.lengths[which]
+        ends = np.cumsum(lengths)
+        # Where each position of the batch lies among the stored tokens.
+        shift = self.offsets[which] - (ends - lengths)
+        where = np.arange(ends[-1]) + np.repeat(shift, lengths)
+        if self.end_token is None:
+            return self.tokens[where].astype(np.int64) + self.first_id, lengths
+        ids = self.tokens[np.minimum(where, len(self.tokens) - 1)].astype(np.int64) + self.first_id
+        ids[ends - 1] = self.end_token
+        return ids, lengths
+
+
 class PackedTokens(Split):
-    """Token sequences stored end to end.
+    """Examples of one token sequence each, or of several.
 
     Args:
-        tokens: (total,) uint8, no padding in between.
-        offsets: (examples + 1,) int64; example i is tokens[offsets[i]:offsets[i + 1]].
-        labels: (examples,) uint8.
-        end_token: appended to every sequence, if any.
+        sequences: of this split, or of all.
+        labels: (examples,) unsigned integers.
+        which: (examples, towers) indices of each example's sequences; None where example i
+            is sequence i.
     """
 
     def __init__(
-        self, tokens: np.ndarray, offsets: np.ndarray, labels: np.ndarray, end_token: int | None
+        self, sequences: Sequences, labels: np.ndarray, which: np.ndarray | None = None
     ) -> None:
-        self.tokens = tokens
-        self.offsets = np.asarray(offsets)
-        self.labels = np.asarray(labels)
-        self.end_token = end_token
-        self.lengths = np.diff(self.offsets) + (end_token is not None)
+        self.sequences = sequences
+        self.labels = labels
+        self.which = np.arange(len(labels))[:, None] if which is None else which
+        self.lengths = sequences.lengths[self.which].max(axis=1)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        lengths = self.lengths[indices]
-        ends = np.cumsum(lengths)
-        # Where each position of the batch lies among the stored tokens.
-        shift = self.offsets[indices] - (ends - lengths)
-        where = np.arange(ends[-1]) + np.repeat(shift, lengths)
-        if self.end_token is None:
-            values = self.tokens[where].astype(np.int64)
-        else:
-            values = self.tokens[np.minimum(where, len(self.tokens) - 1)].astype(np.int64)
-            values[ends - 1] = self.end_token
+        which = self.which[indices]
+        values, lengths = self.sequences.gather(which.ravel())
         return Batch(
             torch.from_numpy(values),
-            torch.from_numpy(lengths)[:, None],
+            torch.from_numpy(lengths.reshape(which.shape)),
             torch.from_numpy(self.labels[indices].astype(np.int64)),
         )
+
+
+class Pixels(Split):
+    """Images of one size, read in raster order.
+
+    Args:
+        images: (images, positions, channels) uint8, of this split or of all.
+        labels: (examples,) unsigned integers.
+        which: (examples,) index of each example's image.
+        scale: (256, channels) float32, the real value of each level; None to take the levels
+            as tokens.
+    """
+
+    def __init__(
+        self, images: np.ndarray, labels: np.ndarray, which: np.ndarray, scale: np.ndarray | None
+    ) -> None:
+        self.images = images
+        self.labels = labels
+        self.which = which
+        self.scale = scale
+        self.lengths = np.full(len(labels), images.shape[1], dtype=np.int64)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        levels = self.images[self.which[indices]].reshape(-1, self.images.shape[2])
+        if self.scale is None:
+            values = levels[:, 0].astype(np.int64)
+        else:
+            values = np.take_along_axis(self.scale, levels, axis=0)
+        return Batch(
+            torch.from_numpy(values),
+            torch.from_numpy(self.lengths[indices][:, None]),
+            torch.from_numpy(self.labels[indices].astype(np.int64)),
+        )
+
+
+def scale(moments: list[tuple[float, float]]) -> np.ndarray:
+    """Tabulate the real value of each level: a mean and a deviation a channel, of levels 0 to 255.
+
+    Returns: (256, channels) float32.
+    """
+    mean, deviation = np.array(moments).T
+    return ((np.arange(256)[:, None] - mean) / deviation).astype(np.float32)
+
+
+def random_split_order(count: int) -> np.ndarray:
+    """Order examples as torch's random_split with seed 42 does: (count,) int64."""
+    return torch.randperm(count, generator=torch.Generator().manual_seed(42)).numpy()
+
+
+def choose_rows(seed: int, stream: int, there: int, wanted: int | None, option: str) -> np.ndarray:
+    """Choose examples at random, or all of them.
+
+    Args:
+        there: number of examples to choose from.
+        wanted: number to choose; None for all.
+        option: its name, for the error.
+    Returns: their indices in rising order, (wanted,).
+    Raises: DataError if there are too few.
+    """
+    if wanted is None:
+        return np.arange(there)
+    if wanted > there:
+        raise DataError(f"{option} is {wanted}, but there are {there} examples to choose from")
+    return np.sort(permutation(seed, stream, there)[:wanted])
 
 
 class BatchOrder:

@@ -2,17 +2,18 @@
 
 A cache is written to a folder beside its final place and renamed when complete, under a
 lock, so that a killed preparation leaves nothing that passes for one and two processes that
-prepare at once do the work once.
+prepare at once do the work once. What a preparation of the same request left behind is handed
+to the next one, which may go on from there.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.base import DataError
 from tasks.progress import say
 
-FORMAT = 1
-VERIFY_ON_OPEN = 256 * 2**20
+FORMAT = 2
+VERIFY_ON_OPEN = 128 * 2**20
 """Bytes up to which opening a cache reads it all and compares the checksums."""
+
+REQUEST = "request.json"
+"""Names, in an unfinished cache, the request that it is made for."""
 
 
 class FileFacts(BaseModel):
@@ -51,11 +55,15 @@ class Manifest(BaseModel):
     task: str
     source: str
     request: dict[str, Any]
-    """Everything that determines the data: the law, its seed, the counts; or the files read."""
+    """Everything asked of the data: the law, its seed, the counts; or how files are read."""
     origin: dict[str, OriginFacts]
-    """Files that the data was read from, by name."""
+    """Files that the data was read from, by their path under the data folder."""
     sizes: dict[str, int]
     baselines: dict[str, float]
+    notes: dict[str, int]
+    """What a user should know of the data, counted: texts that two splits share, say."""
+    skipped: list[str]
+    """What was left out, each with its place and the reason."""
     files: dict[str, FileFacts]
 
 
@@ -63,6 +71,11 @@ def canonical_hash(value: object) -> str:
     """Hash a JSON value independently of key order: 64 hexadecimal digits."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def cache_folder(data_dir: Path, task: str, name: str, request: dict[str, Any]) -> Path:
+    """Name the folder of a cache, by a word on its request and the start of its hash."""
+    return data_dir / task / f"{name}-{canonical_hash(request)[:12]}"
 
 
 def file_facts(path: Path) -> FileFacts:
@@ -86,11 +99,12 @@ class Cache:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the manifest, and through it of every byte of the data."""
-        facts = self.manifest.model_dump(
-            mode="json", exclude={"origin": {"__all__": {"modified_ns"}}}
-        )
-        return canonical_hash(facts)
+        """Hash of every byte of the data and of what it claims to be.
+
+        Whether it was read from an archive or a folder makes no difference.
+        """
+        included = {"format", "task", "source", "request", "sizes", "files"}
+        return canonical_hash(self.manifest.model_dump(mode="json", include=included))
 
     def array(self, name: str) -> np.ndarray:
         """Map an array into memory."""
@@ -111,15 +125,19 @@ class Cache:
             if checksums and file_facts(path).sha256 != facts.sha256:
                 raise _damaged(self.folder, f"the checksum of {name} differs")
 
-    def check_origin(self, paths: Iterable[Path]) -> None:
-        """Compare files that the data was read from with what they were then.
+    def check_origin(self, data_dir: Path) -> None:
+        """Compare the files that the data was read from with what they were then.
 
         A file of the same size and time is taken to be the same; another time costs a checksum.
+        One that is gone is no longer needed.
 
         Raises: DataError naming the file that has changed.
         """
-        for path in paths:
-            facts, now = self.manifest.origin[path.name], path.stat()
+        for name, facts in self.manifest.origin.items():
+            path = data_dir / name
+            if not path.is_file():
+                continue
+            now = path.stat()
             if (now.st_size, now.st_mtime_ns) == (facts.bytes, facts.modified_ns):
                 continue
             if now.st_size != facts.bytes or file_facts(path).sha256 != facts.sha256:
@@ -167,15 +185,34 @@ def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
 class Build:
     """What a preparation hands over: arrays are written at once, facts at the end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, source: str) -> None:
         self.folder = folder
+        self.source = source
         self.sizes: dict[str, int] = {}
         self.baselines: dict[str, float] = {}
         self.origin: dict[str, OriginFacts] = {}
+        self.notes: dict[str, int] = {}
+        self.skipped: list[str] = []
 
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array."""
         np.save(self.folder / f"{name}.npy", array, allow_pickle=False)
+
+    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+        """Map an array of a fixed size, to be written in place.
+
+        One that an interrupted preparation of the same request left is taken up; new ones
+        hold zeros.
+        """
+        path = self.folder / f"{name}.npy"
+        if path.is_file():
+            with contextlib.suppress(ValueError):  # made in part
+                return np.lib.format.open_memmap(path, mode="r+")
+        return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+    def drop(self, name: str) -> None:
+        """Delete an array that the finished data does not need."""
+        (self.folder / f"{name}.npy").unlink()
 
 
 def open_or_build(
@@ -183,6 +220,8 @@ def open_or_build(
 ) -> Cache:
     """Open the cache in a folder; where there is none, make it with `build`.
 
+    Args:
+        source: of the data, unless `build` finds that it is another.
     Raises: DataError as `open_cache` and `build` do.
     """
     if folder.exists():  # complete, as it got its name last; and maybe not ours to lock
@@ -190,22 +229,30 @@ def open_or_build(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
         if not folder.exists():
-            for stale in folder.parent.glob(f"{folder.name}.partial*"):
-                shutil.rmtree(stale)
-            partial = folder.with_name(f"{folder.name}.partial")
-            partial.mkdir()
-            made = Build(partial)
+            made = Build(_partial(folder, request), source)
             try:
                 build(made)
-                _finish(made, task, source, request)
-                partial.rename(folder)
-            except BaseException:
-                shutil.rmtree(partial, ignore_errors=True)
+                _finish(made, task, request)
+                made.folder.rename(folder)
+            except Exception:  # an interruption leaves it, to go on from
+                shutil.rmtree(made.folder, ignore_errors=True)
                 raise
         return open_cache(folder, request)
 
 
-@contextmanager
+def _partial(folder: Path, request: dict[str, Any]) -> Path:
+    """Make the folder to build in, or take up that of an interrupted build of this request."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    mark = partial / REQUEST
+    text = json.dumps(request, sort_keys=True)
+    if not (mark.is_file() and mark.read_text(encoding="utf-8") == text):
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        mark.write_text(text, encoding="utf-8")
+    return partial
+
+
+@contextlib.contextmanager
 def _lock(folder: Path) -> Iterator[None]:
     lock = FileLock(f"{folder}.lock")
     try:
@@ -217,7 +264,8 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _finish(made: Build, task: str, source: str, request: dict[str, Any]) -> None:
+def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
+    (made.folder / REQUEST).unlink()
     paths = sorted(made.folder.iterdir())
     for path in paths:
         with path.open("rb") as file:
@@ -225,11 +273,13 @@ def _finish(made: Build, task: str, source: str, request: dict[str, Any]) -> Non
     manifest = Manifest(
         format=FORMAT,
         task=task,
-        source=source,
+        source=made.source,
         request=request,
         origin=made.origin,
         sizes=made.sizes,
         baselines=made.baselines,
+        notes=made.notes,
+        skipped=made.skipped,
         files={path.name: file_facts(path) for path in paths},
     )
     with (made.folder / "manifest.json").open("w") as file:

@@ -12,20 +12,27 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from tasks._exported import mark_origin, origin_of
 from tasks._listops_format import (
     FILES,
     FOLDERS,
     find_official,
-    mark_origin,
-    origin_of,
     read_official,
     write_official,
 )
 from tasks._listops_generate import example_digest, generate
 from tasks._listops_law import END_ID, VOCAB_SIZE, Expressions, Law, evaluate
 from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
-from tasks.batching import PackedTokens
-from tasks.cache import Build, Cache, canonical_hash, open_or_build, origin_facts, read_cache
+from tasks.batching import PackedTokens, Sequences
+from tasks.cache import (
+    Build,
+    Cache,
+    cache_folder,
+    canonical_hash,
+    open_or_build,
+    origin_facts,
+    read_cache,
+)
 from tasks.progress import progress
 
 OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
@@ -138,7 +145,9 @@ class ListOps(Task):
         request = {"source": source, "files": sizes, "counts": self.counts}
 
         def build(made: Build) -> None:
-            made.origin = {path.name: origin_facts(path) for path in official.values()}
+            made.origin = {
+                str(path.relative_to(data_dir)): origin_facts(path) for path in official.values()
+            }
             splits = {name: read_official(path) for name, path in official.items()}
             for name, split in splits.items():
                 count = len(split.labels)
@@ -151,18 +160,21 @@ class ListOps(Task):
             _save(made, splits)
 
         cache = self._open(data_dir, request, build)
-        cache.check_origin(official.values())
+        cache.check_origin(data_dir)
         return self._dataset(cache)
 
     def _open(
         self, data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]
     ) -> Cache:
-        folder = data_dir / self.name / f"{request['source']}-{canonical_hash(request)[:12]}"
         source = request["source"]
+        folder = cache_folder(data_dir, self.name, source, request)
         return open_or_build(folder, task=self.name, source=source, request=request, build=build)
 
     def _dataset(self, cache: Cache) -> Dataset:
-        splits = {name: PackedTokens(*_arrays(cache, name), self.end_token) for name in SPLITS}
+        splits: dict[str, PackedTokens] = {}
+        for name in SPLITS:
+            tokens, offsets, labels = _arrays(cache, name)
+            splits[name] = PackedTokens(Sequences(tokens, offsets, 0, self.end_token), labels)
         longest = max(int(split.lengths.max()) for split in splits.values())
         if longest > self.info.max_length:
             raise DataError(
@@ -214,7 +226,7 @@ class ListOps(Task):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        mark_origin(folder, dataset.source)
+        mark_origin(folder, dataset.source, FILES.values())
         for name in SPLITS:
             write_official(folder / FILES[name], *_arrays(cache, name))
         return [folder / FILES[name] for name in SPLITS]

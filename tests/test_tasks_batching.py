@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.batching import BatchOrder, PackedTokens, evaluation_batches
+from tasks.batching import BatchOrder, PackedTokens, Sequences, evaluation_batches
 from tasks.random_words import RandomWords, permutation
 
 
@@ -19,7 +19,7 @@ def packed(end_token: int | None) -> tuple[PackedTokens, list[list[int]]]:
     offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])])
     labels = np.arange(30, dtype=np.uint8) % 7
     full = [row + ([end_token] if end_token else []) for row in rows]
-    return PackedTokens(tokens, offsets, labels, end_token), full
+    return PackedTokens(Sequences(tokens, offsets, 0, end_token), labels), full
 
 
 @pytest.mark.parametrize("end_token", [None, 16])

@@ -1,0 +1,152 @@
+"""Files of a folder or of a tar archive, one after another.
+
+An archive is read and never unpacked: no name in it can reach the file system, links and
+devices are refused, and what it may hold is limited.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from tasks.base import DataError
+from tasks.progress import progress
+
+GIB = 2**30
+LARGEST_FILE = 32 * GIB
+LARGEST_TOTAL = 128 * GIB
+"""Bytes of the files read from an archive, unpacked."""
+
+_OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
+    (b"\x1f\x8b", gzip.GzipFile),
+    (b"\xfd7zXZ\x00", lzma.LZMAFile),
+    (b"BZh", bz2.BZ2File),
+)
+_FAULTS = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, ValueError)
+
+
+def walk(
+    path: Path,
+    wanted: Callable[[str], bool],
+    *,
+    inside: str,
+    largest: int = LARGEST_FILE,
+    total: int = LARGEST_TOTAL,
+) -> Iterator[tuple[str, IO[bytes]]]:
+    """Read the files of a folder in the order of their names, or of an archive in its own.
+
+    A file must be read before the next is asked for.
+
+    Args:
+        path: a folder, or a tar archive, plain or compressed by gzip, xz or bzip2.
+        wanted: whether to read a file, by its name in the folder or archive.
+        inside: pattern of a folder's files.
+        largest: bytes of a file of an archive.
+        total: bytes of all files read from an archive.
+    Yields: names, with "/" between folders, and open files.
+    Raises: DataError for an archive that is damaged, cut off or hostile.
+    """
+    if path.is_dir():
+        return _walk_folder(path, inside, wanted)
+    return _walk_archive(path, wanted, largest, total)
+
+
+def _walk_folder(
+    folder: Path, inside: str, wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, IO[bytes]]]:
+    names = [path.relative_to(folder).as_posix() for path in folder.glob(inside)]
+    chosen = sorted(name for name in names if wanted(name))
+    for name in progress(f"reading {folder}", chosen, unit="files"):
+        with (folder / name).open("rb") as file:
+            yield name, file
+
+
+def _walk_archive(
+    path: Path, wanted: Callable[[str], bool], largest: int, total: int
+) -> Iterator[tuple[str, IO[bytes]]]:
+    size = path.stat().st_size
+    with (
+        path.open("rb") as raw,
+        progress(f"reading {path}", total=size, unit="B") as bar,
+        _faults_named(path),
+        tarfile.open(fileobj=_unpacked(_Counted(raw, bar)), mode="r|") as archive,
+    ):
+        for member in archive:
+            if not wanted(member.name) or member.isdir():
+                continue
+            file = archive.extractfile(member) if member.isreg() else None
+            if file is None:
+                raise DataError(f"{path}: {member.name} is no plain file; refused")
+            total -= member.size
+            if member.size > largest or total < 0:
+                raise DataError(
+                    f"{path}: {member.name} has {member.size:,} bytes, more than expected of it; "
+                    f"refused"
+                )
+            yield member.name, io.BufferedReader(_Member(path, file))
+
+
+@contextlib.contextmanager
+def _faults_named(path: Path) -> Iterator[None]:
+    """Turn the many errors of broken archives into one that names the archive."""
+    try:
+        yield
+    except _FAULTS as error:
+        raise DataError(
+            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: {error}; get it anew"
+        ) from None
+
+
+class _Member(io.RawIOBase):
+    """A file in an archive, which its reader may find cut off."""
+
+    def __init__(self, path: Path, file: IO[bytes]) -> None:
+        super().__init__()
+        self.path = path
+        self.file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _faults_named(self.path):
+            data = self.file.read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class _Counted:
+    """A file whose reads move a progress bar."""
+
+    def __init__(self, raw: IO[bytes], bar: Any) -> None:
+        self.raw = raw
+        self.bar = bar
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.raw.read(size)
+        self.bar.update(len(data))
+        return data
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return self.raw.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self.raw.tell()
+
+
+def _unpacked(file: _Counted) -> Any:
+    """Undo an archive's compression, which its first bytes name."""
+    start = file.raw.read(8)
+    file.raw.seek(0)
+    for magic, opener in _OPENERS:
+        if start.startswith(magic):
+            return opener(fileobj=file) if opener is gzip.GzipFile else opener(file)
+    return file

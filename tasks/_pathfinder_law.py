@@ -1,0 +1,125 @@
+"""The law of Pathfinder: two dashed contours from the centre, distractors, two markers.
+
+An image holds two target contours that grow in turns, dash by dash, and shorter distractors. Two
+disks mark tips of the target contours: the first tip of one, and the last tip of the same (label
+1) or of the other (label 0). Each size and length of contour has a law of its own. (The "snakes"
+generator of Linsley et al., "Learning long-range spatial dependencies with horizontal gated
+recurrent units", with the settings of Long Range Arena.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CONTOURS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
+"""The official name of each level, by the number of dashes of a target contour."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """All that determines the distribution of the images; lengths are in pixels."""
+
+    size: int
+    """Rows and columns of an image."""
+    contour_dashes: int
+    distractor_dashes: int
+    distractors: int
+    """Distractors asked for; those that find no room are left out."""
+    dash_length: int
+    thickness: float
+    margins: tuple[int, ...]
+    """Space kept free around a dash; each image draws one."""
+    padding: int
+    """Width of the border in which no target contour starts."""
+    seed_distance: int
+    """From the start of one target contour to that of the other; twice that to the border."""
+    marker_radius: float
+    antialias: int
+    """Scale at which dashes and markers are drawn before they are reduced."""
+    continuity: float
+    """Factor on the angle of a turn: the larger, the straighter."""
+    target_contrast: float
+    distractor_contrast: float
+    dash_draws: int = 3
+    """Ends drawn for a dash before its contour is given up."""
+    distractor_draws: int = 5
+    """Starts drawn for a distractor before it is left out."""
+    border_quirk: bool
+    """Whether an orientation whose footprint can miss the whole image finds no place."""
+    version: int = 1
+    """Changes when the same numbers above come to mean other images."""
+
+
+_BY_SIZE = {
+    32: {
+        "dash_length": 2,
+        "thickness": 0.5,
+        "margins": (1,),
+        "padding": 1,
+        "seed_distance": 7,
+        "marker_radius": 1.5,
+        "continuity": 1.0,
+        "target_contrast": 1.5,
+        "distractor_contrast": 2.0,
+    },
+    64: {
+        "dash_length": 5,
+        "thickness": 1.0,
+        "margins": (1,),
+        "padding": 1,
+        "seed_distance": 12,
+        "marker_radius": 2.5,
+        "continuity": 1.8,
+        "target_contrast": 0.8,
+        "distractor_contrast": 0.8,
+    },
+    128: {
+        "dash_length": 5,
+        "thickness": 1.5,
+        "margins": (2, 3),
+        "padding": 1,
+        "seed_distance": 20,
+        "marker_radius": 3.0,
+        "continuity": 1.8,
+        "target_contrast": 0.9,
+        "distractor_contrast": 0.9,
+    },
+    256: {
+        "dash_length": 5,
+        "thickness": 2.0,
+        "margins": (3,),
+        "padding": 22,
+        "seed_distance": 27,
+        "marker_radius": 5.0,
+        "continuity": 1.8,
+        "target_contrast": 1.0,
+        "distractor_contrast": 1.0,
+    },
+}
+_DISTRACTOR_DASHES = {32: 20, 64: 22, 128: 35, 256: 30}
+"""Dashes of all distractors together."""
+
+
+def law(size: int, contour: int, *, border_quirk: bool) -> Law:
+    """Look up the law of a size and a number of dashes.
+
+    Args:
+        size: 32, 64, 128 or 256 pixels.
+        contour: dashes of a target contour, 6, 9 or 14. How many distractors the official images
+            of 6 and 9 ask for is not known; here their dashes add up as for 14.
+        border_quirk: as in the official images, most orientations find no place at 32 pixels.
+    Raises: ValueError for another size or number.
+    """
+    if size not in _BY_SIZE:
+        raise ValueError(f"no Pathfinder images of size {size}, expected one of {[*_BY_SIZE]}")
+    if contour not in CONTOURS:
+        raise ValueError(f"no contours of {contour} dashes, expected one of {[*CONTOURS]}")
+    return Law(
+        size=size,
+        contour_dashes=contour,
+        distractor_dashes=contour // 3,
+        distractors=_DISTRACTOR_DASHES[size] // (contour // 3),
+        antialias=2,
+        border_quirk=border_quirk,
+        **_BY_SIZE[size],
+    )

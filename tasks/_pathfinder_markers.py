@@ -1,0 +1,50 @@
+"""Where Pathfinder's two markers are: the brightest disks of an image."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+BRIGHT = 128
+"""Grey level that the centre of a marker exceeds."""
+
+
+def find_markers(images: np.ndarray, size: int, radius: float) -> np.ndarray:
+    """Find the two disks with the most light that do not overlap.
+
+    Args:
+        images: (n, size * size, 1) uint8.
+        size: rows and columns of an image.
+        radius: of a marker, in pixels.
+    Returns: (n, 4) float32: y, x of the upper marker, then of the lower one.
+    """
+    reach = int(radius)
+    steps = np.arange(-reach, reach + 1)
+    dy, dx = np.nonzero(steps[:, None] ** 2 + steps**2 <= radius**2)
+    markers = np.zeros((len(images), 4), dtype=np.float32)
+    _find(images.reshape(-1, size, size), dy - reach, dx - reach, 2 * reach + 1, markers)
+    return markers
+
+
+@njit(nogil=True, cache=True)
+def _find(images, dy, dx, apart, markers):
+    """Fill markers (n, 4); dy and dx (pixels of a disk,) are offsets from its centre."""
+    size = images.shape[1]
+    light = np.zeros((size, size), np.int64)
+    for i in range(len(images)):
+        image = images[i]
+        for y in range(size):
+            for x in range(size):
+                light[y, x] = 0
+                if image[y, x] > BRIGHT:
+                    for k in range(len(dy)):
+                        v, u = y + dy[k], x + dx[k]
+                        if 0 <= v < size and 0 <= u < size:
+                            light[y, x] += image[v, u]
+        first = np.argmax(light)
+        y, x = first // size, first % size
+        light[max(0, y - apart + 1) : y + apart, max(0, x - apart + 1) : x + apart] = 0
+        second = np.argmax(light)
+        upper, lower = min(first, second), max(first, second)
+        markers[i, 0], markers[i, 1] = upper // size, upper % size
+        markers[i, 2], markers[i, 3] = lower // size, lower % size

@@ -1,0 +1,180 @@
+"""Retrieval: whether one paper cites another, both read character by character or byte by byte.
+
+The ACL Anthology Network (Radev et al. 2013) as the Long Range Arena takes it (Tay et al. 2021,
+arXiv:2011.04006).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from tasks._baselines import LARGEST_FIT, bag, logistic, majority, pair_features
+from tasks._documents import (
+    Documents,
+    Unit,
+    check_documents,
+    choose_alphabet,
+    open_documents,
+)
+from tasks._pairs import read_pairs
+from tasks._release import Release, open_release
+from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent, share
+from tasks.batching import PackedTokens, choose_rows
+from tasks.cache import Build, canonical_hash, read_cache
+from tasks.random_words import permutation
+
+OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
+SPLITS = tuple(OFFICIAL_COUNTS)
+
+RELEASE = Release(
+    task="retrieval",
+    names={
+        "new_aan_pairs.train.tsv": "several GB, with .eval and .test beside it, as in tsv_data/",
+        "lra_release*gz": "the whole archive lra_release.gz, 7.7 GB",
+    },
+    people_get_it="lra_release.gz is the archive of github.com/google-research/long-range-arena; "
+    "its bucket has long refused downloads, so people pass copies on. Any pairs in the same five "
+    "columns (label, id, id, text, text) will do, and are marked unofficial.",
+    accept=lambda path: path.parent if path.suffix == ".tsv" else path if path.is_file() else None,
+    inside="new_aan_pairs.*.tsv",
+)
+
+
+class Retrieval(Task):
+    """Two classes, no citation and citation; an example is a pair of token sequences.
+
+    Args:
+        source: official insists on the official pairs; auto takes any in their layout.
+        unit: what a token is.
+        min_frequency: times that a character must occur in training to be a token (1).
+        vocab_size: tokens, at most; rarer characters are one unknown token (98).
+        sequence_length: positions read of a paper, end token included.
+        end_token: whether a token marks the end of every sequence.
+        train: pairs to train on; all, if not given.
+        val: pairs to select on; all, if not given.
+        test: pairs to test on; all, if not given.
+        data_seed: chooses the pairs of smaller splits.
+    Raises: ValueError for options of characters that bytes have no use for.
+    """
+
+    name = "retrieval"
+
+    def __init__(
+        self,
+        *,
+        source: Literal["auto", "official"] = "auto",
+        unit: Unit = "characters",
+        min_frequency: PositiveInt | None = None,
+        vocab_size: Annotated[int, Field(ge=4, le=65_536)] | None = None,
+        sequence_length: Annotated[int, Field(ge=2)] = 4000,
+        end_token: bool = True,
+        train: PositiveInt | None = None,
+        val: PositiveInt | None = None,
+        test: PositiveInt | None = None,
+        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+    ) -> None:
+        self.source = source
+        self.alphabet = choose_alphabet(
+            unit,
+            sequence_length=sequence_length,
+            end_token=end_token,
+            min_frequency=min_frequency,
+            vocab_size=vocab_size,
+            usual=(1, 98),
+        )
+        self.counts = {"train": train, "val": val, "test": test}
+        self.data_seed = data_seed
+        self.info = TaskInfo(
+            name=self.name,
+            num_classes=2,
+            max_length=sequence_length,
+            vocab_size=self.alphabet.vocab_size,
+            towers=2,
+        )
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = open_release(
+            RELEASE,
+            data_dir,
+            name=self.alphabet.unit,
+            source=self.source,
+            request=self.alphabet.request(),
+            read=self._read,
+        )
+        sequences = open_documents(cache, self.alphabet)
+        splits: dict[str, PackedTokens] = {}
+        rows: dict[str, np.ndarray] = {}
+        for stream, name in enumerate(SPLITS):
+            labels, pairs = (np.asarray(cache.array(f"{name}_{part}")) for part in PARTS)
+            rows[name] = choose_rows(
+                self.data_seed, stream, len(labels), self.counts[name], f"task.{name}"
+            )
+            splits[name] = PackedTokens(sequences, labels[rows[name]], pairs[rows[name]])
+        guesses = np.asarray(cache.array("test_guesses"))[rows["test"]]
+        view = {**self.counts, "data_seed": self.data_seed, "alphabet": vars(self.alphabet)}
+        return Dataset(
+            splits=splits,
+            source=cache.manifest.source,
+            fingerprint=canonical_hash([cache.fingerprint, view]),
+            baselines={
+                "majority class": majority(splits["train"].labels, splits["test"].labels),
+                "bag of bytes": accuracy_percent(guesses, splits["test"].labels),
+            },
+            folder=cache.folder,
+            notes=cache.manifest.notes,
+        )
+
+    def _read(self, made: Build, path: Path) -> None:
+        documents = Documents(self.alphabet)
+        found = read_pairs(path, RELEASE.inside, documents)
+        for name, pairs in found.items():
+            made.sizes[name] = len(pairs.labels)
+            made.skipped += pairs.skipped
+            for part, array in zip(PARTS, pairs.arrays(), strict=True):
+                made.save(f"{name}_{part}", array)
+        if made.sizes != OFFICIAL_COUNTS:
+            made.source = "unofficial"
+        (labels, train), (_, test) = found["train"].arrays(), found["test"].arrays()
+        documents.save(made, train.ravel())
+        bags = bag(documents.histogram())
+        fit = permutation(0, 0, len(labels))[:LARGEST_FIT]
+        features = pair_features(bags, train[fit])
+        made.save("test_guesses", logistic(features, labels[fit], pair_features(bags, test)))
+        made.notes |= {
+            "lines skipped as malformed": len(made.skipped),
+            "pairs in both train and test": len(_common(train, test)),
+            "papers in both train and test": len(np.intersect1d(train, test)),
+        }
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checksums, every token, and pairs of documents that are there."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        checks = check_documents(cache, self.alphabet)
+        count = len(cache.array("offsets")) - 1
+        for name in SPLITS:
+            labels, pairs = (cache.array(f"{name}_{part}") for part in PARTS)
+            if len(labels) != len(pairs) or pairs.min() < 0 or pairs.max() >= count:
+                raise DataError(f"{dataset.folder}: {name} has a pair of a text that is not there")
+            if not np.isin(labels, (0, 1)).all():
+                raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
+            checks.append(f"{name} has {len(labels)} pairs, {int((labels == 1).sum())} citations")
+        return checks
+
+    def split_sizes(self, examples: int) -> dict[str, int]:
+        """See `Task.split_sizes`."""
+        return share(examples, OFFICIAL_COUNTS)
+
+
+PARTS = ("labels", "documents")
+
+
+def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Find the pairs (n, 2) that two lists share."""
+    keys = [pairs.astype(np.int64) @ np.array([2**32, 1]) for pairs in (a, b)]
+    return np.intersect1d(*keys)
