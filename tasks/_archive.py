@@ -20,17 +20,18 @@ from typing import IO, Any
 from tasks.base import DataError
 from tasks.progress import progress
 
+CHUNK = 2**20
 GIB = 2**30
 LARGEST_FILE = 32 * GIB
 LARGEST_TOTAL = 128 * GIB
 """Bytes of the files read from an archive, unpacked."""
 
 _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
-    (b"\x1f\x8b", gzip.GzipFile),
+    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"BZh", bz2.BZ2File),
 )
-_FAULTS = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, ValueError)
+_FAULTS = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError, ValueError)
 
 
 def walk(
@@ -77,7 +78,8 @@ def _walk_archive(
         path.open("rb") as raw,
         progress(f"reading {path}", total=size, unit="B") as bar,
         _faults_named(path),
-        tarfile.open(fileobj=_unpacked(_Counted(raw, bar)), mode="r|") as archive,
+        _unpacked(_Counted(raw, bar)) as stream,
+        tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:
             if not wanted(member.name) or member.isdir():
@@ -92,6 +94,8 @@ def _walk_archive(
                     f"refused"
                 )
             yield member.name, io.BufferedReader(_Member(path, file))
+        while stream.read(CHUNK):  # the checksum of what came before is at the end
+            pass
 
 
 @contextlib.contextmanager
@@ -141,6 +145,12 @@ class _Counted:
     def tell(self) -> int:
         return self.raw.tell()
 
+    def __enter__(self) -> _Counted:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
 
 def _unpacked(file: _Counted) -> Any:
     """Undo an archive's compression, which its first bytes name."""
@@ -148,5 +158,5 @@ def _unpacked(file: _Counted) -> Any:
     file.raw.seek(0)
     for magic, opener in _OPENERS:
         if start.startswith(magic):
-            return opener(fileobj=file) if opener is gzip.GzipFile else opener(file)
+            return opener(file)
     return file

@@ -138,6 +138,23 @@ class Documents:
         """Return the index of a document that is there."""
         return self._index.get(hashlib.blake2b(text, digest_size=16).digest())
 
+    def renumber(self, appearances: np.ndarray) -> np.ndarray:
+        """Number the documents in the order in which a list of indices first shows them.
+
+        So that it makes no difference in which order files were read.
+
+        Args:
+            appearances: (count,) indices, every document's among them.
+        Returns: (documents,) each one's new index by its old.
+        """
+        _, first = np.unique(appearances, return_index=True)
+        order = appearances[np.sort(first)]
+        self._texts = [self._texts[i] for i in order.tolist()]
+        new_index = np.empty(len(order), dtype=np.int64)
+        new_index[order] = np.arange(len(order))
+        self._index = {digest: int(new_index[i]) for digest, i in self._index.items()}
+        return new_index
+
     def _cut(self, text: bytes) -> bytes:
         """Take as much of a text as is read; characters as UTF-8."""
         if not text:

@@ -11,7 +11,7 @@ from filelock import FileLock
 from tasks.cache import file_facts
 from tasks.progress import progress, say
 
-CHUNK = 2**20
+CHUNK = 2**16
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
 ATTEMPTS = 5
@@ -36,7 +36,8 @@ def registered(dataset: str) -> Address:
     """Look up the address of a data set's only file as tensorflow-datasets registers it."""
     import tensorflow_datasets
 
-    ((url, facts),) = tensorflow_datasets.builder_cls(dataset).url_infos.items()
+    url_infos: Any = tensorflow_datasets.builder_cls(dataset).url_infos
+    ((url, facts),) = url_infos.items()
     return Address(url, url.rpartition("/")[2], int(facts.size), str(facts.checksum))
 
 

@@ -51,10 +51,13 @@ class Pairs:
         self.labels.append(label)
         self.documents.append((first, second))
 
-    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return labels (pairs,) uint8, and indices of documents (pairs, 2) int32."""
-        labels = np.frombuffer(bytes(self.labels), dtype=np.uint8)
-        return labels, np.array(self.documents, dtype=np.int32)
+    def labels_array(self) -> np.ndarray:
+        """Return the labels, (pairs,) uint8."""
+        return np.frombuffer(bytes(self.labels), dtype=np.uint8)
+
+    def documents_array(self) -> np.ndarray:
+        """Return the indices of the documents, (pairs, 2) int64."""
+        return np.array(self.documents, dtype=np.int64)
 
 
 class _Malformed(Exception):

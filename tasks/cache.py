@@ -198,7 +198,7 @@ class Build:
         """Write an array."""
         np.save(self.folder / f"{name}.npy", array, allow_pickle=False)
 
-    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
         """Map an array of a fixed size, to be written in place.
 
         One that an interrupted preparation of the same request left is taken up; new ones

@@ -110,7 +110,9 @@ class Retrieval(Task):
         splits: dict[str, PackedTokens] = {}
         rows: dict[str, np.ndarray] = {}
         for stream, name in enumerate(SPLITS):
-            labels, pairs = (np.asarray(cache.array(f"{name}_{part}")) for part in PARTS)
+            labels, pairs = (
+                np.asarray(cache.array(f"{name}_{part}")) for part in ("labels", "documents")
+            )
             rows[name] = choose_rows(
                 self.data_seed, stream, len(labels), self.counts[name], f"task.{name}"
             )
@@ -132,19 +134,24 @@ class Retrieval(Task):
     def _read(self, made: Build, path: Path) -> None:
         documents = Documents(self.alphabet)
         found = read_pairs(path, RELEASE.inside, documents)
-        for name, pairs in found.items():
-            made.sizes[name] = len(pairs.labels)
-            made.skipped += pairs.skipped
-            for part, array in zip(PARTS, pairs.arrays(), strict=True):
-                made.save(f"{name}_{part}", array)
+        made.skipped = [line for name in SPLITS for line in found[name].skipped]
+        labels = {name: found[name].labels_array() for name in SPLITS}
+        pairs = {name: found[name].documents_array() for name in SPLITS}
+        new_index = documents.renumber(np.concatenate([pairs[name].ravel() for name in SPLITS]))
+        for name in SPLITS:
+            pairs[name] = new_index[pairs[name]].astype(np.int32)
+            made.sizes[name] = len(labels[name])
+            made.save(f"{name}_labels", labels[name])
+            made.save(f"{name}_documents", pairs[name])
         if made.sizes != OFFICIAL_COUNTS:
             made.source = "unofficial"
-        (labels, train), (_, test) = found["train"].arrays(), found["test"].arrays()
+        train, test = pairs["train"], pairs["test"]
         documents.save(made, train.ravel())
         bags = bag(documents.histogram())
-        fit = permutation(0, 0, len(labels))[:LARGEST_FIT]
+        fit = permutation(0, 0, len(train))[:LARGEST_FIT]
         features = pair_features(bags, train[fit])
-        made.save("test_guesses", logistic(features, labels[fit], pair_features(bags, test)))
+        guesses = logistic(features, labels["train"][fit], pair_features(bags, test))
+        made.save("test_guesses", guesses)
         made.notes |= {
             "lines skipped as malformed": len(made.skipped),
             "pairs in both train and test": len(_common(train, test)),
@@ -158,7 +165,7 @@ class Retrieval(Task):
         checks = check_documents(cache, self.alphabet)
         count = len(cache.array("offsets")) - 1
         for name in SPLITS:
-            labels, pairs = (cache.array(f"{name}_{part}") for part in PARTS)
+            labels, pairs = (cache.array(f"{name}_{part}") for part in ("labels", "documents"))
             if len(labels) != len(pairs) or pairs.min() < 0 or pairs.max() >= count:
                 raise DataError(f"{dataset.folder}: {name} has a pair of a text that is not there")
             if not np.isin(labels, (0, 1)).all():
@@ -171,10 +178,7 @@ class Retrieval(Task):
         return share(examples, OFFICIAL_COUNTS)
 
 
-PARTS = ("labels", "documents")
-
-
 def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Find the pairs (n, 2) that two lists share."""
-    keys = [pairs.astype(np.int64) @ np.array([2**32, 1]) for pairs in (a, b)]
-    return np.intersect1d(*keys)
+    key = np.array([2**32, 1])
+    return np.intersect1d(a.astype(np.int64) @ key, b.astype(np.int64) @ key)

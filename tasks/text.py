@@ -227,4 +227,6 @@ def _reviews(
     tables = {
         name: np.array(sorted(of), dtype=np.int64).reshape(-1, 3) for name, of in rows.items()
     }
-    return {name: (t[:, 0].astype(np.uint8), t[:, 2]) for name, t in tables.items()}, content
+    new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
+    reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
+    return reviews, content

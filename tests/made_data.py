@@ -1,0 +1,119 @@
+"""Small official-looking data sets, as folders and archives."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import pickle
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from conftest import ROOT
+
+
+def shared(name: str) -> Path:
+    """Find a file of the real data that may lie beside the repository; skip the test if not."""
+    for folder in (ROOT.parent / "shared" / "data", ROOT / "shared" / "data"):
+        if (folder / name).exists():
+            return folder / name
+    pytest.skip(f"needs the real data: {name}")
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files by their names under a folder."""
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def write_archive(path: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files into a tar archive, compressed as the ending says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    opener = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
+    with opener(path, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return path
+
+
+def reviews(count: int = 8) -> dict[str, bytes]:
+    """Make files of the Large Movie Review Dataset, some of which are no reviews."""
+    files = {
+        "aclImdb/README": b"about",
+        "aclImdb/train/urls_pos.txt": b"http://a",
+        "aclImdb/train/unsup/0_0.txt": b"unlabelled",
+        "aclImdb/train/pos/._0_9.txt": b"what a file browser left",
+    }
+    words = {"pos": b"a fine, classic film, ", "neg": b"a dull film of cats, "}
+    for split in ("train", "test"):
+        for label, word in words.items():
+            for i in range(count):
+                rating = 9 if label == "pos" else 2
+                text = word * (i + 1) + f"{split} {i}".encode()
+                files[f"aclImdb/{split}/{label}/{i}_{rating}.txt"] = text
+    return files
+
+
+def pair_lines(count: int, seed: int = 0, papers: int = 12) -> list[bytes]:
+    """Make lines of a Retrieval file."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for i in range(count):
+        a, b = rng.integers(0, papers, size=2)
+        lines.append(b"%d.0\tP%d\tP%d\t%s\t%s" % (i % 2, a, b, paper(a), paper(b)))
+    return lines
+
+
+def paper(number: int) -> bytes:
+    """Make the text of a paper."""
+    return b'We "quote" paper %d. ' % number * (number + 1)
+
+
+def pairs() -> dict[str, bytes]:
+    """Make the three files of Retrieval."""
+    sizes = {"train": 40, "eval": 10, "test": 10}
+    return {
+        f"new_aan_pairs.{name}.tsv": b"\n".join(pair_lines(count, seed)) + b"\n"
+        for seed, (name, count) in enumerate(sizes.items())
+    }
+
+
+def cifar_arrays(per_batch: int = 20) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Make five training batches and a test batch: planes (n, 3072), labels (n,)."""
+    rng = np.random.default_rng(0)
+    return [
+        (
+            rng.integers(0, 256, size=(per_batch, 3072), dtype=np.uint8),
+            np.arange(per_batch) % 10,
+        )
+        for _ in range(6)
+    ]
+
+
+def cifar_python() -> dict[str, bytes]:
+    """Make the Python version of CIFAR-10."""
+    names = [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]
+    files = {"cifar-10-batches-py/batches.meta": b"meta", "cifar-10-batches-py/readme.html": b"hi"}
+    for name, (data, labels) in zip(names, cifar_arrays(), strict=True):
+        batch = {b"data": data, b"labels": labels.tolist(), b"batch_label": b"one of 5"}
+        files[f"cifar-10-batches-py/{name}"] = pickle.dumps(batch, protocol=2)
+    return files
+
+
+def cifar_binary() -> dict[str, bytes]:
+    """Make the binary version of CIFAR-10, of the same content."""
+    names = [*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"]
+    files = {"cifar-10-batches-bin/batches.meta.txt": b"airplane\n"}
+    for name, (data, labels) in zip(names, cifar_arrays(), strict=True):
+        records = np.concatenate([labels[:, None].astype(np.uint8), data], axis=1)
+        files[f"cifar-10-batches-bin/{name}"] = records.tobytes()
+    return files

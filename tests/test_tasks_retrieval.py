@@ -1,0 +1,179 @@
+"""Retrieval: pairs of papers, in files with everything that papers have in them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from made_data import pair_lines, pairs, paper, shared, write_archive, write_files
+from tasks._documents import END
+from tasks.base import DataError, Dataset
+from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
+
+TRAIN = "new_aan_pairs.train.tsv"
+
+
+def small(**options: Any) -> Retrieval:
+    """Make a task that reads the start of the papers."""
+    return Retrieval(sequence_length=400, **options)
+
+
+def prepare(folder: Path, files: dict[str, bytes]) -> Dataset:
+    write_files(folder, files)
+    return small().prepare(folder)
+
+
+def changed(lines: list[bytes], end: bytes = b"\n") -> dict[str, bytes]:
+    """Put lines in front of those of the training file."""
+    files = pairs()
+    files[TRAIN] = end.join([*lines, files[TRAIN].replace(b"\n", end)])
+    return files
+
+
+def texts(dataset: Dataset, split: str, index: int) -> tuple[list[str], int]:
+    vocabulary = np.load(dataset.folder / "vocabulary.npy")
+    batch = dataset.splits[split].batch(np.array([index]))
+    parts = batch.values.split(batch.lengths[0].tolist())
+    shown = ["".join(chr(vocabulary[i - END - 1]) if i > END else "$" for i in p) for p in parts]
+    return shown, int(batch.labels[0])
+
+
+@pytest.mark.parametrize("place", ["", "tsv_data", "lra_release/lra_release/tsv_data"])
+def test_the_files_may_lie_anywhere_near(tmp_path: Path, place: str) -> None:
+    write_files(tmp_path / place, pairs())
+    dataset = small().prepare(tmp_path)
+    assert dataset.sizes == {"train": 40, "val": 10, "test": 10}
+    assert dataset.source == "unofficial"
+    label, _, _, first, second = pair_lines(40)[7].split(b"\t")
+    shown, found = texts(dataset, "train", 7)
+    assert shown == [text.decode()[:399] + "$" for text in (first, second)]
+    assert found == float(label)
+    small().verify(dataset)
+
+
+def test_the_whole_archive_will_do(tmp_path: Path) -> None:
+    files = {f"lra_release/lra_release/tsv_data/{n}": c for n, c in pairs().items()}
+    archive = write_archive(tmp_path / "a.tar.gz", {"lra_release/other.txt": b"x", **files})
+    archive.rename(tmp_path / "lra_release.gz")
+    one = small().prepare(tmp_path)
+    write_files(tmp_path / "unpacked", pairs())
+    assert one.fingerprint == small().prepare(tmp_path / "unpacked").fingerprint
+
+
+def test_each_paper_is_stored_once(tmp_path: Path) -> None:
+    dataset = prepare(tmp_path, pairs())
+    assert dataset.notes["distinct texts"] == 12
+    batch = dataset.splits["train"].batch(np.array([3, 5]))
+    assert batch.lengths.shape == (2, 2)
+    assert len(batch.values) == int(batch.lengths.sum())
+
+
+@pytest.mark.parametrize("label", [b"1", b"1.0"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_labels_and_line_ends_of_both_kinds(tmp_path: Path, label: bytes, end: bytes) -> None:
+    line = label + b'\ta\tb\tHe said "no\tand left"'
+    dataset = prepare(tmp_path, changed([line], end))
+    assert dataset.sizes["train"] == 41
+    assert texts(dataset, "train", 0) == (['He said "no$', 'and left"$'], 1)
+
+
+def test_quotes_are_text(tmp_path: Path) -> None:
+    dataset = prepare(tmp_path, changed([b'0\ta\tb\t"quoted" and "\t"open']))
+    assert texts(dataset, "train", 0) == (['"quoted" and "$', '"open$'], 0)
+
+
+def test_a_tab_in_a_text_is_resolved_by_the_other(tmp_path: Path) -> None:
+    line = b"1\tx\tP3\twith a\ttab\t" + paper(3)
+    dataset = prepare(tmp_path, changed([line]))
+    assert dataset.sizes["train"] == 41
+    assert texts(dataset, "train", 40) == (["with a\ttab$", paper(3).decode() + "$"], 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        (b"1\tx\ty\tonly one text", "got 4 tab-separated fields"),
+        (b"2\tx\ty\tone\ttwo", "got label '2'"),
+        (b"yes\tx\ty\tone\ttwo", "got label 'yes'"),
+        (b"1\tx\ty\tno\tidea\twhere", "got 6 tab-separated fields, expected 5; neither text"),
+        (b"", "got 1 tab-separated fields"),
+    ],
+)
+def test_malformed_lines_are_named_and_counted(
+    tmp_path: Path, line: bytes, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dataset = prepare(tmp_path, changed([line]))
+    assert dataset.sizes["train"] == 40
+    assert dataset.notes["lines skipped as malformed"] == 1
+    assert f"{TRAIN}:1: {fault}" in capsys.readouterr().err
+    assert fault in (dataset.folder / "manifest.json").read_text().replace('\\"', '"')
+
+
+def test_over_long_lines_cost_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks._pairs.LONGEST_LINE", 3000)
+    dataset = prepare(tmp_path, changed([b"1\tx\ty\t" + b"long " * 5000 + b"\tend"]))
+    assert dataset.sizes["train"] == 40
+    assert dataset.notes["lines skipped as malformed"] == 1
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"9 of 49 lines .*train\.tsv are malformed, the first"):
+        prepare(tmp_path, changed([b"a,b,c,d,e"] * 9))
+
+
+@pytest.mark.parametrize("name", ["eval", "test"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    files = pairs()
+    del files[f"new_aan_pairs.{name}.tsv"]
+    with pytest.raises(DataError, match=rf"lacks new_aan_pairs\.{name}\.tsv"):
+        prepare(tmp_path, files)
+
+
+def test_an_empty_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"eval\.tsv is empty"):
+        prepare(tmp_path, {**pairs(), "new_aan_pairs.eval.tsv": b""})
+
+
+def test_non_utf8_bytes_and_empty_texts(tmp_path: Path) -> None:
+    dataset = prepare(tmp_path, changed([b"1\tx\ty\tcaf\xe9\t"]))
+    assert dataset.notes["texts with bytes that are no UTF-8, read as U+FFFD"] == 1
+    assert dataset.notes["empty texts, read as one blank"] == 1
+    assert texts(dataset, "train", 0) == (["caf\ufffd$", " $"], 1)
+
+
+def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(DataError) as caught:
+        Retrieval().prepare(tmp_path)
+    for part in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research"):
+        assert part in str(caught.value)
+
+
+def test_smaller_splits_are_of_the_larger(tmp_path: Path) -> None:
+    write_files(tmp_path, pairs())
+    few = small(train=20, val=3, test=4).prepare(tmp_path)
+    assert few.sizes == {"train": 20, "val": 3, "test": 4}
+    whole = small().prepare(tmp_path)
+    assert few.fingerprint != whole.fingerprint
+    with pytest.raises(DataError, match=r"task\.val is 11, but there are 10"):
+        small(val=11).prepare(tmp_path)
+    assert sum(Retrieval().split_sizes(1000).values()) == 1000
+    assert Retrieval().split_sizes(sum(OFFICIAL_COUNTS.values())) == OFFICIAL_COUNTS
+
+
+def test_real_papers(tmp_path: Path) -> None:
+    script = shared("aan/make_aan_pairs.py")
+    subprocess.run([sys.executable, script, tmp_path / "aan"], check=True, capture_output=True)
+    task = Retrieval()
+    dataset = task.prepare(tmp_path)
+    assert dataset.source == "unofficial"
+    assert dataset.sizes == {"train": 17_576, "val": 2_196, "test": 2_196}
+    assert dataset.notes["distinct texts"] == 1_682
+    assert dataset.baselines["bag of bytes"] == pytest.approx(63.3, abs=1.5)
+    task.verify(dataset)
+    with pytest.raises(DataError, match="other data than the official release"):
+        Retrieval(source="official").prepare(tmp_path)

@@ -1,0 +1,203 @@
+"""Text: reviews as they lie about, in characters and in bytes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from made_data import reviews, shared, write_archive, write_files
+from tasks._documents import END, UNKNOWN
+from tasks.base import DataError, Dataset
+from tasks.batching import PackedTokens
+from tasks.text import Text
+
+
+def small(**options: Any) -> Text:
+    """Make a task that the few reviews are enough for."""
+    return Text(**{"holdout": 4, "min_frequency": 1, "sequence_length": 64, **options})
+
+
+def place(data_dir: Path, kind: str) -> Path:
+    """Put the same reviews somewhere that people have them."""
+    files = reviews()
+    inner = {name.removeprefix("aclImdb/"): content for name, content in files.items()}
+    if kind == "archive":
+        return write_archive(data_dir / "aclImdb_v1.tar.gz", files)
+    if kind == "other archive":
+        return write_archive(data_dir / "downloads" / "aclImdb.tar.xz", files)
+    deep = {"folder": "", "nested": "aclImdb_v1/", "deeper": "text/raw/"}[kind]
+    return write_files(data_dir / f"{deep}aclImdb", inner)
+
+
+KINDS = ["archive", "other archive", "folder", "nested", "deeper"]
+
+
+def words(dataset: Dataset, split: str, index: int) -> str:
+    """Turn an example back into text."""
+    packed = dataset.splits[split]
+    assert isinstance(packed, PackedTokens)
+    vocabulary = np.load(dataset.folder / "vocabulary.npy")
+    ids = packed.batch(np.array([index])).values.tolist()
+    if not len(vocabulary):
+        return bytes(i - 1 for i in ids).decode()
+    names = {UNKNOWN: "?", END: "$"}
+    return "".join(names.get(i) or chr(vocabulary[i - END - 1]) for i in ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_layout_gives_the_same_data(tmp_path: Path, kind: str) -> None:
+    place(tmp_path, kind)
+    dataset = small().prepare(tmp_path)
+    assert dataset.sizes == {"train": 12, "val": 4, "test": 16}
+    assert dataset.source == "unofficial"
+    assert words(dataset, "test", 0) == "a dull film of cats, test 0$"
+    assert dataset.splits["test"].labels.tolist() == [0] * 8 + [1] * 8
+    place(tmp_path / "again", "archive")
+    assert small().prepare(tmp_path / "again").fingerprint == dataset.fingerprint
+    small().verify(dataset)
+
+
+def test_bytes_are_bytes_and_one(tmp_path: Path) -> None:
+    place(tmp_path, "archive")
+    task = Text(unit="bytes", sequence_length=64, end_token=False, holdout=4)
+    assert task.info.vocab_size == 257
+    dataset = task.prepare(tmp_path)
+    assert words(dataset, "test", 0) == "a dull film of cats, test 0"
+    assert words(dataset, "test", 7) == ("a dull film of cats, " * 8)[:64]
+    with_end = Text(unit="bytes", sequence_length=64, end_token=True, holdout=4)
+    assert with_end.info.vocab_size == 258
+    batch = with_end.prepare(tmp_path).splits["test"].batch(np.array([7]))
+    assert (len(batch.values), int(batch.values[-1])) == (64, 257)
+
+
+def test_rare_characters_are_one_token(tmp_path: Path) -> None:
+    files = reviews() | {"aclImdb/train/pos/99_9.txt": "a rare ☃ film".encode()}
+    write_archive(tmp_path / "aclImdb.tar.gz", files)
+    kept = small(train=13).prepare(tmp_path)
+    assert chr(0x2603) in {chr(c) for c in np.load(kept.folder / "vocabulary.npy")}
+    rare = small(min_frequency=2).prepare(tmp_path)
+    vocabulary = np.load(rare.folder / "vocabulary.npy")
+    assert 0x2603 not in vocabulary
+    few = small(vocab_size=8).prepare(tmp_path)
+    top = np.load(few.folder / "vocabulary.npy")
+    counts = {c: sum(t.decode().count(chr(c)) for n, t in files.items() if "train" in n and
+                     n.endswith(("_9.txt", "_2.txt")) and "._" not in n) for c in vocabulary}  # fmt: skip
+    assert len(top) == 5
+    assert min(counts[c] for c in top) >= max(counts[c] for c in counts if c not in top)
+
+
+def test_bytes_that_are_no_text_are_counted(tmp_path: Path) -> None:
+    files = reviews() | {"aclImdb/test/pos/99_9.txt": b"caf\xe9", "aclImdb/test/neg/98_1.txt": b""}
+    write_archive(tmp_path / "aclImdb.tar.gz", files)
+    dataset = small().prepare(tmp_path)
+    assert dataset.notes["texts with bytes that are no UTF-8, read as U+FFFD"] == 1
+    assert dataset.notes["empty texts, read as one blank"] == 1
+    assert words(dataset, "test", 8) == " $"
+    assert words(dataset, "test", 17) == "caf?$"
+
+
+def test_splits_are_disjoint_and_seeded(tmp_path: Path) -> None:
+    place(tmp_path, "archive")
+
+    def shown(**options: Any) -> dict[str, list[str]]:
+        dataset = small(**options).prepare(tmp_path)
+        return {s: [words(dataset, s, i) for i in range(n)] for s, n in dataset.sizes.items()}
+
+    one, other = shown(), shown(data_seed=1)
+    assert (len(one["train"]), len(one["val"])) == (12, 4)
+    assert sorted(one["train"] + one["val"]) == sorted(other["train"] + other["val"])
+    assert one["val"] != other["val"]
+    assert set(shown(train=5)["train"]) < set(one["train"]), "the holdout is the same"
+    assert set(shown(test=5)["test"]) < set(one["test"])
+
+
+def test_without_a_holdout_selection_is_on_test(tmp_path: Path) -> None:
+    place(tmp_path, "archive")
+    dataset = small(holdout=0).prepare(tmp_path)
+    assert dataset.selected_on == "test"
+    assert dataset.sizes == {"train": 16, "val": 16, "test": 16}
+    assert small().prepare(tmp_path).selected_on == "val"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"holdout": 16}, "task.holdout is 16, of 16 reviews"),
+        ({"train": 13}, "task.train is 13, but there are 12"),
+        ({"test": 17}, "task.test is 17, but there are 16"),
+    ],
+)
+def test_too_many_reviews_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
+    place(tmp_path, "archive")
+    with pytest.raises(DataError, match=message):
+        small(**options).prepare(tmp_path)
+
+
+@pytest.mark.parametrize("option", ["min_frequency", "vocab_size"])
+def test_options_of_characters_are_refused_for_bytes(option: str) -> None:
+    with pytest.raises(ValueError, match=f"{option} has no effect"):
+        small(unit="bytes", **{"min_frequency": None, option: 5})
+
+
+def test_other_reviews_are_never_official(tmp_path: Path) -> None:
+    place(tmp_path, "archive")
+    with pytest.raises(DataError, match=r"task\.source is official, but .* other data"):
+        small(source="official").prepare(tmp_path)
+
+
+def test_an_incomplete_folder_is_named(tmp_path: Path) -> None:
+    files = {name: text for name, text in reviews().items() if "test/pos" not in name}
+    write_archive(tmp_path / "aclImdb.tar.gz", files)
+    with pytest.raises(DataError, match="lacks reviews of a class in test"):
+        small().prepare(tmp_path)
+
+
+@pytest.mark.parametrize("source", ["auto", "download", "official"])
+def test_offline_and_without_files_it_says_what_is_missing(
+    tmp_path: Path, source: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    start = time.monotonic()
+    with pytest.raises(DataError) as caught:
+        Text(source=source).prepare(tmp_path)
+    assert time.monotonic() - start < 10
+    for part in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
+        assert part in str(caught.value)
+    assert ("download failed" in str(caught.value)) == (source != "official")
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_a_changed_archive_is_noticed_and_a_deleted_one_no_loss(tmp_path: Path) -> None:
+    archive = place(tmp_path, "archive")
+    dataset = small().prepare(tmp_path)
+    archive.write_bytes(archive.read_bytes() + b"\0")
+    with pytest.raises(DataError, match="has changed since"):
+        small().prepare(tmp_path)
+    archive.unlink()
+    assert small().prepare(tmp_path).fingerprint == dataset.fingerprint
+
+
+def test_the_original_reviews(tmp_path: Path) -> None:
+    (tmp_path / "aclImdb.tar.xz").symlink_to(shared("aclImdb.tar.xz"))
+    task = Text(source="official")
+    start = time.monotonic()
+    dataset = task.prepare(tmp_path)
+    assert dataset.source == "official"
+    assert dataset.sizes == {"train": 22_500, "val": 2_500, "test": 25_000}
+    assert dataset.notes["texts in both train and test"] == 123
+    assert dataset.notes["distinct texts"] == 49_582
+    assert len(np.load(dataset.folder / "vocabulary.npy")) == 131, "134 with the three others"
+    assert dataset.baselines["majority class"] == 50.0
+    assert dataset.baselines["bag of bytes"] == pytest.approx(65.9, abs=0.5)
+    task.verify(dataset)
+    print(f"{time.monotonic() - start:.1f} s")
+    start = time.monotonic()
+    task.prepare(tmp_path)
+    assert time.monotonic() - start < 0.5
