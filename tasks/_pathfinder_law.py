@@ -30,7 +30,7 @@ class Law:
     margins: tuple[int, ...]
     """Space kept free around a dash; each image draws one."""
     padding: int
-    """Width of the border in which no target contour starts."""
+    """Width of the frame in which no target contour starts."""
     seed_distance: int
     """From the start of one target contour to that of the other; twice that to the border."""
     marker_radius: float
@@ -44,6 +44,10 @@ class Law:
     """Ends drawn for a dash before its contour is given up."""
     distractor_draws: int = 5
     """Starts drawn for a distractor before it is left out."""
+    border: int = 1
+    """Width of the frame that no dash heads into and no distractor starts in. For the ends of
+    dashes this is inferred: of the variants tried it is the simplest that meets the statistics
+    measured on a generator that matches the original."""
     border_quirk: bool
     """Whether an orientation whose footprint can miss the whole image finds no place."""
     version: int = 1

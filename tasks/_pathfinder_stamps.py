@@ -22,6 +22,11 @@ DEGREES = 360
 _LANCZOS_REACH = 3
 
 
+HEAD, NEXT_TAIL, FIRST_TIP, LAST_TIP, OTHER_CONTOUR = range(5)
+"""Rows of Stamps.vectors. A contour's tips lie a margin before its first tail and, as the point
+that its last dash heads for, about a margin after its last head: inferred from the statistics."""
+
+
 class Lists(NamedTuple):
     """Lists of unlike lengths end to end: list i is items[starts[i] : starts[i + 1]]."""
 
@@ -36,8 +41,8 @@ class Stamps(NamedTuple):
 
     margins: np.ndarray
     """(margins + 1,) int64, first direction of each margin; its first 360 are whole degrees."""
-    degrees: Lists
-    """By margin: the directions among the whole degrees that find a place somewhere."""
+    finds_place: np.ndarray
+    """(directions,) bool, whether a contour can start so."""
     lines: Lists
     """By direction: (y, x, value) of the dash where it is not 0."""
     halos: Lists
@@ -51,8 +56,7 @@ class Stamps(NamedTuple):
     disks: Lists
     """By margin: (y, x) of a disk with the margin for radius."""
     vectors: np.ndarray
-    """(directions, 3, 2) float64 (y, x): from the tail to the head, to the next dash's tail, and to
-    that of the other contour's first dash."""
+    """(directions, 5, 2) float64 (y, x), from a tail to what the numbers above name."""
     markers: np.ndarray
     """(c, c, c, c) uint8: a marker at (y, x) of a canvas with c rows and columns."""
 
@@ -61,14 +65,15 @@ class Stamps(NamedTuple):
 def stamps(law: Law) -> Stamps:
     """Draw the pieces of a law's images."""
     angles, points = zip(*(_directions(law, margin) for margin in law.margins), strict=True)
-    bases = np.cumsum([0, *map(len, angles)])
+    bases = np.cumsum([0, *map(len, angles)], dtype=np.int64)
     drawn = [
         [_draw_dash(law, margin, angle) for angle in of_margin]
         for margin, of_margin in zip(law.margins, angles, strict=True)
     ]
     footprints = [
-        [_footprint(halo, law.dash_length + margin) for _, halo in of_margin[:DEGREES]]
+        _footprint(halo, law.dash_length + margin)
         for margin, of_margin in zip(law.margins, drawn, strict=True)
+        for _, halo in of_margin
     ]
     turns = [
         turn
@@ -77,28 +82,17 @@ def stamps(law: Law) -> Stamps:
     ]
     return Stamps(
         margins=bases,
-        degrees=_lists(
-            [
-                base + np.flatnonzero([_fits(footprint, law) for footprint in of_margin])[:, None]
-                for base, of_margin in zip(bases[:-1], footprints, strict=True)
-            ]
-        ),
+        finds_place=np.array([_finds_place(footprint, law) for footprint in footprints]),
         lines=_lists([_pixels(line) for of_margin in drawn for line, _ in of_margin]),
         halos=_lists([_pixels(halo) for of_margin in drawn for _, halo in of_margin]),
-        footprints=_lists(
-            [
-                footprint
-                for of_margin, angle in zip(footprints, angles, strict=True)
-                for footprint in of_margin + [of_margin[0][:0]] * (len(angle) - DEGREES)
-            ]
-        ),
+        footprints=_lists(footprints),
         turns=_lists([turn for turn, _ in turns]),
         turn_weights=np.concatenate([weights for _, weights in turns]),
         disks=_lists([np.argwhere(_disk(margin)) - margin for margin in law.margins]),
         vectors=np.concatenate(
             [
-                _vectors(law, margin, of_margin)
-                for margin, of_margin in zip(law.margins, angles, strict=True)
+                _vectors(law, margin, angle, point)
+                for margin, angle, point in zip(law.margins, angles, points, strict=True)
             ]
         ),
         markers=_draw_markers(law),
@@ -119,11 +113,14 @@ def _directions(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(angles + [math.atan2(y, x) for y, x in points.tolist()]), points
 
 
-def _vectors(law: Law, margin: int, angles: np.ndarray) -> np.ndarray:
+def _vectors(law: Law, margin: int, angles: np.ndarray, points: np.ndarray) -> np.ndarray:
     """Compute Stamps.vectors of a margin with the C library, NumPy's results vary by processor."""
     units = np.array([(math.sin(angle), math.cos(angle)) for angle in angles.tolist()])
-    lengths = np.array([law.dash_length, law.dash_length + 2 * margin, law.seed_distance])
-    return units[:, None] * lengths[:, None]
+    length = law.dash_length
+    lengths = [length, length + 2 * margin, -margin, length + margin, law.seed_distance]
+    vectors = units[:, None] * np.array(lengths)[:, None]
+    vectors[DEGREES:, LAST_TIP] = points
+    return vectors
 
 
 def _turns(
@@ -164,7 +161,7 @@ def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
 
 
-def _fits(footprint: np.ndarray, law: Law) -> bool:
+def _finds_place(footprint: np.ndarray, law: Law) -> bool:
     """Tell whether a footprint finds a place in an empty image.
 
     With the border quirk it does not if the image has a pixel around which the footprint lies

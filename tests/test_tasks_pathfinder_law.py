@@ -1,0 +1,218 @@
+"""Pathfinder's generator: the statistics of its law, labels, markers, determinism."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tasks._pathfinder_draw import FACTS, draw, trace
+from tasks._pathfinder_law import Law, law
+from tasks._pathfinder_stamps import DEGREES, stamps
+
+OFFICIAL = law(32, 14, border_quirk=True)
+COUNT = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    images: np.ndarray
+    labels: np.ndarray
+    facts: np.ndarray
+
+
+def drawn(law: Law, count: int, seed: int = 0, first: int = 0) -> Drawn:
+    images = np.zeros((count, law.size, law.size), dtype=np.uint8)
+    labels = np.full(count, 9, dtype=np.uint8)
+    facts = np.full((count, FACTS), -1, dtype=np.int64)
+    draw(law, seed, first, images, labels, facts)
+    return Drawn(images, labels, facts)
+
+
+@pytest.fixture(scope="module")
+def official() -> Iterator[Drawn]:
+    yield drawn(OFFICIAL, COUNT)
+
+
+def statistics(data: Drawn) -> list[float]:
+    """Mean and standard deviation of the grey, share of pixels above 0, distractors."""
+    greys = data.images
+    return [greys.mean(), greys.std(), (greys > 0).mean(), data.facts[:, 4].mean()]
+
+
+def assert_close(data: Drawn, expected: list[float], tolerances: list[float]) -> None:
+    deviations = np.abs(np.array(statistics(data)) - expected)
+    assert (deviations <= tolerances).all(), statistics(data)
+
+
+def test_official_law_has_the_measured_statistics(official: Drawn) -> None:
+    """Of an independent generator that matches the original."""
+    assert_close(official, [20.17, 51.0, 0.3412, 1.155], [0.15, 0.3, 0.003, 0.03])
+    assert (official.facts[:, 4] == 0).mean() == pytest.approx(0.26, abs=0.025)
+
+
+@pytest.mark.slow
+def test_path_x_has_the_measured_statistics() -> None:
+    data = drawn(law(128, 14, border_quirk=True), 2000)
+    assert_close(data, [7.90, 35.65, 0.1371, 7.685], [0.07, 0.25, 0.0012, 0.06])
+
+
+def test_law_without_the_quirk_is_another_one() -> None:
+    """Mean, share and distractors roughly as measured elsewhere; the deviation as first made."""
+    data = drawn(law(32, 14, border_quirk=False), 10_000)
+    assert_close(data, [27.7, 57.2, 0.450, 4.65], [0.3, 0.4, 0.01, 0.08])
+
+
+def test_images_use_the_whole_range_and_are_distinct(official: Drawn) -> None:
+    flat = official.images.reshape(COUNT, -1)
+    assert (flat.max(axis=1) == 255).all()
+    assert (flat.min(axis=1) == 0).all()
+    assert len({image.tobytes() for image in official.images}) == COUNT
+    assert official.labels.mean() == pytest.approx(0.5, abs=4 * 0.5 / COUNT**0.5)
+
+
+def test_labels_tell_whether_one_contour_joins_the_markers(official: Drawn) -> None:
+    """The contours' tips are known from their dashes, which are chained one to the next."""
+    step = OFFICIAL.dash_length + 2 * OFFICIAL.margins[0]
+    for index in range(COUNT):
+        image = trace(OFFICIAL, 0, index)
+        tails, heads = image.targets[..., :2], image.targets[..., 2:]
+        gaps = np.linalg.norm(tails[:, 1:] - tails[:, :-1], axis=-1)
+        assert (np.abs(gaps - step) <= 2**0.5).all()
+        assert (np.abs(image.tips[:, 0] - tails[:, 0]) <= OFFICIAL.margins[0]).all()
+        assert (np.abs(image.tips[:, 1] - heads[:, -1]) <= OFFICIAL.margins[0] + 1).all()
+        starts = (image.tips[:, 0] == image.markers[0]).all(axis=-1)
+        ends = (image.tips[:, 1] == image.markers[1]).all(axis=-1)
+        assert starts.sum() == 1
+        assert ends.any()
+        assert ends[starts.argmax() if image.label else starts.argmin()]
+        assert image.label == official.labels[index]
+        assert np.array_equal(image.markers.ravel(), official.facts[index, :4])
+        assert image.distractors.shape == (official.facts[index, 4], 4, 4)
+
+
+def test_first_contour_leaves_the_centre_up_left(official: Drawn) -> None:
+    """As the quirk has it: no other orientation of the first dash finds a place at 32 pixels."""
+    assert np.flatnonzero(stamps(OFFICIAL).finds_place[:DEGREES]).tolist() == [*range(30, 60)]
+    firsts = np.stack([trace(OFFICIAL, 0, index).targets[:, 0] for index in range(500)])
+    steps = firsts[..., 2:] - firsts[..., :2]
+    assert (steps[:, 0] <= 0).all()
+    assert (steps[:, 0] < 0).any(axis=-1).all()
+    assert (steps[:, 1] > 0).any()
+    assert (np.abs(firsts[:, 0, :2] - 16) <= 4).all()
+    clean = law(32, 14, border_quirk=False)
+    firsts = np.stack([trace(clean, 0, index).targets[0, 0] for index in range(500)])
+    assert (firsts[:, 2:] > firsts[:, :2]).any(axis=0).all()
+
+
+@pytest.mark.parametrize(("size", "places"), [(32, 30), (64, 95), (128, 354 + 360), (256, 360)])
+def test_quirk_leaves_the_measured_orientations(size: int, places: int) -> None:
+    pieces = stamps(law(size, 14, border_quirk=True))
+    degrees = [pieces.finds_place[first : first + DEGREES] for first in pieces.margins[:-1]]
+    assert np.concatenate(degrees).sum() == places
+    clean = stamps(law(size, 14, border_quirk=False))
+    assert all(clean.finds_place[first : first + DEGREES].all() for first in clean.margins[:-1])
+
+
+def test_quirk_finds_a_place_unless_a_pixel_sees_nothing_of_the_footprint() -> None:
+    """Against the definition: all pixels of an image, each with the footprint around it."""
+    pieces = stamps(OFFICIAL)
+    rows, columns = np.mgrid[:32, :32]
+    starts, items = pieces.footprints
+    for direction in range(DEGREES):
+        seen = np.zeros((32, 32), dtype=bool)
+        for y, x in items[starts[direction] : starts[direction + 1]]:
+            inside = (rows + y >= 0) & (rows + y < 32) & (columns + x >= 0) & (columns + x < 32)
+            seen |= inside
+        assert seen.all() == pieces.finds_place[direction]
+
+
+def assert_markers_where_facts_say(data: Drawn, law: Law, least: int) -> None:
+    y, x = np.mgrid[: law.size, : law.size]
+    for image, facts in zip(data.images[:2000], data.facts, strict=False):
+        for row, column in facts[:4].reshape(2, 2):
+            disk = (y - row) ** 2 + (x - column) ** 2 <= (law.marker_radius - 1) ** 2
+            assert disk.any()
+            assert image[disk].min() >= least
+
+
+def test_markers_are_where_facts_say(official: Drawn) -> None:
+    assert_markers_where_facts_say(official, OFFICIAL, least=210)
+
+
+@pytest.mark.parametrize(("size", "contour"), [(32, 6), (32, 9), (64, 14), (128, 6), (256, 14)])
+@pytest.mark.parametrize("border_quirk", [True, False])
+def test_other_sizes_and_levels(size: int, contour: int, border_quirk: bool) -> None:
+    rules = law(size, contour, border_quirk=border_quirk)
+    data = drawn(rules, 60)
+    assert (data.images.reshape(60, -1).max(axis=1) == 255).all()
+    assert set(data.labels) == {0, 1}
+    assert (data.facts[:, 4] <= rules.distractors).all()
+    assert (data.facts[:, :4] >= 0).all()
+    assert (data.facts[:, :4] < size).all()
+    assert_markers_where_facts_say(data, rules, least=210)
+    image = trace(rules, 0, 59)
+    assert image.targets.shape == (2, contour, 4)
+    assert image.distractors.shape == (data.facts[59, 4], contour // 3, 4)
+    assert image.label == data.labels[59]
+
+
+def test_images_depend_on_seed_and_index_alone(official: Drawn) -> None:
+    chunk = drawn(OFFICIAL, 50, first=100)
+    assert np.array_equal(chunk.images, official.images[100:150])
+    assert np.array_equal(chunk.labels, official.labels[100:150])
+    assert np.array_equal(drawn(OFFICIAL, 1, first=4321).images[0], official.images[4321])
+    other = drawn(OFFICIAL, 50, seed=1, first=100)
+    assert (other.images != chunk.images).any(axis=(1, 2)).all()
+    assert (other.labels != chunk.labels).any()
+
+
+def test_threads_may_fill_slices_of_one_array(official: Drawn) -> None:
+    images, labels = np.zeros((400, 32, 32), dtype=np.uint8), np.zeros(400, dtype=np.uint8)
+
+    def fill(first: int) -> None:
+        draw(OFFICIAL, 0, first, images[first : first + 50], labels[first : first + 50])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(fill, range(0, 400, 50)))
+    assert np.array_equal(images, official.images[:400])
+    assert np.array_equal(labels, official.labels[:400])
+
+
+def test_images_are_those_first_made(official: Drawn) -> None:
+    """If this fails for good reason, the law needs another version."""
+    digest = hashlib.sha256(official.images[:1000].tobytes() + official.labels[:1000].tobytes())
+    assert digest.hexdigest()[:16] == FINGERPRINT
+
+
+FINGERPRINT = "8782d9fdf4a4cd25"
+
+
+@pytest.mark.parametrize(
+    ("size", "contour", "distractors"), [(32, 6, 10), (32, 9, 6), (32, 14, 5), (128, 14, 8)]
+)
+def test_distractors_asked_for(size: int, contour: int, distractors: int) -> None:
+    rules = law(size, contour, border_quirk=True)
+    assert rules.distractors == distractors
+    assert rules.distractor_dashes == contour // 3
+
+
+def test_unknown_laws_are_refused() -> None:
+    with pytest.raises(ValueError, match="size 48, expected one of"):
+        law(48, 14, border_quirk=True)
+    with pytest.raises(ValueError, match="10 dashes, expected one of"):
+        law(32, 10, border_quirk=True)
+
+
+def test_arrays_that_do_not_fit_are_refused() -> None:
+    images, labels = np.zeros((3, 32, 32), dtype=np.uint8), np.zeros(3, dtype=np.uint8)
+    with pytest.raises(ValueError, match="images is uint8"):
+        draw(OFFICIAL, 0, 0, images[:2], labels)
+    with pytest.raises(ValueError, match="images is float32"):
+        draw(OFFICIAL, 0, 0, images.astype(np.float32), labels)
+    with pytest.raises(ValueError, match="facts is int64"):
+        draw(OFFICIAL, 0, 0, images, labels, np.zeros((3, 4), dtype=np.int64))
