@@ -236,7 +236,10 @@ def grow_targets(rules, pieces, sheet, margin):
 
 @njit(nogil=True, cache=True)
 def _is_free(rules, pieces, sheet, y, x, direction):
-    """Tell whether a contour may start here: its footprint is free of halos and the border."""
+    """Tell whether a contour may start here: its footprint is free of halos and the border.
+
+    That the border counts is inferred from the statistics of the released images.
+    """
     starts, items = pieces.footprints
     seen = False
     for i in range(starts[direction], starts[direction + 1]):

@@ -7,6 +7,8 @@ import gzip
 import io
 import lzma
 import pickle
+import subprocess
+import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +25,29 @@ def shared(name: str) -> Path:
         if (folder / name).exists():
             return folder / name
     pytest.skip(f"needs the real data: {name}")
+
+
+def place_real_data(task: str, data_dir: Path) -> None:
+    """Put the real data of a task into a folder; skip the test where there is none."""
+    data_dir.mkdir(parents=True)
+    if task == "text":
+        (data_dir / "aclImdb.tar.xz").symlink_to(shared("aclImdb.tar.xz"))
+    elif task == "image":
+        name = "cifar-10-batches-py.tar.xz"
+        (data_dir / name).symlink_to(shared(name))
+    elif task == "retrieval":
+        script = shared("aan/make_aan_pairs.py")
+        subprocess.run([sys.executable, script, data_dir / "aan"], check=True, capture_output=True)
+
+
+def place_made_data(task: str, data_dir: Path) -> None:
+    """Put small files in the official layout into a folder, for tasks that only read."""
+    if task == "text":
+        write_archive(data_dir / "aclImdb_v1.tar.gz", reviews())
+    elif task == "image":
+        write_archive(data_dir / "cifar-10-python.tar.gz", cifar_python())
+    elif task == "retrieval":
+        write_files(data_dir / "tsv_data", pairs())
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:

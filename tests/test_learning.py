@@ -1,4 +1,4 @@
-"""Every mixer that sees the order of a sequence learns from it: `pytest --learn`."""
+"""Every mixer learns ListOps, and every task is learnt: `pytest --learn`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 import run_task
 from lra.record import load_record
 from lra.registry import MIXERS
+from made_data import place_real_data
+from tasks.base import BENCHMARK
 
 NOT_ASKED = {"mean", "conv", "fnet"}
 """Baselines: what they score is what the others are held against."""
@@ -25,3 +27,17 @@ def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
     record = load_record(path)
     assert record.test_accuracy is not None
     assert record.test_accuracy >= record.baselines["majority class"] + 15
+
+
+@pytest.mark.slow
+@pytest.mark.learn
+@pytest.mark.parametrize("task", [name for name in BENCHMARK if name != "listops"])
+def test_quick_tasks_are_learnt(task: str, tmp_path: Path) -> None:
+    """At least 5 points above guessing the majority class."""
+    place_real_data(task, tmp_path / "data")
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    assert run_task.main(["--task", task, "--mixer", "tnn", "--preset", "quick", *places]) == 0
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    record = load_record(path)
+    assert record.test_accuracy is not None
+    assert record.test_accuracy >= record.baselines["majority class"] + 5

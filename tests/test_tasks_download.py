@@ -30,7 +30,7 @@ class Server:
         owner = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
+            def do_GET(self) -> None:
                 owner.answer(self)
 
             def log_message(self, format: str, *args: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
 import signal
 import subprocess
@@ -61,7 +62,7 @@ def test_sizes_and_the_two_ways_to_split(made: Dataset, tmp_path: Path) -> None:
     in_order = small(split="in-order").prepare(made.folder.parent.parent)
     for dataset in (made, in_order):
         rows = [s.which.tolist() for s in dataset.splits.values() if isinstance(s, Pixels)]
-        assert sorted(sum(rows, [])) == list(range(COUNT))
+        assert sorted(itertools.chain(*rows)) == list(range(COUNT))
     assert in_order.folder == made.folder
     val = in_order.splits["val"]
     assert isinstance(val, Pixels) and val.which.tolist() == list(range(48, 54))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from made_data import pair_lines, pairs, paper, shared, write_archive, write_files
+from made_data import pair_lines, pairs, paper, place_real_data, write_archive, write_files
 from tasks._documents import END
 from tasks.base import DataError, Dataset
 from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
@@ -166,14 +164,13 @@ def test_smaller_splits_are_of_the_larger(tmp_path: Path) -> None:
 
 
 def test_real_papers(tmp_path: Path) -> None:
-    script = shared("aan/make_aan_pairs.py")
-    subprocess.run([sys.executable, script, tmp_path / "aan"], check=True, capture_output=True)
+    place_real_data("retrieval", tmp_path / "data")
     task = Retrieval()
-    dataset = task.prepare(tmp_path)
+    dataset = task.prepare(tmp_path / "data")
     assert dataset.source == "unofficial"
     assert dataset.sizes == {"train": 17_576, "val": 2_196, "test": 2_196}
     assert dataset.notes["distinct texts"] == 1_682
     assert dataset.baselines["bag of bytes"] == pytest.approx(63.3, abs=1.5)
     task.verify(dataset)
     with pytest.raises(DataError, match="other data than the official release"):
-        Retrieval(source="official").prepare(tmp_path)
+        Retrieval(source="official").prepare(tmp_path / "data")

@@ -1,0 +1,148 @@
+"""Every task through the whole harness, in both protocols, on small files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import run_task
+from lra import prepare
+from lra.classifier import Classifier
+from lra.record import load_record
+from lra.resolve import resolve
+from lra.tables import setting
+from made_data import place_made_data, reviews, write_archive
+from tasks.base import BENCHMARK, Batch
+
+SMALLER: dict[str, list[str]] = {
+    "listops": ["task.train=40", "task.val=10", "task.test=10"],
+    "text": ["task.test=null", "task.holdout=4"],
+    "retrieval": [],
+    "image": ["task.train=20", "task.val=5", "task.test=5"],
+    "pathfinder": ["task.examples=30"],
+    "pathx": ["task.examples=30", "task.size=32"],
+}
+MODEL = ["model.dim=8", "model.depth=1", "train.steps=2", "train.evaluate_every=2",
+         "train.batch_size=4", "train.warmup_steps=1"]  # fmt: skip
+
+
+def arguments(task: str, folder: Path, *more: str) -> list[str]:
+    changes = [part for text in [*SMALLER[task], *MODEL] for part in ("--set", text)]
+    places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
+    start = ["--task", task, "--mixer", "tnn", "--preset", "quick", "--device", "cpu"]
+    return [*start, *places, *changes, *more]
+
+
+def record(folder: Path) -> Any:
+    (path,) = folder.glob("results/runs/*/*/*/result.json")
+    return load_record(path)
+
+
+@pytest.mark.parametrize("protocol", ["s4", "lra"])
+@pytest.mark.parametrize("task", BENCHMARK)
+def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: Path) -> None:
+    place_made_data(task, tmp_path / "data")
+    assert run_task.main(arguments(task, tmp_path, "--protocol", protocol)) == 0
+    done = record(tmp_path)
+    assert (done.status, done.protocol, done.task) == ("done", protocol, task)
+    assert "majority class" in done.baselines
+    reads = task in {"text", "retrieval", "image"}
+    assert done.data.source == ("unofficial" if reads else "generated")
+    assert f"{done.data.source} data" in setting(done)
+
+
+@pytest.mark.parametrize(
+    ("task", "protocol", "facts"),
+    [
+        ("text", "s4", {"max_length": 4096, "vocab_size": 135, "towers": 1}),
+        ("text", "lra", {"max_length": 4000, "vocab_size": 257}),
+        ("retrieval", "s4", {"max_length": 4000, "vocab_size": 98, "towers": 2}),
+        ("retrieval", "lra", {"max_length": 4000, "vocab_size": 257, "towers": 2}),
+        ("image", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
+        ("image", "lra", {"max_length": 1024, "vocab_size": 256, "channels": None}),
+        ("pathfinder", "s4", {"max_length": 1024, "channels": 1, "grid": (32, 32)}),
+        ("pathfinder", "lra", {"max_length": 1024, "vocab_size": 256}),
+        ("pathx", "s4", {"max_length": 16_384, "channels": 1, "grid": (128, 128)}),
+    ],
+)
+def test_paper_settings_are_the_protocols(task: str, protocol: str, facts: dict[str, Any]) -> None:
+    config = resolve(task, "mean", protocol=protocol, overrides=("model.pooling=mean",))
+    info = config.build_task().info
+    assert {name: getattr(info, name) for name in facts} == facts
+    if protocol == "lra" and task == "image":
+        assert config.task.model_dump()["channels"] == "tensorflow"
+
+
+def test_a_pair_is_seen_whole_and_in_order() -> None:
+    config = resolve("retrieval", "mean", preset="quick", overrides=("model.norm=layer",))
+    model = Classifier(config, config.build_task().info).eval()
+    a, b = torch.randint(3, 90, (7,)), torch.randint(3, 90, (4,))
+
+    def logits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        lengths = torch.tensor([[len(first), len(second)]])
+        batch = Batch(torch.cat([first, second]), lengths, torch.zeros(1, dtype=torch.int64))
+        return model(batch.values, batch.lengths)
+
+    assert not torch.allclose(logits(a, b), logits(b, a))
+    assert not torch.allclose(logits(a, b), logits(a, b.flip(0) + 1))
+
+
+def test_selection_on_test_is_recorded_and_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place_made_data("text", tmp_path / "data")
+    assert run_task.main(arguments("text", tmp_path, "--set", "task.holdout=0")) == 0
+    done = record(tmp_path)
+    assert done.selected_on == "test"
+    assert done.val_accuracy == done.test_accuracy
+    assert "selected on test" in setting(done)
+    shown = capsys.readouterr()
+    assert "selected on the test set" in shown.err
+    assert "selected on test" in shown.out
+
+
+def test_prepare_all_names_what_is_missing_and_does_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_archive(tmp_path / "aclImdb.tar.gz", reviews())
+    data = ["--task", "all", "--preset", "quick", "--source", "official"]
+    assert prepare.main([*data, "--data-dir", str(tmp_path)]) == 2
+    shown = capsys.readouterr().err
+    assert "could not prepare listops, text, retrieval, image, pathfinder, pathx" in shown
+    assert "text: task.source is official" in shown
+    assert "image: no official data" in shown and "cifar-10-python.tar.gz" in shown
+    assert "Traceback" not in shown
+
+
+def test_prepare_makes_verifies_and_exports(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--task", "pathfinder", "--examples", "40", "--data-dir", str(tmp_path / "data")]
+    assert prepare.main([*data, "--verify", "--export", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().err
+    assert "--examples 40 stands for --set task.examples=40" in shown
+    assert "verified: 40 images were drawn again and are the same" in shown
+    assert (tmp_path / "out/pathfinder32/curv_contour_length_14/metadata/0.npy").is_file()
+
+
+def test_what_is_only_read_is_not_exported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place_made_data("image", tmp_path / "data")
+    data = ["--task", "image", "--data-dir", str(tmp_path / "data"), "--set", "task.train=50",
+            "--set", "task.val=5", "--set", "task.test=5"]  # fmt: skip
+    assert prepare.main([*data, "--export", str(tmp_path / "out")]) == 2
+    assert "never made, so there is nothing to export" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("source", ["generate", "offical"])
+def test_a_source_that_a_task_has_not_is_refused(
+    source: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = prepare.main(["--task", "image", "--source", source, "--data-dir", str(tmp_path)])
+    shown = capsys.readouterr().err
+    assert code == 2
+    assert "--source" in shown and "valid: auto, download, official" in shown
