@@ -93,7 +93,10 @@ def test_steps_and_epochs_replace_each_other() -> None:
 @pytest.mark.parametrize(
     ("options", "parts"),
     [
-        ({"task": "listop"}, ["--task", "'listop'", "did you mean listops?", "valid: image, listops"]),
+        (
+            {"task": "listop"},
+            ["--task", "'listop'", "did you mean listops?", "valid: image, listops"],
+        ),
         ({"mixer": "tn"}, ["--mixer", "did you mean tnn?", "transformer"]),
         ({"preset": "quik"}, ["--preset", "did you mean quick?", "paper, quick"]),
         ({"protocol": "s5"}, ["--protocol", "did you mean s4?", "lra, s4"]),
