@@ -20,7 +20,7 @@ from tasks.base import BENCHMARK, Batch
 SMALLER: dict[str, list[str]] = {
     "listops": ["task.train=40", "task.val=10", "task.test=10"],
     "text": ["task.test=null", "task.holdout=4"],
-    "retrieval": [],
+    "retrieval": ["task.val=5"],
     "image": ["task.train=20", "task.val=5", "task.test=5"],
     "pathfinder": ["task.examples=30"],
     "pathx": ["task.examples=30", "task.size=32"],
