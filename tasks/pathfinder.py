@@ -187,7 +187,7 @@ class Pathfinder(Task):
         made.save("marker_guesses", cross_fitted_trees(markers, np.asarray(labels)))
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, the grey levels of every image, and the labels."""
+        """See `Task.verify`: checksums, the labels, and images drawn again."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         rows = np.asarray(cache.array("rows"))

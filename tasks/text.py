@@ -178,7 +178,7 @@ class Text(Task):
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, the classes, and no review in two splits."""
+        """See `Task.verify`: checksums, every token, and the classes."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         checks = check_documents(cache, self.alphabet)
