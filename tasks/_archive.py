@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import io
 import lzma
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -36,23 +37,23 @@ _FAULTS = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError, Valu
 
 def walk(
     path: Path,
-    wanted: Callable[[str], bool],
+    wanted: re.Pattern[str],
     *,
     inside: str,
     largest: int = LARGEST_FILE,
     total: int = LARGEST_TOTAL,
-) -> Iterator[tuple[str, IO[bytes]]]:
+) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     """Read the files of a folder in the order of their names, or of an archive in its own.
 
     A file must be read before the next is asked for.
 
     Args:
         path: a folder, or a tar archive, plain or compressed by gzip, xz or bzip2.
-        wanted: whether to read a file, by its name in the folder or archive.
+        wanted: found in the name, in the folder or archive, of each file to read.
         inside: pattern of a folder's files.
         largest: bytes of a file of an archive.
         total: bytes of all files read from an archive.
-    Yields: names, with "/" between folders, and open files.
+    Yields: matches of names, with "/" between folders, and open files.
     Raises: DataError for an archive that is damaged, cut off or hostile.
     """
     if path.is_dir():
@@ -61,18 +62,18 @@ def walk(
 
 
 def _walk_folder(
-    folder: Path, inside: str, wanted: Callable[[str], bool]
-) -> Iterator[tuple[str, IO[bytes]]]:
-    names = [path.relative_to(folder).as_posix() for path in folder.glob(inside)]
-    chosen = sorted(name for name in names if wanted(name))
-    for name in progress(f"reading {folder}", chosen, unit="files"):
-        with (folder / name).open("rb") as file:
-            yield name, file
+    folder: Path, inside: str, wanted: re.Pattern[str]
+) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.glob(inside))
+    matches = [match for name in names if (match := wanted.search(name))]
+    for match in progress(f"reading {folder}", matches, unit="files"):
+        with (folder / match.string).open("rb") as file:
+            yield match, file
 
 
 def _walk_archive(
-    path: Path, wanted: Callable[[str], bool], largest: int, total: int
-) -> Iterator[tuple[str, IO[bytes]]]:
+    path: Path, wanted: re.Pattern[str], largest: int, total: int
+) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     size = path.stat().st_size
     with (
         path.open("rb") as raw,
@@ -82,7 +83,8 @@ def _walk_archive(
         tarfile.open(fileobj=stream, mode="r|") as archive,
     ):
         for member in archive:
-            if not wanted(member.name) or member.isdir():
+            match = wanted.search(member.name)
+            if match is None or member.isdir():
                 continue
             file = archive.extractfile(member) if member.isreg() else None
             if file is None:
@@ -93,7 +95,7 @@ def _walk_archive(
                     f"{path}: {member.name} has {member.size:,} bytes, more than expected of it; "
                     f"refused"
                 )
-            yield member.name, io.BufferedReader(_Member(path, file))
+            yield match, io.BufferedReader(_Member(path, file))
         while stream.read(CHUNK):  # the checksum of what came before is at the end
             pass
 

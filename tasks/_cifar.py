@@ -35,15 +35,12 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     Raises: DataError if a batch is missing, damaged, or is there twice.
     """
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    wanted = lambda name: bool(FILE.search(name))  # noqa: E731
-    for name, file in walk(path, wanted, inside=INSIDE, largest=LARGEST_BATCH):
-        match = FILE.search(name)
-        assert match is not None
+    for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
         number = int(match[1] or 0)
         if number in found:
             raise DataError(f"{path} holds batch {match[0]} more than once; keep one of them")
         read = _read_binary if match[2] else _read_pickled
-        found[number] = read(file, f"{path}/{name}")
+        found[number] = read(file, f"{path}/{match.string}")
     missing = [f"data_batch_{i}" for i in range(1, TRAIN_FILES + 1) if i not in found]
     if missing or 0 not in found:
         missing += [] if 0 in found else ["test_batch"]

@@ -72,10 +72,8 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
     Raises: DataError if one is not there, is empty, or is no such file.
     """
     found: dict[str, Pairs] = {}
-    for name, file in walk(path, lambda name: bool(FILE.search(name)), inside=inside):
-        match = FILE.search(name)
-        assert match is not None
-        split = SPLITS[match[1]]
+    for match, file in walk(path, FILE, inside=inside):
+        name, split = match.string, SPLITS[match[1]]
         if split in found:
             raise DataError(f"{path} holds both {found[split].name} and {name}; keep one of them")
         found[split] = _read(name, file, documents, f"{path}/{name}")

@@ -98,15 +98,10 @@ def _files(
     path: Path, prefix: str, inside: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[str, str, bytes]]:
     """Read the files that a pattern fits: its group, the place, and the content."""
-    start = "" if path.is_dir() else f"{prefix}/"
-
-    def wanted(name: str) -> bool:
-        return start in f"/{name}" and bool(pattern.search(name))
-
-    for name, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
-        match = pattern.search(name)
-        assert match is not None
-        yield match[1], f"{path}/{name}", file.read()
+    above = "" if path.is_dir() else f"(?:^|/){re.escape(prefix)}"
+    wanted = re.compile(above + pattern.pattern)
+    for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
+        yield match[1], f"{path}/{match.string}", file.read()
 
 
 def _read_metadata(path: Path, prefix: str) -> _Listing:

@@ -210,15 +210,7 @@ def _reviews(
     """
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
     digests: list[bytes] = []
-    files = walk(
-        path,
-        lambda name: bool(_REVIEW.search(name)),
-        inside=RELEASE.inside,
-        largest=LARGEST_REVIEW,
-    )
-    for name, file in files:
-        found = _REVIEW.search(name)
-        assert found is not None
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
         text = file.read()
         rows[split].append((label, number, documents.add(text)))

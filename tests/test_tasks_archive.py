@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from pathlib import Path
 
@@ -17,8 +18,8 @@ ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2")
 
 
 def texts(path: Path, **limits: int) -> dict[str, bytes]:
-    found = walk(path, lambda name: name.endswith(".txt"), inside="**/*", **limits)
-    return {name: file.read() for name, file in found}
+    found = walk(path, re.compile(r"\.txt$"), inside="**/*", **limits)
+    return {match.string: file.read() for match, file in found}
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
@@ -92,5 +93,7 @@ def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
 def test_lines_come_from_a_file_in_an_archive(tmp_path: Path) -> None:
     lines = b"".join(b"line %d\n" % i for i in range(5000))
     path = write_archive(tmp_path / "x.tar.gz", {"a.txt": lines})
-    ((_, file),) = ((name, io.BytesIO(f.read())) for name, f in walk(path, bool, inside="*"))
+    ((_, file),) = (
+        (match, io.BytesIO(file.read())) for match, file in walk(path, re.compile("a"), inside="*")
+    )
     assert len(file.readlines()) == 5000
