@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from tasks.base import DataError
 from tasks.progress import say
 
-FORMAT = 2
+FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
 """Bytes up to which opening a cache reads it all and compares the checksums."""
 

@@ -6,25 +6,21 @@ arXiv:2011.04006).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks._baselines import LARGEST_FIT, bag, logistic, majority, pair_features
-from tasks._documents import (
-    Documents,
-    Unit,
-    check_documents,
-    choose_alphabet,
-    open_documents,
-)
+from tasks._baselines import LARGEST_FIT, bag, logistic, pair_features
+from tasks._document_task import DocumentTask, Rows
+from tasks._documents import Documents, Unit, choose_alphabet
 from tasks._pairs import read_pairs
-from tasks._release import Release, open_release
-from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent, share
-from tasks.batching import PackedTokens, choose_rows
-from tasks.cache import Build, canonical_hash, read_cache
+from tasks._release import Release
+from tasks.base import share
+from tasks.batching import choose_rows
+from tasks.cache import Build
 from tasks.random_words import permutation
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
@@ -44,7 +40,7 @@ RELEASE = Release(
 )
 
 
-class Retrieval(Task):
+class Retrieval(DocumentTask):
     """Two classes, no citation and citation; an example is a pair of token sequences.
 
     Args:
@@ -62,6 +58,9 @@ class Retrieval(Task):
     """
 
     name = "retrieval"
+    release = RELEASE
+    splits_read = SPLITS
+    towers = 2
 
     def __init__(
         self,
@@ -77,8 +76,7 @@ class Retrieval(Task):
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
     ) -> None:
-        self.source = source
-        self.alphabet = choose_alphabet(
+        alphabet = choose_alphabet(
             unit,
             sequence_length=sequence_length,
             end_token=end_token,
@@ -86,63 +84,28 @@ class Retrieval(Task):
             vocab_size=vocab_size,
             usual=(1, 98),
         )
-        self.counts = {"train": train, "val": val, "test": test}
-        self.data_seed = data_seed
-        self.info = TaskInfo(
-            name=self.name,
-            num_classes=2,
-            max_length=sequence_length,
-            vocab_size=self.alphabet.vocab_size,
-            towers=2,
-        )
+        super().__init__(source, alphabet, {"train": train, "val": val, "test": test}, data_seed)
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_release(
-            RELEASE,
-            data_dir,
-            name=self.alphabet.unit,
-            source=self.source,
-            request=self.alphabet.request(),
-            read=self._read,
-        )
-        sequences = open_documents(cache, self.alphabet)
-        splits: dict[str, PackedTokens] = {}
-        rows: dict[str, np.ndarray] = {}
-        for stream, name in enumerate(SPLITS):
-            labels, pairs = (
-                np.asarray(cache.array(f"{name}_{part}")) for part in ("labels", "documents")
+    def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
+        """See `DocumentTask.choose`."""
+        return {
+            name: (
+                name,
+                choose_rows(self.data_seed, stream, sizes[name], self.counts[name], f"task.{name}"),
             )
-            rows[name] = choose_rows(
-                self.data_seed, stream, len(labels), self.counts[name], f"task.{name}"
-            )
-            splits[name] = PackedTokens(sequences, labels[rows[name]], pairs[rows[name]])
-        guesses = np.asarray(cache.array("test_guesses"))[rows["test"]]
-        view = {**self.counts, "data_seed": self.data_seed, "alphabet": vars(self.alphabet)}
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines={
-                "majority class": majority(splits["train"].labels, splits["test"].labels),
-                "bag of bytes": accuracy_percent(guesses, splits["test"].labels),
-            },
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-        )
+            for stream, name in enumerate(SPLITS)
+        }
 
-    def _read(self, made: Build, path: Path) -> None:
+    def read(self, made: Build, path: Path) -> None:
+        """See `DocumentTask.read`."""
         documents = Documents(self.alphabet)
         found = read_pairs(path, RELEASE.inside, documents)
         made.skipped = [line for name in SPLITS for line in found[name].skipped]
         labels = {name: found[name].labels_array() for name in SPLITS}
         pairs = {name: found[name].documents_array() for name in SPLITS}
         new_index = documents.renumber(np.concatenate([pairs[name].ravel() for name in SPLITS]))
-        for name in SPLITS:
-            pairs[name] = new_index[pairs[name]].astype(np.int32)
-            made.sizes[name] = len(labels[name])
-            made.save(f"{name}_labels", labels[name])
-            made.save(f"{name}_documents", pairs[name])
+        pairs = {name: new_index[pairs[name]].astype(np.int32) for name in SPLITS}
+        self.save_examples(made, labels, pairs)
         if made.sizes != OFFICIAL_COUNTS:
             made.source = "unofficial"
         train, test = pairs["train"], pairs["test"]
@@ -157,21 +120,6 @@ class Retrieval(Task):
             "pairs in both train and test": len(_common(train, test)),
             "papers in both train and test": len(np.intersect1d(train, test)),
         }
-
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, and pairs of documents that are there."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        checks = check_documents(cache, self.alphabet)
-        count = len(cache.array("offsets")) - 1
-        for name in SPLITS:
-            labels, pairs = (cache.array(f"{name}_{part}") for part in ("labels", "documents"))
-            if len(labels) != len(pairs) or pairs.min() < 0 or pairs.max() >= count:
-                raise DataError(f"{dataset.folder}: {name} has a pair of a text that is not there")
-            if not np.isin(labels, (0, 1)).all():
-                raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
-            checks.append(f"{name} has {len(labels)} pairs, {int((labels == 1).sum())} citations")
-        return checks
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""

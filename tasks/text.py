@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,22 +16,14 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from tasks._archive import walk
-from tasks._baselines import bag, logistic, majority
-from tasks._documents import (
-    Documents,
-    Unit,
-    check_documents,
-    choose_alphabet,
-    open_documents,
-)
-from tasks._release import Release, open_release
-from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent, share
-from tasks.batching import PackedTokens, choose_rows
-from tasks.cache import Build, canonical_hash, read_cache
+from tasks._baselines import bag, logistic
+from tasks._document_task import DocumentTask, Rows
+from tasks._documents import Documents, Unit, choose_alphabet
+from tasks._release import Release
+from tasks.base import DataError, share
+from tasks.batching import choose_rows
+from tasks.cache import Build
 from tasks.random_words import permutation
-
-OFFICIAL_COUNT = 25_000
-"""Reviews in train and in test, half of them positive."""
 
 OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5add14"
 """What `_reviews` makes of the content of the original 50,000."""
@@ -57,7 +50,7 @@ _HOLDOUT, _TRAIN, _TEST = range(3)
 """Streams of the random orders that splits are chosen by."""
 
 
-class Text(Task):
+class Text(DocumentTask):
     """Two classes, negative and positive; tokens are characters or bytes.
 
     Args:
@@ -76,6 +69,9 @@ class Text(Task):
     """
 
     name = "text"
+    release = RELEASE
+    splits_read = SPLITS
+    towers = 1
 
     def __init__(
         self,
@@ -91,8 +87,7 @@ class Text(Task):
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
     ) -> None:
-        self.source = source
-        self.alphabet = choose_alphabet(
+        alphabet = choose_alphabet(
             unit,
             sequence_length=sequence_length,
             end_token=end_token,
@@ -100,52 +95,11 @@ class Text(Task):
             vocab_size=vocab_size,
             usual=(15, 135),
         )
-        self.counts = {"train": train, "holdout": holdout, "test": test}
-        self.data_seed = data_seed
-        self.info = TaskInfo(
-            name=self.name,
-            num_classes=2,
-            max_length=sequence_length,
-            vocab_size=self.alphabet.vocab_size,
-        )
+        counts = {"train": train, "holdout": holdout, "test": test}
+        super().__init__(source, alphabet, counts, data_seed)
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_release(
-            RELEASE,
-            data_dir,
-            name=self.alphabet.unit,
-            source=self.source,
-            request=self.alphabet.request(),
-            read=self._read,
-        )
-        sequences = open_documents(cache, self.alphabet)
-        labels = {name: np.asarray(cache.array(f"{name}_labels")) for name in SPLITS}
-        documents = {name: np.asarray(cache.array(f"{name}_documents")) for name in labels}
-        chosen = self._choose({name: len(found) for name, found in labels.items()})
-        splits = {
-            name: PackedTokens(sequences, labels[origin][rows], documents[origin][rows, None])
-            for name, (origin, rows) in chosen.items()
-        }
-        _, tested = chosen["test"]
-        guesses = np.asarray(cache.array("test_guesses"))[tested]
-        selected_on = "val" if self.counts["holdout"] else "test"
-        view = {**self.counts, "data_seed": self.data_seed, "alphabet": vars(self.alphabet)}
-        return Dataset(
-            splits=splits,
-            source=cache.manifest.source,
-            fingerprint=canonical_hash([cache.fingerprint, view]),
-            baselines={
-                "majority class": majority(splits["train"].labels, splits["test"].labels),
-                "bag of bytes": accuracy_percent(guesses, splits["test"].labels),
-            },
-            folder=cache.folder,
-            notes=cache.manifest.notes,
-            selected_on=selected_on,
-        )
-
-    def _choose(self, sizes: dict[str, int]) -> dict[str, tuple[str, np.ndarray]]:
-        """Choose each split's reviews: the official split they are from, and their rows."""
+    def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
+        """See `DocumentTask.choose`."""
         seed, counts = self.data_seed, self.counts
         holdout = counts["holdout"] or 0
         if holdout >= sizes["train"]:
@@ -160,44 +114,27 @@ class Text(Task):
             "test": ("test", test),
         }
 
-    def _read(self, made: Build, path: Path) -> None:
+    def read(self, made: Build, path: Path) -> None:
+        """See `DocumentTask.read`."""
         documents = Documents(self.alphabet)
         reviews, content = _reviews(path, documents)
         if content != OFFICIAL_CONTENT:
             made.source = "unofficial"
-        for split, (labels, which) in reviews.items():
-            if len(np.unique(labels)) < len(_CLASSES):
-                raise DataError(f"{path} lacks reviews of a class in {split}; is it complete?")
-            made.sizes[split] = len(labels)
-            made.save(f"{split}_labels", labels)
-            made.save(f"{split}_documents", which)
-        (labels, train), (_, test) = reviews["train"], reviews["test"]
+        labels = {name: labels for name, (labels, _) in reviews.items()}
+        which = {name: which for name, (_, which) in reviews.items()}
+        for name in SPLITS:
+            if len(np.unique(labels[name])) < len(_CLASSES):
+                raise DataError(f"{path} lacks reviews of a class in {name}; is it complete?")
+        train, test = which["train"], which["test"]
+        self.save_examples(made, labels, {name: which[name][:, None] for name in SPLITS})
         documents.save(made, train)
         bags = bag(documents.histogram())
-        made.save("test_guesses", logistic(bags[train], labels, bags[test]))
+        made.save("test_guesses", logistic(bags[train], labels["train"], bags[test]))
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
-
-    def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, and the classes."""
-        cache = read_cache(dataset.folder)
-        cache.check_files(checksums=True)
-        checks = check_documents(cache, self.alphabet)
-        for name in SPLITS:
-            labels = cache.array(f"{name}_labels")
-            count, positive = len(labels), int((labels == 1).sum())
-            if cache.manifest.source == "official" and (count, 2 * positive) != (
-                OFFICIAL_COUNT,
-                OFFICIAL_COUNT,
-            ):
-                raise DataError(
-                    f"{dataset.folder}: {name} has {count} reviews, {positive} positive"
-                )
-            checks.append(f"{name} has {count} reviews, {positive} of them positive")
-        return checks
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
-        return share(examples, {"train": 22_500, "holdout": 2_500, "test": OFFICIAL_COUNT})
+        return share(examples, {"train": 22_500, "holdout": 2_500, "test": 25_000})
 
 
 def _reviews(
