@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
@@ -23,6 +24,8 @@ class Score:
     total: int
     loss: float
     """Mean cross-entropy, in nats."""
+    guesses: np.ndarray = field(compare=False)
+    """(examples,) class that the model gives each example, in the order of the split."""
 
     @property
     def accuracy(self) -> float:
@@ -48,7 +51,7 @@ def evaluate(
     """
     was_training = model.training
     model.eval()
-    correct = total = 0
+    guesses = np.full(len(split), -1, dtype=np.int64)
     loss = 0.0
     try:
         with torch.inference_mode():
@@ -60,8 +63,8 @@ def evaluate(
                     logits = model(batch.values, batch.lengths)
                 logits = logits.float()
                 loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-                correct += int((logits.argmax(dim=-1) == batch.labels).sum())
-                total += len(batch.labels)
+                guesses[indices] = logits.argmax(dim=-1).cpu().numpy()
     finally:
         model.train(was_training)
-    return Score(correct, total, loss / total)
+    correct = int((guesses == split.labels).sum())
+    return Score(correct, len(split), loss / len(split), guesses)

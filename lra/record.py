@@ -36,6 +36,8 @@ class RunRecord(_Part):
     mixer: str
     mixer_code: str | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
+    mixer_from: str | None = None
+    """What --mixer was given, for a plug-in."""
     preset: str
     protocol: str
     overrides: list[str]
@@ -61,8 +63,13 @@ class RunRecord(_Part):
     """Passes over the training set that the steps made amount to."""
     steps_per_second: float | None
     """One over the median duration of a training step, warm-up and evaluation apart."""
+    flops_per_step: float | None = None
+    """Mean over the first steps; see `lra.flops` for what counts."""
     peak_memory_mib: float
     params: int
+    length: int
+    """Positions of the longest sequence that the task admits."""
+    batch_size: int
     wall_seconds: float
     """Of all sessions of the run, training and evaluation, preparation of data apart."""
     device: str

@@ -144,7 +144,7 @@ class Run:
                 means = trainer.interval_means()
                 progress.step(trainer.step, means["loss"], means["accuracy"])
                 if trainer.step % log.every_steps == 0:
-                    self.folder.log({"step": trainer.step, **means, **facts})
+                    self._log({**means, **facts})
                     trainer.end_interval()
                 if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
                     self._estimate()
@@ -153,10 +153,13 @@ class Run:
         finally:
             progress.close()
 
+    def _log(self, facts: dict[str, float]) -> None:
+        self.folder.log({"step": self.trainer.step, "seconds": self._wall_seconds(), **facts})
+
     def _validate(self) -> None:
         score = self.trainer.validate(self.stop.check_signal)
         step = self.trainer.step
-        self.folder.log({"step": step, "val_accuracy": score.accuracy, "val_loss": score.loss})
+        self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
         say(f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}")
         self._checkpoint()
 
@@ -165,9 +168,11 @@ class Run:
         last = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
         self.trainer.load_best()
         try:
-            return self.trainer.score("test", self.stop.check_signal)
+            score = self.trainer.score("test", self.stop.check_signal)
         finally:
             self.trainer.model.load_state_dict(last)
+        self.folder.save_guesses(self.dataset.splits["test"], score.guesses)
+        return score
 
     def _estimate(self) -> None:
         """Say how long the run will take, and name the quick preset if it is long on a CPU."""
@@ -221,6 +226,7 @@ class Run:
             task=config.task_name,
             mixer=config.mixer_name,
             mixer_code=config.mixer_code,
+            mixer_from=config.mixer_source.given if config.mixer_code else None,
             preset=config.preset,
             protocol=config.protocol,
             overrides=list(config.overrides),
@@ -237,8 +243,11 @@ class Run:
             total_steps=trainer.total_steps,
             epochs=trainer.step / trainer.order.batches_per_epoch,
             steps_per_second=trainer.steps_per_second,
+            flops_per_step=trainer.flops_per_step,
             peak_memory_mib=self._peak_memory(),
             params=trainer.num_parameters,
+            length=self.info.max_length,
+            batch_size=config.train.batch_size,
             wall_seconds=self._wall_seconds(),
             device=device_name(self.device),
             precision=config.train.precision,

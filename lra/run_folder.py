@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from filelock import FileLock, Timeout
 
 from lra.checkpoint import load_newest, save_checkpoint
@@ -16,6 +19,7 @@ from lra.config import RunConfig
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, load_record
+from tasks.base import Split
 from tasks.progress import say
 
 
@@ -66,6 +70,24 @@ class RunFolder:
         """Append a line of metrics."""
         with self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
+
+    def save_guesses(self, split: Split, guesses: np.ndarray) -> None:
+        """Write a line on every example of a split: label, guess, length, and its traits.
+
+        Args:
+            guesses: (examples,) classes.
+        """
+        columns = {
+            "label": split.labels,
+            "guess": guesses,
+            "length": split.lengths,
+            **split.traits(),
+        }
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+        write_atomically(self.path / "guesses.csv", text.getvalue().encode())
 
     def drop_later_metrics(self, step: int, validated_step: int) -> None:
         """Remove metrics that a killed session wrote after its last checkpoint."""

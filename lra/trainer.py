@@ -15,12 +15,16 @@ from lra.classifier import Classifier
 from lra.config import RunConfig
 from lra.environment import random_state, restore_random_state, seed_everything
 from lra.evaluate import Score, evaluate
+from lra.flops import FlopCounter
 from lra.optimizer import build_optimizer, rate_at, set_rate
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
+
+COUNTED_STEPS = WARMUP_STEPS
+"""First steps of a run, whose arithmetic is counted."""
 
 
 class Diverged(Exception):
@@ -59,6 +63,7 @@ class Trainer:
         self.best: dict[str, Any] | None = None
         self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
         self.step_seconds: list[float] = []
+        self.step_flops: list[int] = []
         self._session_steps = 0
 
     @property
@@ -77,6 +82,11 @@ class Trainer:
         """One over the median duration of a step; None before the first measured one."""
         return 1.0 / statistics.median(self.step_seconds) if self.step_seconds else None
 
+    @property
+    def flops_per_step(self) -> float | None:
+        """Mean over the first steps, whose lengths are random; None before the first one."""
+        return statistics.mean(self.step_flops) if self.step_flops else None
+
     def validation_is_due(self) -> bool:
         """Whether the present step must be validated before the next one is made."""
         boundary = self.step % self.evaluate_every == 0 or self.step == self.total_steps
@@ -93,7 +103,12 @@ class Trainer:
         rate = rate_at(self.step, self.total_steps, self.train_config)
         batch = self.dataset.splits["train"].batch(self.order.at(self.step)).to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
-        loss, correct = self._backward(batch)
+        if self.step < COUNTED_STEPS:
+            with FlopCounter() as counter:
+                loss, correct = self._backward(batch)
+            self.step_flops.append(counter.total)
+        else:
+            loss, correct = self._backward(batch)
         norm = float(
             torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.train_config.clip_norm or math.inf
@@ -188,6 +203,7 @@ class Trainer:
             "best": self.best,
             "interval": self.interval,
             "step_seconds": self.step_seconds,
+            "step_flops": self.step_flops,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -199,4 +215,5 @@ class Trainer:
         self.best = state["best"]
         self.interval = state["interval"]
         self.step_seconds = state["step_seconds"]
+        self.step_flops = state["step_flops"]
         restore_random_state(state["random"], self.device)

@@ -73,6 +73,13 @@ class Split(abc.ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def traits(self) -> dict[str, np.ndarray]:
+        """Describe examples by what results may be broken down by, besides length.
+
+        Returns: (examples,) numbers or strings, by name.
+        """
+        return {}
+
     @abc.abstractmethod
     def batch(self, indices: np.ndarray) -> Batch:
         """Assemble the examples at indices, (batch,), in that order."""

@@ -21,7 +21,16 @@ from tasks._listops_format import (
     write_official,
 )
 from tasks._listops_generate import example_digest, generate
-from tasks._listops_law import END_ID, VOCAB_SIZE, Expressions, Law, evaluate
+from tasks._listops_law import (
+    CLOSE_ID,
+    END_ID,
+    OPERATOR_ID,
+    OPERATORS,
+    VOCAB_SIZE,
+    Expressions,
+    Law,
+    evaluate,
+)
 from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
 from tasks.batching import PackedTokens, Sequences
 from tasks.cache import (
@@ -174,7 +183,7 @@ class ListOps(Task):
         splits: dict[str, PackedTokens] = {}
         for name in SPLITS:
             tokens, offsets, labels = _arrays(cache, name)
-            splits[name] = PackedTokens(Sequences(tokens, offsets, 0, self.end_token), labels)
+            splits[name] = PackedExpressions(Sequences(tokens, offsets, 0, self.end_token), labels)
         longest = max(int(split.lengths.max()) for split in splits.values())
         if longest > self.info.max_length:
             raise DataError(
@@ -237,6 +246,20 @@ class ListOps(Task):
             raise DataError(f"got {examples} examples, expected at least {len(SPLITS)}")
         small = max(1, examples // 50)
         return {"train": examples - 2 * small, "val": small, "test": small}
+
+
+class PackedExpressions(PackedTokens):
+    """Expressions, which a result can be broken down by."""
+
+    def traits(self) -> dict[str, np.ndarray]:
+        """See `Split.traits`: operators that enclose the innermost digits, and the outermost."""
+        tokens, starts = np.asarray(self.sequences.tokens), self.sequences.offsets[:-1]
+        steps = (tokens >= OPERATOR_ID).astype(np.int32) - 2 * (tokens == CLOSE_ID)
+        names = np.array([name.strip("[") for name in OPERATORS])
+        return {
+            "depth": np.maximum.reduceat(np.cumsum(steps), starts),
+            "root operator": names[tokens[starts] - OPERATOR_ID],
+        }
 
 
 def _arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

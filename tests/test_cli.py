@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -20,7 +21,8 @@ FIELDS = {
     *("schema_version", "task", "mixer", "preset", "protocol", "seed", "status"),
     *("test_accuracy", "test_correct", "test_total", "val_accuracy", "selected_on", "best_step"),
     *("steps", "steps_per_second", "peak_memory_mib", "params", "wall_seconds", "device"),
-    *("precision", "versions", "git", "config_hash", "baselines", "data"),
+    *("precision", "versions", "git", "config_hash", "baselines", "data", "length", "batch_size"),
+    "flops_per_step",
 }
 """What every record must have."""
 
@@ -56,6 +58,12 @@ def test_end_to_end(
     assert (path.parent / "config.yaml").read_text().count(record.config_hash) == 1
     lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
+    assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
+    with (path.parent / "guesses.csv").open() as file:
+        guesses = list(csv.DictReader(file))
+    assert len(guesses) == 50
+    assert sum(row["label"] == row["guess"] for row in guesses) == record.test_correct
+    assert {row["root operator"] for row in guesses} <= {"MIN", "MAX", "MED", "SM"}
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
     assert "61.04" in capsys.readouterr().out
 

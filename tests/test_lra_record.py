@@ -28,7 +28,8 @@ def record(**changes: object) -> RunRecord:
         "protocol": "s4", "overrides": [], "seed": 0, "status": "done", "message": None,
         "test_accuracy": 40.0, "test_correct": 800, "test_total": 2000, "val_accuracy": 41.0,
         "selected_on": "val", "best_step": 10, "steps": 20, "total_steps": 20, "epochs": 1.0,
-        "steps_per_second": 2.5, "peak_memory_mib": 100.0, "params": 1000, "wall_seconds": 9.0,
+        "steps_per_second": 2.5, "flops_per_step": 1e9, "peak_memory_mib": 100.0, "params": 1000,
+        "length": 2048, "batch_size": 32, "wall_seconds": 9.0,
         "device": "CPU", "precision": "fp32", "versions": {}, "git": {}, "config_hash": "abc",
         "baselines": {"majority class": 17.0}, "data": {
             "source": "generated", "fingerprint": "f", "sizes": {"train": 1}},

@@ -65,7 +65,8 @@ def timeless(state: dict) -> dict:
 
 def timeless_metrics(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{k: v for k, v in line.items() if k != "steps_per_second"} for line in lines]
+    timed = {"seconds", "steps_per_second"}
+    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 
 RESULT = ("test_correct", "test_total", "val_accuracy", "best_step", "steps", "params", "data")

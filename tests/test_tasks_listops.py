@@ -18,7 +18,8 @@ from tasks._listops_format import write_official
 from tasks._listops_generate import generate
 from tasks._listops_law import TOKENS, Expressions, Law, evaluate, grow
 from tasks.base import DataError
-from tasks.listops import OFFICIAL_LAW, ListOps
+from tasks.batching import Sequences
+from tasks.listops import OFFICIAL_LAW, ListOps, PackedExpressions
 
 SHORT = Law(min_length=8, max_length=60, max_depth=10, max_arguments=10)
 COUNTS = {"train": 300, "val": 50, "test": 60}
@@ -113,7 +114,7 @@ def test_generation_is_the_same_on_every_machine(tmp_path: Path) -> None:
         assert done.stdout.strip() == FINGERPRINT
 
 
-FINGERPRINT = "7fab44d66235fd5a22901b4434dda119203486b6a14c8d981116fd760d21c006"
+FINGERPRINT = "08729b3500e5c5a7eecdb8ca23ebe469407aa268347735a0ea61920c97092e07"
 
 
 def test_no_expression_occurs_twice() -> None:
@@ -337,3 +338,14 @@ def test_protocol_is_part_of_the_fingerprint(tmp_path: Path) -> None:
 def test_contradicting_options_are_refused(options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="length"):
         ListOps(**options)  # pyright: ignore[reportArgumentType]
+
+
+def test_traits_are_those_of_the_expressions() -> None:
+    texts = ["[MIN 1 2 ]", "[SM 4 [MAX 1 [MED 3 4 5 ] ] [MIN 1 2 ] ]", "[MAX 9 [SM 1 2 ] ]"]
+    rows = [[TOKENS.index(word) + 1 for word in text.split()] for text in texts]
+    offsets = np.cumsum([0, *map(len, rows)])
+    tokens = np.concatenate(rows).astype(np.uint8)
+    split = PackedExpressions(Sequences(tokens, offsets), np.zeros(3, np.uint8))
+    traits = split.traits()
+    assert traits["depth"].tolist() == [1, 3, 2]
+    assert traits["root operator"].tolist() == ["MIN", "SM", "MAX"]
