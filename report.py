@@ -1,42 +1,134 @@
-"""Write the results as Markdown: `python report.py --help`."""
+"""Turn logged runs into tables, figures and a page: `python report.py --help`."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lra.cli import Parser, carry_out, write_out
 
-NOTES = """
-Measured: percent of the test set, mean ± standard deviation over n seeds; a run that is not
-done is a word. Published: as printed by the source named, on its own hardware and protocol
-(results/sources.yaml); FAIL means at chance. Missing is a dash.
-"""
+if TYPE_CHECKING:
+    from lra.report.build import Wanted
+    from lra.report.results import Results
+
+README = Path(__file__).resolve().parent / "README.md"
+INCOMPLETE = 1
+"""Exit code when a file could not be read, or the README is out of date."""
 
 
-def report(results_dir: Path) -> int:
-    """Print both tables; return 1 if a record could not be read."""
-    from lra.errors import UserError
-    from lra.record import all_records
-    from lra.tables import accuracy_table, runs_table
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        description="Turn all runs into accuracy, speed and memory tables, figures and one page.",
+        epilog="Exit codes: 0 done, 1 done but for files that could not be read (each is named), "
+        "or the README differs (--check), 2 mistake in the command.",
+    )
+    parser.add_argument("--results-dir", type=Path, default=Path("results"), help="(results)")
+    parser.add_argument("--out", type=Path, help="where to write (RESULTS_DIR/report)")
+    parser.add_argument("--baseline", help="mixer that others are relative to (tnn)")
+    parser.add_argument(
+        "--compare", nargs="+", default=[], metavar="MIXER",
+        help="compare the first with the others, example by example",
+    )  # fmt: skip
+    parser.add_argument("--preset", help="only runs of this preset (all)")
+    parser.add_argument("--protocol", help="only runs of this protocol (all)")
+    parser.add_argument(
+        "--format", default="markdown,latex,csv,html", help="of these, comma-separated (all)"
+    )
+    parser.add_argument("--published", help="published methods to show, comma-separated, or none")
+    parser.add_argument(
+        "--check", action="store_true", help="only check that the README's tables are the records'"
+    )
+    parser.add_argument(
+        "--write-readme", action="store_true", help="only write the README's tables and figure"
+    )
+    return parser.parse_args(arguments)
+
+
+def choose_runs(options: argparse.Namespace) -> Results:
+    """Open the results folder and keep the runs asked for.
+
+    Raises: UserError for a preset or protocol that no run has.
+    """
+    from lra.errors import unknown
+    from lra.report.results import Results
+
+    results = Results(options.results_dir)
+    for name in ("preset", "protocol"):
+        wanted = getattr(options, name)
+        known = {getattr(record, name) for record in [*results.records, *results.bench]}
+        if wanted is not None and wanted not in known:
+            raise unknown(f"{name} among the runs", wanted, known, f"--{name}")
+        results.keep(lambda r, n=name, w=wanted: w is None or getattr(r, n) == w)
+    return results
+
+
+def wanted_of(options: argparse.Namespace) -> Wanted:
+    """Check what the report is asked for.
+
+    Raises: UserError for an unknown format.
+    """
+    from lra.errors import unknown
+    from lra.report.build import FORMATS, Wanted
+
+    formats = [name.strip() for name in options.format.split(",")]
+    for name in formats:
+        if name not in FORMATS:
+            raise unknown("format", name, FORMATS, "--format")
+    return Wanted(
+        baseline=options.baseline,
+        compare=options.compare,
+        published=options.published,
+        formats=formats,
+    )
+
+
+def check(results: Results) -> int:
+    """Compare the README with the records; return the exit code."""
+    from lra.report.readme import check_readme
+
+    differences = check_readme(results, README)
+    if differences:
+        write_out("\n".join([*differences, "python report.py --write-readme mends it", ""]))
+    return INCOMPLETE if differences else 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
     from tasks.progress import say
 
-    if not results_dir.is_dir():
-        raise UserError(f"--results-dir: there is no folder {results_dir}")
-    records, faults = all_records(results_dir)
-    runs = runs_table(records) if records else "None yet.\n"
-    write_out(f"## Accuracy\n{NOTES}\n{accuracy_table(records)}\n## Runs\n\n{runs}")
-    for fault in faults:
+    wanted = wanted_of(options)
+    results = choose_runs(options)
+    code = 0
+    if options.check:
+        code = check(results)
+    elif options.write_readme:
+        from lra.report.readme import write_readme
+
+        write_readme(results, README)
+    else:
+        from lra.report.build import write_report
+
+        out = options.out or options.results_dir / "report"
+        sections = write_report(results, wanted, out)
+        shown = [table for section in sections[:-1] for table in section.tables]
+        for table in shown:
+            write_out(f"\n{table.title}\n\n{table.markdown()}")
+        pictures = sum(len(section.pictures) for section in sections)
+        say(f"{len(results.records)} runs, {pictures} figures: {out}")
+        if "html" in wanted.formats:
+            say(f"the page: {out / 'index.html'}")
+    for fault in results.faults:
         say(f"report.py: warning: left out: {fault}")
-    return 1 if faults else 0
+    return INCOMPLETE if results.faults else code
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    parser = Parser(description="Tabulate all runs beside published results.")
-    parser.add_argument("--results-dir", type=Path, default=Path("results"))
-    options = parser.parse_args(arguments)
-    return carry_out("report.py", lambda: report(options.results_dir))
+    options = parse_arguments(arguments)
+    return carry_out("report.py", lambda: report(options))
 
 
 if __name__ == "__main__":

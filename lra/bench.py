@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 from pydantic import ValidationError
@@ -35,8 +36,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.bench",
-        description="Measure what one more position costs a causal mixer: by its recurrence, and "
-        "by mixing all positions so far again.",
+        description="Measure mixers in turns. decode: what one more position costs a causal "
+        "mixer, by its recurrence and by mixing all positions so far again. step: whole training "
+        "steps of a task's classifier, with records that report.py tabulates.",
     )
     parser.add_argument("--mode", choices=MODES, default="decode", help="decode (default)")
     parser.add_argument(
@@ -45,7 +47,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--lengths", default="256,1024,4096", help="positions to measure at (%(default)s)"
     )
-    parser.add_argument("--dim", type=positive_int, default=64, help="channels (%(default)s)")
+    parser.add_argument(
+        "--dim", type=positive_int, default=64, help="channels, decode (%(default)s)"
+    )
+    parser.add_argument("--task", default="listops", help="step: its classifier (%(default)s)")
+    parser.add_argument("--preset", default="paper", help="step: paper (default) or quick")
+    parser.add_argument("--protocol", default="s4", help="step: s4 (default) or lra")
+    parser.add_argument(
+        "--results-dir", type=Path, default=Path("results"), help="step: where bench/ is (results)"
+    )
     parser.add_argument("--repeats", type=positive_int, default=5, help="turns (%(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     return parser.parse_args(arguments)
@@ -161,7 +171,7 @@ def decode(options: argparse.Namespace) -> int:
     """Measure recurrences and tabulate them; return the exit code."""
     device = choose_device(options.device)
     positions = _positions(options.lengths)
-    names = dict.fromkeys(name.strip() for name in options.mixers.split(","))
+    names = _names(options.mixers)
     decodings = [_decoding(name, positions, options.dim, device) for name in names]
     with progress("decoding", total=(options.repeats + 1) * len(decodings), unit="turn") as bar:
         for turn in range(options.repeats + 1):
@@ -177,7 +187,18 @@ def decode(options: argparse.Namespace) -> int:
     return 0
 
 
-MODES = {"decode": decode}
+def step(options: argparse.Namespace) -> int:
+    """Measure training steps; return the exit code."""
+    from lra import bench_step
+
+    return bench_step.step(options, _names(options.mixers), _positions(options.lengths))
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
+
+
+MODES = {"decode": decode, "step": step}
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -44,13 +44,25 @@ def load_newest(folder: Path, say: Callable[[str], None]) -> dict[str, Any] | No
     A damaged one is set aside under another name, and said so.
     """
     for path in _newest_first(folder):
-        content = path.read_bytes()
-        match = _NAME.fullmatch(path.name)
-        if match and _digest(content) == match[2]:
-            return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        if (state := _load_whole(path)) is not None:
+            return state
         path.rename(path.with_name(f"{path.name}.damaged"))
         say(f"checkpoint {path} is damaged and set aside; falling back to the one before it")
     return None
+
+
+def read_newest(folder: Path) -> dict[str, Any] | None:
+    """Load the newest checkpoint that is whole and leave all as they are; None without one."""
+    return next((s for path in _newest_first(folder) if (s := _load_whole(path)) is not None), None)
+
+
+def _load_whole(path: Path) -> dict[str, Any] | None:
+    """Load a checkpoint to the CPU; None if its content is not what its name says."""
+    content = path.read_bytes()
+    match = _NAME.fullmatch(path.name)
+    if match is None or _digest(content) != match[2]:
+        return None
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -11,6 +12,8 @@ from lra.errors import UserError
 from lra.files import write_atomically
 
 SCHEMA_VERSION = 1
+
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 class _Part(BaseModel):
@@ -97,17 +100,30 @@ def load_record(path: Path) -> RunRecord:
 
     Raises: UserError naming the file and what is wrong with it.
     """
+    return read_record(RunRecord, path, SCHEMA_VERSION)
+
+
+def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
+    """Read and check a record of a kind and a version of its schema.
+
+    Raises: UserError naming the file and what is wrong with it.
+    """
     try:
-        return RunRecord.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         what = str(error)
         if isinstance(error, ValidationError):
             first = error.errors()[0]
             what = ": ".join([*map(str, first["loc"]), first["msg"]])
         raise UserError(
-            f"{path}: not a record of schema {SCHEMA_VERSION}: {what}; move it away if it is of "
+            f"{path}: not a record of schema {version}: {what}; move it away if it is of "
             f"no more use"
         ) from None
+
+
+def folder_of(results_dir: Path, record: RunRecord) -> Path:
+    """Return the folder that a run's files are in."""
+    return results_dir / "runs" / record.task / record.mixer / record.run_id
 
 
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
@@ -116,7 +132,20 @@ def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
     faults: list[str] = []
     for path in sorted(results_dir.glob("runs/*/*/*/result.json")):
         try:
-            records.append(load_record(path))
+            record = load_record(path)
+            if folder_of(results_dir, record) != path.parent:
+                raise UserError(
+                    f"{path}: the record of {record.task}, {record.mixer}, {record.run_id} in a "
+                    f"folder of other names; move it to {folder_of(results_dir, record)}"
+                )
         except UserError as error:
             faults.append(str(error))
+        else:
+            records.append(record)
     return records, faults
+
+
+if __name__ == "__main__":
+    from lra.record_commands import main
+
+    sys.exit(main())

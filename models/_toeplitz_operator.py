@@ -5,16 +5,16 @@ from __future__ import annotations
 import abc
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from models._gated_unit import GatedToeplitzUnit
 from models._recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
-from models._toeplitz import toeplitz_multiply
-from models.base import MixerContext, RecurrentMixer
+from models._toeplitz import toeplitz_matrix, toeplitz_multiply
+from models.base import LagOperator, MixerContext, RecurrentMixer
 
 
-class ToeplitzOperator(nn.Module, abc.ABC):
+class ToeplitzOperator(LagOperator):
     """Every channel multiplied by a Toeplitz matrix that the parameters generate."""
 
     @abc.abstractmethod
@@ -31,6 +31,10 @@ class ToeplitzOperator(nn.Module, abc.ABC):
         """
         with torch.autocast(next(self.parameters()).device.type, enabled=False):
             return self.generate(length)
+
+    def matrix(self, length: int) -> Tensor:
+        """See `LagOperator.matrix`."""
+        return toeplitz_matrix(*self.coefficients(length), length)
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""

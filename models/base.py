@@ -65,6 +65,14 @@ class Mixer(nn.Module, abc.ABC):
         return {}
 
 
+class LagOperator(nn.Module, abc.ABC):
+    """A part of a mixer: a matrix for every channel, whose entries follow the lag."""
+
+    @abc.abstractmethod
+    def matrix(self, length: int) -> Tensor:
+        """Write the matrices out for sequences of a length: (channels, length, length)."""
+
+
 class RecurrentMixer(Mixer):
     """A mixer that, where it is causal, can also take one position at a time."""
 

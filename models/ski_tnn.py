@@ -18,7 +18,7 @@ from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._interpolation import InducingGrid, interpolate, spread
 from models._position_encoder import Norm
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
-from models.base import Mixer, MixerContext
+from models.base import LagOperator, Mixer, MixerContext
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(gt=0, lt=1)]
@@ -54,7 +54,7 @@ class WarpedPiecewiseLinear(nn.Module):
         return knots[left] * (1 - share) + knots[left + 1] * share
 
 
-class SparsePlusLowRank(nn.Module):
+class SparsePlusLowRank(LagOperator):
     """T_sparse + W A W^T: a short convolution, and interpolation around a small Toeplitz matrix.
 
     Time and memory are linear in the length; nothing of size length x points is made.

@@ -1,0 +1,107 @@
+"""The accuracy tables: mixers by tasks, guesses beneath."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lra.record import RunRecord
+from lra.report.boards import Board
+from lra.report.cells import MISSING, Cell
+from lra.report.published import FIVE, mean_over
+from lra.report.table import Table, ranks
+from tasks.base import BENCHMARK
+
+AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
+"""Tasks of each average, without Path-X and with it."""
+
+
+def anchor(run: RunRecord) -> str:
+    """Return where the page lists a run."""
+    return f"run-{run.task}-{run.mixer}-{run.run_id}"
+
+
+def averages(cells: Mapping[str, Cell]) -> dict[str, float | None]:
+    """Average a row over the tasks of each average; None where it has a hole."""
+    values = {task: cell.value for task, cell in cells.items()}
+    return {name: mean_over(tasks, values) for name, tasks in AVERAGES.items()}
+
+
+def accuracy_table(board: Board, slug: str) -> Table:
+    """Tabulate a board."""
+    names = list(AVERAGES) if board.is_main else []
+    columns = [*board.tasks, *names]
+    rows: list[list[str]] = []
+    values: list[list[float | None]] = []
+    links: dict[tuple[int, int], str] = {}
+    for i, (method, cells) in enumerate(board.rows.items()):
+        row = {task: cells.get(task, Cell()) for task in board.tasks}
+        means = averages(cells)
+        rows.append([method, *(cell.text for cell in row.values())])
+        rows[i] += [_number(means[name]) for name in names]
+        values.append([*(cell.value for cell in row.values()), *(means[name] for name in names)])
+        for j, cell in enumerate(row.values(), start=1):
+            if cell.runs:
+                links[i, j] = anchor(cell.runs[0])
+    marks = {
+        (i, j): mark
+        for j, column in enumerate(zip(*values, strict=True), start=1)
+        for i, mark in ranks(column).items()
+    }
+    for name, by_task in board.guesses().items():
+        rows.append([f"guess: {name}", *(_number(by_task.get(task)) for task in columns)])
+    return Table(
+        slug=slug,
+        title=f"{board.name}: accuracy",
+        caption=_caption(board),
+        columns=["mixer", *columns],
+        rows=rows,
+        marks=marks,
+        links=links,
+        facts=_facts(board),
+    )
+
+
+def _number(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.2f}"
+
+
+def _caption(board: Board) -> str:
+    """Say what the numbers are and what each column was measured on."""
+    parts = [
+        "Test accuracy in percent, mean ± standard deviation over n seeds; the best of a column "
+        "in bold, the second underlined."
+    ]
+    if board.preset != "paper":
+        parts.append(
+            f"The {board.preset} preset has data and models of its own: its rows compare with each "
+            f"other, not with published ones."
+        )
+    by_condition: dict[str, list[str]] = {}
+    for task, condition in board.conditions.items():
+        by_condition.setdefault(condition, []).append(task)
+    found = [f"{', '.join(tasks)}: {condition}" for condition, tasks in by_condition.items()]
+    if found:
+        parts.append(f"{'; '.join(found)}.")
+    if board.reason:
+        parts.append(f"Not in the main table for: {board.reason}.")
+    return " ".join(parts)
+
+
+def _facts(board: Board) -> list[dict[str, object]]:
+    return [
+        {
+            "preset": board.preset,
+            "protocol": board.protocol,
+            "apart_for": board.reason,
+            "mixer": method,
+            "task": task,
+            "mean_percent": cell.mean,
+            "deviation_percent": cell.deviation,
+            "seeds_done": len(cell.accuracies),
+            "at_chance": cell.is_at_chance,
+            "not_done": ", ".join(cell.words),
+            "runs": " ".join(run.run_id for run in cell.runs),
+        }
+        for method, cells in board.rows.items()
+        for task, cell in cells.items()
+    ]

@@ -1,0 +1,170 @@
+"""Which results may stand in one table: boards of rows and columns that compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.record import RunRecord
+from lra.report.cells import Cell, counted
+from tasks.base import BENCHMARK
+
+SHOWN_OVERRIDES = 2
+_SOURCES = ("official", "generated", "generated, clean law", "unofficial")
+"""Kinds of data, the one that a main table takes first."""
+_FIRST = ("paper", "s4")
+"""The preset and the protocol whose boards come first."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A table of results: what its rows and columns share is in title and conditions."""
+
+    preset: str
+    protocol: str
+    rows: Mapping[str, Mapping[str, Cell]]
+    """Cells by task, by method."""
+    conditions: Mapping[str, str]
+    """What data each task's column was measured on, and what the models were selected on."""
+    reason: str = ""
+    """Why these runs are not in the main table of their preset and protocol; empty for that."""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this is the table of its preset and protocol."""
+        return not self.reason
+
+    @property
+    def tasks(self) -> list[str]:
+        """Columns: in a main table all of the benchmark, then the user's own."""
+        present = self.conditions.keys()
+        listed = [task for task in BENCHMARK if self.is_main or task in present]
+        return listed + sorted(present - set(BENCHMARK))
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """Every counted run."""
+        return [run for cells in self.rows.values() for cell in cells.values() for run in cell.runs]
+
+    @property
+    def name(self) -> str:
+        """Preset and protocol, and what sets the board apart."""
+        title = f"Preset {self.preset}, protocol {self.protocol}"
+        return f"{title}, apart for {self.reason}" if self.reason else title
+
+    def guesses(self) -> dict[str, dict[str, float]]:
+        """Return accuracy in percent of guesses without a model, by task, by name."""
+        found: dict[str, dict[str, float]] = {}
+        for record in sorted(self.records, key=lambda r: r.run_id):
+            for name, accuracy in record.baselines.items():
+                found.setdefault(name, {})[record.task] = accuracy
+        return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
+
+
+def boards(records: Sequence[RunRecord]) -> list[Board]:
+    """Sort records into boards, the main one of each preset and protocol first.
+
+    Columns of a board are of one data set each. Of a task's data sets the main board takes the
+    official one, else the one with most runs; runs on others go to boards of their own.
+    """
+    found: list[Board] = []
+    settings = {(r.preset, r.protocol) for r in records}
+    for preset, protocol in sorted(settings, key=_setting_order):
+        chosen = [r for r in records if (r.preset, r.protocol) == (preset, protocol)]
+        by_reason: dict[str, list[RunRecord]] = {}
+        for task in sorted({r.task for r in chosen}):
+            for reason, group in _by_condition([r for r in chosen if r.task == task]):
+                by_reason.setdefault(reason, []).extend(group)
+        for reason in sorted(by_reason):
+            group = by_reason[reason]
+            conditions = {
+                task: _describe([r for r in group if r.task == task])
+                for task in sorted({r.task for r in group})
+            }
+            found.append(Board(preset, protocol, _rows(group), conditions, reason))
+    return found
+
+
+def _setting_order(setting: tuple[str, str]) -> tuple[object, ...]:
+    return tuple((part != first, part) for part, first in zip(setting, _FIRST, strict=True))
+
+
+def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
+    """Part the runs of one task by their data, with the reasons; the first part has none."""
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
+    for record in records:
+        key = (record.data.source, record.data.fingerprint)
+        groups.setdefault(key, []).append(record)
+
+    def order(item: tuple[tuple[str, str], list[RunRecord]]) -> tuple[object, ...]:
+        (source, fingerprint), group = item
+        rank = _SOURCES.index(source) if source in _SOURCES else len(_SOURCES)
+        return (
+            rank,
+            _selected_on(group) != "val",
+            len(_task_changes(group)),
+            -len(group),
+            fingerprint,
+        )
+
+    (_, first), *others = sorted(groups.items(), key=order)
+    parted = [("", first)]
+    for _, group in others:
+        reasons = _differences(first, group)
+        parted.append((", ".join(reasons), group))
+    return parted
+
+
+def _differences(main: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[str]:
+    reasons = []
+    if other[0].data.source != main[0].data.source:
+        reasons.append(f"{other[0].data.source} data instead of {main[0].data.source}")
+    if _selected_on(other) != _selected_on(main):
+        reasons.append(f"selected on {_selected_on(other)} instead of {_selected_on(main)}")
+    reasons += sorted(_task_changes(other) - _task_changes(main))
+    if not reasons:
+        prints = [runs[0].data.fingerprint[:8] for runs in (other, main)]
+        reasons.append(f"other data of the same description ({prints[0]} instead of {prints[1]})")
+    return reasons
+
+
+def _selected_on(records: Iterable[RunRecord]) -> str:
+    return next((r.selected_on for r in records if r.selected_on is not None), "val")
+
+
+def _task_changes(records: Sequence[RunRecord]) -> set[str]:
+    """Return the changes of the task's options that all of these runs have in common."""
+    changes = [{text for text in r.overrides if text.startswith("task.")} for r in records]
+    return set.intersection(*changes)
+
+
+def _describe(records: Sequence[RunRecord]) -> str:
+    parts = [f"{records[0].data.source} data", f"selected on {_selected_on(records)}"]
+    return ", ".join([*parts, *sorted(_task_changes(records))])
+
+
+def label(record: RunRecord) -> str:
+    """Name the row of a run: its method, and the settings changed, the task's apart."""
+    changes = [text for text in record.overrides if not text.startswith("task.")]
+    if not changes:
+        return record.method
+    if len(changes) > SHOWN_OVERRIDES:
+        return f"{record.method} ({len(changes)} settings changed, {record.config_hash[:8]})"
+    return f"{record.method} ({', '.join(changes)})"
+
+
+def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell]]:
+    """Group runs into cells; runs that read the same but have other settings get rows apart."""
+    hashes: dict[tuple[str, str], set[str]] = {}
+    for record in records:
+        hashes.setdefault((label(record), record.task), set()).add(record.config_hash)
+    groups: dict[str, dict[str, list[RunRecord]]] = {}
+    for record in sorted(records, key=lambda r: (label(r), r.task, r.config_hash, r.run_id)):
+        name = label(record)
+        if len(hashes[name, record.task]) > 1:
+            name += f" [settings {record.config_hash[:8]}]"
+        groups.setdefault(name, {}).setdefault(record.task, []).append(record)
+    return {
+        name: {task: Cell(counted(runs)) for task, runs in by_task.items()}
+        for name, by_task in groups.items()
+    }

@@ -1,0 +1,150 @@
+"""The whole report: which tables and figures there are, and their files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lra.errors import UserError
+from lra.files import write_atomically
+from lra.report.accuracy import accuracy_table
+from lra.report.boards import Board, boards
+from lra.report.breakdown import breakdown_pictures
+from lra.report.bubbles import bubble_pictures
+from lra.report.compare import check_methods, comparison_table
+from lra.report.curves import curve_pictures
+from lra.report.drawing import Looks, Picture
+from lra.report.kernels import kernel_pictures
+from lra.report.page import TITLE, Section, summary, write_page
+from lra.report.published import choose_published, published_table
+from lra.report.results import Results
+from lra.report.scaling import scaling_pictures
+from lra.report.speed import bench_boards, memory_table, speed_boards, speed_table
+from lra.report.table import Table
+from tasks.progress import progress
+
+FORMATS = ("markdown", "latex", "csv", "html")
+CONTENTS = "contents.txt"
+"""Lists the files of a report, so that the next one can take away what it no longer has."""
+DEFAULT_BASELINE = "tnn"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a report is asked for."""
+
+    baseline: str | None = None
+    """Mixer that speeds are relative to; None: tnn, where it has run."""
+    compare: Sequence[str] = ()
+    published: str | None = None
+    formats: Sequence[str] = FORMATS
+
+
+def sections(results: Results, wanted: Wanted) -> list[Section]:
+    """Make all tables and figures, the latter still to be drawn.
+
+    Raises: UserError for a mixer or a method that is not there.
+    """
+    found = boards(results.records)
+    baseline = wanted.baseline or DEFAULT_BASELINE
+    if wanted.baseline is not None:
+        check_methods(found, [baseline], "--baseline")
+    looks = Looks([*(method for board in found for method in board.rows),
+                   *(record.mixer for record in results.bench)])  # fmt: skip
+    made = []
+    if wanted.compare:
+        table = comparison_table(results, found, wanted.compare, "compare")
+        made.append(Section("comparison", "Comparison", [table], []))
+    for k, board in enumerate(found):
+        slug = f"{board.preset}-{board.protocol}" + ("" if board.is_main else f"-{k}")
+        made.append(
+            Section(
+                slug,
+                board.name,
+                [accuracy_table(board, f"accuracy-{slug}")],
+                _pictures(results, board, baseline, looks, slug),
+            )
+        )
+    if results.records or results.bench:
+        made.append(_speed_section(results, baseline, looks))
+    published = choose_published(wanted.published)
+    if published:
+        made.append(Section("published-results", "Published", [published_table(published)], []))
+    return made
+
+
+def _pictures(
+    results: Results, board: Board, baseline: str, looks: Looks, slug: str
+) -> list[Picture]:
+    kernels, faults = kernel_pictures(results, board, slug)
+    results.faults += faults
+    return [
+        *bubble_pictures(board, baseline, looks, slug),
+        *curve_pictures(results, board, looks, slug),
+        *breakdown_pictures(results, board, looks, slug),
+        *kernels,
+    ]
+
+
+def _speed_section(results: Results, baseline: str, looks: Looks) -> Section:
+    tables: list[Table] = []
+    pictures: list[Picture] = []
+    for k, board in enumerate([*speed_boards(results.records), *bench_boards(results.bench)]):
+        tables.append(speed_table(board, baseline, f"speed-{k}"))
+        tables.append(memory_table(board, baseline, f"memory-{k}"))
+        pictures += scaling_pictures(board, looks, f"speed-{k}")
+    return Section("speed", "Speed and memory", tables, pictures)
+
+
+def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
+    """Write a report into a folder; files of an earlier one that it no longer has are removed.
+
+    Raises: UserError as `sections`.
+    """
+    made = sections(results, wanted)
+    files: dict[str, bytes] = {}
+    images: dict[str, bytes] = {}
+    drawn = [picture for section in made for picture in section.pictures]
+    for picture in progress("drawing", drawn, unit="figures"):
+        for name, content in picture.files().items():
+            files[f"figures/{name}"] = content
+        images[picture.slug] = files[f"figures/{picture.slug}.svg"]
+    for table in (table for section in made for table in section.tables):
+        if "latex" in wanted.formats:
+            files[f"tables/{table.slug}.tex"] = table.latex().encode()
+        if "csv" in wanted.formats:
+            files[f"tables/{table.slug}.csv"] = table.csv().encode()
+    if "markdown" in wanted.formats:
+        files["report.md"] = _markdown(results, made).encode()
+    if "html" in wanted.formats:
+        files["index.html"] = write_page(results, made, images, out).encode()
+    _write(files, out)
+    return made
+
+
+def _markdown(results: Results, made: Sequence[Section]) -> str:
+    parts = [f"# {TITLE}\n\n{summary(results.records)}\n"]
+    for section in made:
+        parts.append(f"## {section.title}\n")
+        for table in section.tables:
+            parts.append(f"### {table.title}\n\n{table.caption}\n\n{table.markdown()}")
+        for picture in section.pictures:
+            image = f"![{picture.title}](figures/{picture.slug}.png)"
+            parts.append(f"{image}\n\n{picture.title}. {picture.caption}\n")
+    return "\n".join(parts)
+
+
+def _write(files: dict[str, bytes], out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
+    contents = out / CONTENTS
+    old = contents.read_text(encoding="utf-8").splitlines() if contents.is_file() else []
+    for name in old:
+        path = out / name
+        if name not in files and path.resolve().is_relative_to(out.resolve()):
+            path.unlink(missing_ok=True)
+    for name, content in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(out / name, content)
+    write_atomically(contents, "".join(f"{name}\n" for name in sorted(files)).encode())

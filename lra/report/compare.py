@@ -1,0 +1,157 @@
+"""Two mixers on the same test examples: is the difference more than luck?"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lra.errors import UserError, unknown
+from lra.report.accuracy import anchor
+from lra.report.boards import Board
+from lra.report.cells import MISSING, Cell
+from lra.report.results import Results
+from lra.report.table import Table
+
+RESAMPLES = 10_000
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A mixer against another on one task, over the seeds that both have finished."""
+
+    seeds: list[int]
+    difference: float
+    """Of test accuracy, in points: the first mixer less the second, mean over seeds."""
+    low: float
+    high: float
+    """95 % bootstrap interval over test examples."""
+    seed_deviation: float | None
+    """Standard deviation of the difference over seeds; None for one."""
+    only_first: int
+    """Examples that the first alone gets right, all seeds together."""
+    only_second: int
+    p_value: float | None
+    """McNemar's exact test, two-sided; None over several seeds, which share their examples."""
+
+
+def compare(
+    first: Sequence[np.ndarray], second: Sequence[np.ndarray], seeds: list[int]
+) -> Comparison:
+    """Compare two mixers whose runs are paired by seed.
+
+    The interval resamples examples, with all seeds of one together: it tells how far another
+    test set of the law might move the difference, and the deviation how far another seed.
+
+    Args:
+        first: for each seed (examples,) whether the first mixer is right.
+        second: the same of the second mixer.
+    """
+    from scipy.stats import binomtest
+
+    a, b = np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
+    only_first, only_second = int(((a - b) == 1).sum()), int(((a - b) == -1).sum())
+    by_example = (a - b).mean(axis=0)
+    # Few different values: resampling examples is drawing how often each value comes.
+    values, counts = np.unique(by_example, return_counts=True)
+    draws = np.random.default_rng(0).multinomial(
+        len(by_example), counts / len(by_example), size=RESAMPLES
+    )
+    low, high = np.percentile(100 * draws @ values / len(by_example), [2.5, 97.5])
+    by_seed = 100 * (a - b).mean(axis=1)
+    discordant = only_first + only_second
+    p_value = None
+    if len(seeds) == 1:
+        p_value = float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
+    return Comparison(
+        seeds=seeds,
+        difference=100 * float(by_example.mean()),
+        low=float(low),
+        high=float(high),
+        seed_deviation=statistics.stdev(by_seed.tolist()) if len(seeds) > 1 else None,
+        only_first=only_first,
+        only_second=only_second,
+        p_value=p_value,
+    )
+
+
+def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | None:
+    """Compare two cells over their common seeds; None if no seed has the guesses of both."""
+    right: list[dict[int, np.ndarray]] = []
+    for cell in (first, second):
+        of_seed: dict[int, np.ndarray] = {}
+        for run in cell.runs:
+            guesses = results.guesses(run)
+            if guesses is not None:
+                of_seed[run.seed] = guesses.is_right
+        right.append(of_seed)
+    seeds = sorted(right[0].keys() & right[1].keys())
+    if not seeds:
+        return None
+    return compare([right[0][seed] for seed in seeds], [right[1][seed] for seed in seeds], seeds)
+
+
+def check_methods(boards: Sequence[Board], names: Sequence[str], flag: str) -> None:
+    """Refuse a mixer that has no row in any board.
+
+    Raises: UserError.
+    """
+    known = {method for board in boards for method in board.rows}
+    for name in names:
+        if name not in known:
+            raise unknown("mixer among the runs", name, known, flag)
+
+
+def comparison_table(
+    results: Results, boards: Sequence[Board], names: Sequence[str], slug: str
+) -> Table:
+    """Compare the first named mixer with each other one, on every board and task.
+
+    Raises: UserError if a mixer has no runs, or fewer than two are named.
+    """
+    if len(set(names)) < 2:  # noqa: PLR2004
+        raise UserError(f"--compare {' '.join(names)}: expected two different mixers or more")
+    check_methods(boards, names, "--compare")
+    rows: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    links: dict[tuple[int, int], str] = {}
+    first, *others = names
+    for board in boards:
+        for other in others:
+            for task in board.tasks:
+                a, b = (board.rows.get(name, {}).get(task, Cell()) for name in (first, other))
+                found = compare_cells(results, a, b)
+                if found is None:
+                    continue
+                links[len(rows), 3] = anchor(a.runs[0])
+                rows.append([f"{first} less {other}", board.name, task, *_texts(found)])
+                named = {"first": first, "second": other, "board": board.name, "task": task}
+                facts.append({**named, **vars(found)})
+    return Table(
+        slug=slug,
+        title=f"{first} against {', '.join(others)}",
+        caption=f"Test accuracy in points, over the seeds that both have; 95 % interval from "
+        f"{RESAMPLES:,} resamples of the test examples, standard deviation over seeds, examples "
+        f"that one alone gets right (all seeds), and McNemar's exact test where it is one seed.",
+        columns=[
+            "difference of", "where", "task", "points", "95 % interval", "over seeds",
+            "only first right", "only second right", "p (McNemar)",
+        ],
+        rows=rows,
+        links=links,
+        facts=facts,
+    )  # fmt: skip
+
+
+def _texts(found: Comparison) -> list[str]:
+    deviation = MISSING if found.seed_deviation is None else f"± {found.seed_deviation:.2f}"
+    return [
+        f"{found.difference:+.2f}",
+        f"{found.low:+.2f} to {found.high:+.2f}",
+        f"{deviation} (n={len(found.seeds)})",
+        f"{found.only_first:,}",
+        f"{found.only_second:,}",
+        MISSING if found.p_value is None else f"{found.p_value:.2g}",
+    ]

@@ -1,0 +1,117 @@
+"""Learning curves: validation accuracy over steps, time and arithmetic."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from lra.record import RunRecord
+from lra.report.boards import Board
+from lra.report.drawing import Looks, Picture, legend_below, new_figure
+from lra.report.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AXES = {
+    "steps": "optimizer steps",
+    "seconds": "wall-clock time, s",
+    "flops": "training FLOPs",
+}
+"""What curves are drawn over: by name, what the axis says."""
+_CAPTIONS = {
+    "steps": "",
+    "seconds": " Training and validation so far, on the machine of each run.",
+    "flops": " Matrix products, convolutions, attention and Fourier transforms so far.",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Validation accuracy of runs that differ in seed alone, at the steps that all have."""
+
+    method: str
+    seeds: int
+    x: list[float]
+    mean: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def curve(results: Results, method: str, runs: tuple[RunRecord, ...], axis: str) -> Curve | None:
+    """Join the validations of runs; None where there are none in common.
+
+    Args:
+        axis: a key of AXES.
+    """
+    by_run: list[dict[int, tuple[float, float]]] = []
+    for run in runs:
+        points: dict[int, tuple[float, float]] = {}
+        for line in results.validations(run):
+            x = {
+                "steps": float(line.step),
+                "seconds": line.seconds,
+                "flops": None if run.flops_per_step is None else line.step * run.flops_per_step,
+            }[axis]
+            if x is not None:
+                points[line.step] = (x, line.val_accuracy)
+        if points:
+            by_run.append(points)
+    if not by_run:
+        return None
+    steps = sorted(set.intersection(*map(set, by_run)))
+    at_steps = [[points[step] for points in by_run] for step in steps]
+    if not steps:
+        return None
+    return Curve(
+        method=method,
+        seeds=len(by_run),
+        x=[statistics.mean(x for x, _ in points) for points in at_steps],
+        mean=[statistics.mean(y for _, y in points) for points in at_steps],
+        low=[min(y for _, y in points) for points in at_steps],
+        high=[max(y for _, y in points) for points in at_steps],
+    )
+
+
+def curve_pictures(results: Results, board: Board, looks: Looks, slug: str) -> list[Picture]:
+    """Make the curves of a board: a figure per task and axis."""
+    pictures = []
+    for task in board.tasks:
+        for axis in AXES:
+            found = [
+                joined
+                for method, cells in board.rows.items()
+                if task in cells
+                and (joined := curve(results, method, cells[task].runs, axis)) is not None
+            ]
+            if not found:
+                continue
+            pictures.append(
+                Picture(
+                    f"{slug}-{task}-{axis}",
+                    f"Learning {task} over {axis if axis != 'flops' else 'FLOPs'}",
+                    f"{board.name}; {board.conditions[task]}. Mean over seeds, band from the "
+                    f"lowest to the highest.{_CAPTIONS[axis]}",
+                    partial(_draw, found, axis, looks),
+                )
+            )
+    return pictures
+
+
+def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:
+    names = [f"{drawn.method} (n={drawn.seeds})" for drawn in curves]
+    figure = new_figure(names)
+    axes = figure.subplots()
+    for name, drawn in zip(names, curves, strict=True):
+        axes.plot(drawn.x, drawn.mean, label=name, markersize=3.5, **looks.line(drawn.method))
+        if drawn.seeds > 1:
+            axes.fill_between(
+                drawn.x, drawn.low, drawn.high, color=looks.colour(drawn.method), alpha=0.15
+            )
+    axes.set_xlim(left=0)
+    axes.set_xlabel(AXES[axis])
+    axes.set_ylabel("validation accuracy, %")
+    legend_below(axes)
+    return figure

@@ -1,0 +1,218 @@
+"""What all figures share: colours that everyone can tell apart, sizes, labels, files."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8F8400")
+"""Okabe and Ito's palette, its yellow darkened to show on white."""
+LINES = ("-", "--", ":", "-.")
+MARKERS = "osD^vPX*"
+
+_RC: Any = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib, so that all machines draw the same
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "lra",
+    "savefig.dpi": 160,
+}
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure still to be drawn."""
+
+    slug: str
+    """Its name in files."""
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+    def files(self) -> dict[str, bytes]:
+        """Draw: the content of the PNG and SVG by file name, the same bytes for the same data."""
+        with style():
+            figure = self.draw()
+            figure.draw_without_rendering()
+            figure.set_layout_engine("none")  # it is laid out; once is enough for both files
+            png, svg = io.BytesIO(), io.BytesIO()
+            figure.savefig(png, format="png", metadata={"Software": None})
+            figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
+
+
+def style() -> AbstractContextManager[None]:
+    """Return the context that figures are drawn in."""
+    import matplotlib as mpl
+
+    return mpl.rc_context(_RC)
+
+
+WIDTH, HEIGHT = 5.8, 3.9
+"""Of a figure without its legend, in inches: text is readable on a phone, too."""
+_LEGEND_LINE = 0.19
+"""Height of a line of the legend, in inches."""
+_LEGEND_LETTERS = 76
+"""Letters that fit beside each other below a figure."""
+
+
+def new_figure(
+    legend: Iterable[str] = (), *, width: float = WIDTH, height: float = HEIGHT
+) -> Figure:
+    """Make an empty figure, with room for a legend of these names below it."""
+    from matplotlib.figure import Figure
+
+    names = list(legend)
+    lines = math.ceil(len(names) / _legend_columns(names)) if names else 0
+    return Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
+
+
+def _legend_columns(names: Sequence[str]) -> int:
+    longest = max(map(len, names), default=1)
+    return max(1, min(len(names), 5, _LEGEND_LETTERS // (longest + 6)))
+
+
+def legend_below(axes: Axes, **options: Any) -> None:
+    """Put the legend below the axes, where it hides nothing."""
+    handles, names = axes.get_legend_handles_labels()
+    if handles:
+        columns = _legend_columns(names)
+        axes.figure.legend(handles, names, loc="outside lower center", ncols=columns, **options)
+
+
+class Looks:
+    """A colour, a line and a marker for every method, the same in all figures of a report."""
+
+    def __init__(self, methods: Iterable[str]) -> None:
+        self._index = {name: i for i, name in enumerate(sorted(set(methods)))}
+
+    def colour(self, method: str) -> str:
+        """Return a colour; after eight methods they return with other lines and markers."""
+        return COLOURS[self._index[method] % len(COLOURS)]
+
+    def line(self, method: str) -> dict[str, Any]:
+        """Return the arguments of a line."""
+        turn = self._index[method] // len(COLOURS)
+        return {
+            "color": self.colour(method),
+            "linestyle": LINES[turn % len(LINES)],
+            "marker": MARKERS[turn % len(MARKERS)],
+        }
+
+
+@dataclass(frozen=True)
+class _Box:
+    left: float
+    bottom: float
+    right: float
+    top: float
+
+    def overlaps(self, other: _Box) -> bool:
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.bottom < other.top
+            and other.bottom < self.top
+        )
+
+    def inside(self, other: _Box) -> bool:
+        return (
+            other.left <= self.left
+            and self.right <= other.right
+            and other.bottom <= self.bottom
+            and self.top <= other.top
+        )
+
+    def nearest(self, x: float, y: float) -> float:
+        """Return the distance of a point from the box."""
+        return math.hypot(
+            max(self.left - x, 0, x - self.right), max(self.bottom - y, 0, y - self.top)
+        )
+
+
+def place_labels(
+    axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], areas: Sequence[float]
+) -> None:
+    """Write a label beside each bubble: none over another or beyond the axes.
+
+    Labels go where they are nearest to their bubble and clear of others', with a thin line where
+    that is not beside it. Limits and scales of the axes must be final.
+
+    Args:
+        points: in data coordinates.
+        areas: of the bubbles, in square points.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    figure.draw_without_rendering()
+    scale = 72 / figure.dpi  # pixels to points
+    extent = axes.get_window_extent()
+    frame = _Box(*(edge * scale for edge in extent.extents))
+    where = [tuple(axes.transData.transform(point) * scale) for point in points]
+    radii = [math.sqrt(area / math.pi) for area in areas]
+    taken: list[_Box] = []
+    for i in sorted(range(len(texts)), key=lambda i: (-where[i][1], where[i][0], texts[i])):
+        label = axes.annotate(
+            texts[i], points[i], xytext=(0, 0), textcoords="offset points", fontsize=8,
+            ha="center", va="center", in_layout=False, annotation_clip=False,
+        )  # fmt: skip
+        size = label.get_window_extent()
+        half = (size.width * scale / 2 + 1, size.height * scale / 2 + 1)
+        circles = list(zip(where, radii, strict=True))
+        best = _best_place(circles[i], half, circles, frame, taken)
+        if best is None:
+            label.remove()  # the legend still names it
+            continue
+        box, (dx, dy) = best
+        taken.append(box)
+        label.set_position((dx, dy))
+        if box.nearest(*where[i]) > radii[i] + 4:
+            axes.annotate(
+                "", points[i], xytext=(dx, dy), textcoords="offset points", in_layout=False,
+                arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.6},
+                zorder=1, annotation_clip=False,
+            )  # fmt: skip
+
+
+_Circle = tuple[tuple[float, ...], float]
+"""Middle (x, y) and radius."""
+
+
+def _best_place(
+    own: _Circle,
+    half: tuple[float, float],
+    circles: Sequence[_Circle],
+    frame: _Box,
+    taken: Sequence[_Box],
+) -> tuple[_Box, tuple[float, float]] | None:
+    """Find the place of a label of half this size: its box and the offset of its middle."""
+    (x, y), radius = own
+    found = []
+    for away, turn in itertools.product(range(2, 160, 6), range(16)):
+        angle = 2 * math.pi * turn / 16
+        # The middle of a box that touches a circle of this radius at this angle, or nearly.
+        dx = (radius + away) * math.cos(angle) + half[0] * math.cos(angle)
+        dy = (radius + away) * math.sin(angle) + half[1] * math.sin(angle)
+        box = _Box(x + dx - half[0], y + dy - half[1], x + dx + half[0], y + dy + half[1])
+        if not box.inside(frame) or any(box.overlaps(other) for other in taken):
+            continue
+        covered = sum(box.nearest(*middle) < reach for middle, reach in circles)
+        found.append((away + 40 * covered, turn % 4 != 0, turn, box, (dx, dy)))
+    if not found:
+        return None
+    *_, box, offset = min(found, key=lambda candidate: candidate[:3])
+    return box, offset

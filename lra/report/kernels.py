@@ -1,0 +1,183 @@
+"""What mixers have learned: their kernels over lag and frequency, from a checkpoint.
+
+After the figures of the SKI-TNN paper's appendix: kernels that spike at the diagonal, are smooth
+elsewhere and decay, which is what its decomposition rests on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lra.errors import UserError
+from lra.record import RunRecord
+from lra.report.boards import Board
+from lra.report.drawing import COLOURS, Picture, new_figure
+from lra.report.results import Results
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LONGEST = 256
+"""Positions that a kernel is written out for; longer ones are shown up to it."""
+SHOWN_CHANNELS = 4
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One operator's matrices, (channels, length, length)."""
+
+    name: str
+    matrices: np.ndarray
+
+    @property
+    def lags(self) -> np.ndarray:
+        """(2 length - 1,), increasing."""
+        length = self.matrices.shape[-1]
+        return np.arange(1 - length, length)
+
+    @property
+    def by_lag(self) -> np.ndarray:
+        """(channels, 2 length - 1): the first row backwards, then the first column."""
+        return np.concatenate([self.matrices[:, 0, :0:-1], self.matrices[:, :, 0]], axis=1)
+
+    @property
+    def strongest(self) -> np.ndarray:
+        """Channels of the largest norm, the strongest first."""
+        norms = np.linalg.norm(self.by_lag, axis=1)
+        return np.argsort(-norms, kind="stable")[:SHOWN_CHANNELS]
+
+
+def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
+    """Write out the kernels of a run's best model; none where it has no checkpoint or no kernels.
+
+    Raises: UserError if the run's settings can no longer be laid up as they were.
+    """
+    from lra.checkpoint import read_newest
+
+    state = read_newest(results.path(record) / "checkpoints")
+    if state is None:
+        return []
+    import torch
+
+    from lra.classifier import Classifier, input_length
+    from lra.resolve import resolve
+    from models.base import LagOperator
+
+    config = resolve(
+        record.task,
+        record.mixer_from or record.mixer,
+        preset=record.preset,
+        protocol=record.protocol,
+        overrides=record.overrides,
+    )
+    if config.hash != record.config_hash:
+        raise UserError(f"{results.path(record)}: its settings files have changed since")
+    info = config.build_task().info
+    model = Classifier(config, info)
+    trainer = state["trainer"]
+    model.load_state_dict((trainer["best"] or trainer)["model"])
+    model.eval()
+    is_grid = info.grid is not None and config.model.axes != "flat"
+    longest = max(info.grid or ()) if is_grid else input_length(config, info)
+    with torch.no_grad():
+        return [
+            Kernel(_title(name), module.matrix(min(LONGEST, longest)).float().numpy())
+            for name, module in model.named_modules()
+            if isinstance(module, LagOperator)
+        ]
+
+
+def _title(module_name: str) -> str:
+    """Name an operator: blocks.0.mixer.unit.operator.rows is layer 1, rows."""
+    parts = module_name.split(".")
+    layer = int(parts[parts.index("blocks") + 1]) + 1
+    axis = f", {parts[-1]}" if parts[-1] in ("rows", "columns") else ""
+    return f"layer {layer}{axis}"
+
+
+def kernel_pictures(results: Results, board: Board, slug: str) -> tuple[list[Picture], list[str]]:
+    """Make a figure per method and task, of the first seed; and list what could not be read."""
+    pictures: list[Picture] = []
+    faults: list[str] = []
+    for method, cells in board.rows.items():
+        for task, cell in cells.items():
+            for run in cell.runs:
+                try:
+                    kernels = learned_kernels(results, run)
+                except (UserError, RuntimeError, KeyError) as error:
+                    faults.append(f"kernels of {results.path(run)} are not shown: {error}")
+                    continue
+                if kernels:
+                    pictures.append(
+                        _picture(f"{task}: learned kernels of {method}", board, run, kernels, slug)
+                    )
+                    break
+    return pictures, faults
+
+
+def _picture(title: str, board: Board, run: RunRecord, kernels: list[Kernel], slug: str) -> Picture:
+    return Picture(
+        f"{slug}-{run.task}-{run.mixer}-{run.run_id}-kernels",
+        title,
+        f"{board.name}, run {run.run_id}. The {SHOWN_CHANNELS} strongest channels of each layer: "
+        f"over the lag, the magnitude over frequency, the magnitude over the distance on a log "
+        f"axis (black: median of all channels), and the matrix of the strongest.",
+        partial(_draw, kernels),
+    )
+
+
+def _draw(kernels: Sequence[Kernel]) -> Figure:
+    figure = new_figure(width=11.5, height=0.5 + 2.1 * len(kernels))
+    rows = figure.subplots(len(kernels), 4, squeeze=False)
+    for panels, kernel in zip(rows, kernels, strict=True):
+        over_lag, over_frequency, decay, matrix = panels
+        length = kernel.matrices.shape[-1]
+        frequencies = np.fft.rfftfreq(2 * length - 1)
+        distance = np.arange(length)
+        for colour, channel in zip(COLOURS, kernel.strongest, strict=False):
+            values = kernel.by_lag[channel]
+            over_lag.plot(kernel.lags, values, color=colour, linewidth=0.8)
+            over_frequency.plot(
+                frequencies, np.abs(np.fft.rfft(values)), color=colour, linewidth=0.8
+            )
+            decay.plot(distance, by_distance(values), color=colour, linewidth=0.8)
+        median = np.median([by_distance(values) for values in kernel.by_lag], axis=0)
+        decay.plot(distance, median, color="black", linewidth=1.4)
+        decay.set_yscale("log", nonpositive="mask")
+        shown = kernel.matrices[kernel.strongest[0]]
+        limit = float(np.abs(shown).max()) or 1.0
+        image = matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        matrix.grid(visible=False)
+        figure.colorbar(image, ax=matrix, shrink=0.85)
+        over_lag.set_ylabel(f"{kernel.name}\ncoefficient")
+        over_frequency.set_ylabel("magnitude")
+        decay.set_ylabel("|coefficient|")
+        matrix.set_ylabel("to position")
+    for axes, text in zip(
+        rows[-1],
+        (
+            "lag, positions",
+            "frequency, cycles per position",
+            "distance, positions",
+            "from position",
+        ),
+        strict=True,
+    ):
+        axes.set_xlabel(text)
+    return figure
+
+
+def by_distance(values: np.ndarray) -> np.ndarray:
+    """Return the larger magnitude of the lags +l and -l.
+
+    Args:
+        values: (2 length - 1,) by increasing lag.
+    Returns: (length,), for l = 0, 1, ...
+    """
+    middle = len(values) // 2
+    return np.maximum(np.abs(values[middle:]), np.abs(values[middle::-1]))

@@ -1,0 +1,109 @@
+"""The page: one file that needs no other and no network."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lra.record import RunRecord
+from lra.report.accuracy import anchor
+from lra.report.cells import MISSING
+from lra.report.drawing import Picture
+from lra.report.repeat import command
+from lra.report.results import Results
+from lra.report.table import Table
+
+TEMPLATE = Path(__file__).with_name("page.html")
+TITLE = "Long Range Arena"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report."""
+
+    slug: str
+    title: str
+    tables: Sequence[Table]
+    pictures: Sequence[Picture]
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run as the page lists it."""
+
+    anchor: str
+    name: str
+    facts: Mapping[str, str]
+    record: str
+    """Path of its result.json, relative to the page."""
+    command: str
+
+
+def summary(records: Sequence[RunRecord]) -> str:
+    """Say in a sentence what there is."""
+    done = sum(record.status == "done" for record in records)
+    devices = sorted({record.device for record in records})
+    on = f", on {'; '.join(devices)}" if devices else ""
+    return f"{len(records):,} runs, {done:,} of them done{on}."
+
+
+def write_page(
+    results: Results, sections: Sequence[Section], images: Mapping[str, bytes], out: Path
+) -> str:
+    """Return the page as it is to lie in the folder `out`.
+
+    Args:
+        images: the SVG of every picture, by slug.
+    """
+    import jinja2
+
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    encoded = {slug: base64.b64encode(image).decode() for slug, image in images.items()}
+    ordered = sorted(
+        results.records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id)
+    )
+    return template.render(
+        title=TITLE,
+        summary=summary(results.records),
+        sections=sections,
+        images=encoded,
+        runs=[_listed(results, record, out) for record in ordered],
+    )
+
+
+def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
+    def number(value: float | None, text: str) -> str:
+        return MISSING if value is None else text.format(value)
+
+    path = results.path(record) / "result.json"
+    accuracy = number(record.test_accuracy, "{:.2f} %")
+    facts = {
+        "test accuracy": accuracy,
+        "validation accuracy": number(record.val_accuracy, "{:.2f} %")
+        + ("" if record.best_step is None else f" at step {record.best_step:,}"),
+        "steps": f"{record.steps:,} of {record.total_steps:,} ({record.epochs:.2f} epochs)",
+        "speed": number(record.steps_per_second, "{:.2f} steps/s"),
+        "arithmetic": number(record.flops_per_step, "{:.3g} FLOPs a step"),
+        "peak memory": f"{record.peak_memory_mib:,.0f} MiB",
+        "parameters": f"{record.params:,}",
+        "time": f"{record.wall_seconds:,.0f} s",
+        "device": f"{record.device}, {record.precision}",
+        "data": f"{record.data.source}, {record.data.fingerprint[:16]}",
+        "code": f"commit {record.git.get('commit')}"
+        + (", changed" * bool(record.git.get("dirty"))),
+        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+    }
+    if record.message:
+        facts = {"message": record.message, **facts}
+    return ListedRun(
+        anchor=anchor(record),
+        name=f"{record.task} / {record.method} / {record.preset} / {record.protocol} / "
+        f"{record.run_id}: {record.status}, {accuracy}",
+        facts=facts,
+        record=Path(os.path.relpath(path.resolve(), out.resolve())).as_posix(),
+        command=command(record),
+    )

@@ -1,0 +1,110 @@
+"""Speed over length, and the exponents of time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lra.report.drawing import Looks, Picture, legend_below, new_figure
+from lra.report.speed import Place, SpeedBoard
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+FEWEST_FOR_ERROR = 3
+"""Points from which the error of an exponent can be told."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Time per step = c * length ** exponent."""
+
+    exponent: float
+    error: float | None
+    """Standard error; None for two points, which any line fits."""
+
+    def __str__(self) -> str:
+        error = "" if self.error is None else f" ± {self.error:.2f}"
+        return f"time ~ n^{self.exponent:.2f}{error}"
+
+
+def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
+    """Fit a power law by least squares on logarithms.
+
+    Raises: ValueError for fewer than two lengths.
+    """
+    x, y = np.log(lengths), -np.log(steps_per_second)
+    if len(set(lengths)) < 2:  # noqa: PLR2004
+        raise ValueError(f"got lengths {list(lengths)}, expected two or more")
+    slope, start = np.polyfit(x, y, 1)
+    if len(x) < FEWEST_FOR_ERROR:
+        return Fit(float(slope), None)
+    residual = y - slope * x - start
+    variance = float(residual @ residual) / (len(x) - 2) / float(((x - x.mean()) ** 2).sum())
+    return Fit(float(slope), math.sqrt(variance))
+
+
+def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture]:
+    """Make a figure per task and batch size that was timed at several lengths."""
+    pictures = []
+    groups: dict[tuple[str, int], list[Place]] = {}
+    for place in board.places:
+        groups.setdefault((place.task, place.batch_size), []).append(place)
+    for (task, batch_size), places in groups.items():
+        lines: dict[str, list[tuple[int, float]]] = {}
+        for method, cells in board.rows.items():
+            points = [
+                (place.length, speed)
+                for place in places
+                if place in cells and (speed := cells[place].steps_per_second) is not None
+            ]
+            if len(points) > 1:
+                lines[method] = points
+        if lines:
+            pictures.append(
+                Picture(
+                    f"{slug}-{task}-{batch_size}-lengths",
+                    f"{task}: speed over length",
+                    f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
+                    f"least squares on logarithms.",
+                    partial(_draw, lines, looks),
+                )
+            )
+    return pictures
+
+
+def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks) -> Figure:
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    fits = {m: fit(*zip(*points, strict=True)) for m, points in sorted(lines.items())}
+    names = {method: f"{method}: {found}" for method, found in fits.items()}
+    figure = new_figure(names.values())
+    axes = figure.subplots()
+    for method, points in sorted(lines.items()):
+        lengths, speeds = zip(*points, strict=True)
+        found = fits[method]
+        look = looks.line(method)
+        axes.plot(
+            lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"],
+            label=names[method],
+        )  # fmt: skip
+        middle = math.exp(np.mean(np.log(speeds)) + found.exponent * np.mean(np.log(lengths)))
+        ends = np.array([min(lengths), max(lengths)], dtype=float)
+        axes.plot(
+            ends, middle * ends**-found.exponent, color=look["color"], linestyle=look["linestyle"]
+        )
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    every = sorted({length for points in lines.values() for length, _ in points})
+    axes.set_xticks(every, [f"{length:,}" for length in every])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("length, positions")
+    axes.set_ylabel("training speed, steps/s")
+    legend_below(axes)
+    return figure

@@ -1,0 +1,196 @@
+"""Speed and memory: a table per device, in the form of Table 2 of the Long Range Arena."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.bench_record import BenchRecord
+from lra.record import RunRecord
+from lra.report.accuracy import anchor
+from lra.report.boards import label
+from lra.report.cells import MISSING, counted
+from lra.report.table import Table
+from tasks.base import BENCHMARK
+
+
+@dataclass(frozen=True)
+class Place:
+    """A column: speeds are compared where all of this is equal."""
+
+    task: str
+    length: int
+    """Positions of the longest sequence."""
+    batch_size: int
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """What columns are sorted by: the benchmark's tasks first, then by name."""
+        return (self.task not in BENCHMARK, *map(BENCHMARK.index, {self.task} & set(BENCHMARK)),
+                self.task, self.length, self.batch_size)  # fmt: skip
+
+    def __str__(self) -> str:
+        return f"{self.task} {self.length:,} (batch {self.batch_size})"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What was measured of one mixer at one place on one device."""
+
+    steps_per_second: float | None
+    peak_memory_mib: float | None
+    words: str = ""
+    """oom, where that is what happened."""
+    low: float | None = None
+    high: float | None = None
+    """Quartiles of steps per second, of a benchmark."""
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class SpeedBoard:
+    """Speeds that compare: of one device."""
+
+    device: str
+    title: str
+    note: str
+    """How it was measured."""
+    rows: Mapping[str, Mapping[Place, Speed]]
+    """By method."""
+
+    @property
+    def places(self) -> list[Place]:
+        """Columns."""
+        return sorted(
+            {place for cells in self.rows.values() for place in cells},
+            key=lambda place: place.order,
+        )
+
+
+def speed_of(runs: Iterable[RunRecord]) -> Speed:
+    """Join runs that differ in seed alone: the median speed and the largest memory."""
+    runs = list(runs)
+    speeds = [run.steps_per_second for run in runs if run.steps_per_second is not None]
+    fits = [run for run in runs if run.status != "oom"]
+    return Speed(
+        steps_per_second=statistics.median(speeds) if speeds and fits else None,
+        peak_memory_mib=max(run.peak_memory_mib for run in fits) if fits else None,
+        words="" if fits else "oom",
+        link=anchor(runs[0]),
+    )
+
+
+def speed_boards(records: Sequence[RunRecord]) -> list[SpeedBoard]:
+    """Sort the speeds of runs by device, preset and protocol."""
+    found: dict[tuple[str, str, str], dict[str, dict[Place, list[RunRecord]]]] = {}
+    for r in sorted(records, key=lambda r: (r.preset != "paper", r.preset, r.protocol, r.device)):
+        place = Place(r.task, r.length, r.batch_size)
+        rows = found.setdefault((r.preset, r.protocol, r.device), {})
+        rows.setdefault(label(r), {}).setdefault(place, []).append(r)
+    return [
+        SpeedBoard(
+            device,
+            f"Preset {preset}, protocol {protocol}",
+            "One over the median duration of a training step; sequences are of all lengths up to "
+            "the one named. Memory is the peak of the process on a CPU, of what is allocated on a "
+            "GPU.",
+            {
+                name: {
+                    place: speed_of(counted(sorted(runs, key=lambda r: r.run_id)))
+                    for place, runs in by_place.items()
+                }
+                for name, by_place in sorted(rows.items())
+            },
+        )
+        for (preset, protocol, device), rows in found.items()
+    ]
+
+
+def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
+    """Sort measurements by device, task and settings."""
+    found: dict[tuple[str, str], dict[str, dict[Place, Speed]]] = {}
+    for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.device, r.mixer)):
+        title = f"Benchmark, {r.task}, preset {r.preset}, protocol {r.protocol}, {r.precision}"
+        row = found.setdefault((r.device, title), {}).setdefault(r.mixer, {})
+        row[Place(r.task, r.length, r.batch_size)] = Speed(
+            r.steps_per_second, r.peak_memory_mib, low=r.low_quartile, high=r.high_quartile
+        )
+    return [
+        SpeedBoard(
+            device,
+            title,
+            "Whole training steps on a synthetic batch in which all sequences are of the length "
+            "named, measured in turns; medians. Memory is the peak of a process of its own on a "
+            "CPU, of what is allocated on a GPU.",
+            rows,
+        )
+        for (device, title), rows in found.items()
+    ]
+
+
+def speed_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
+    """Tabulate steps per second, and how they compare with the baseline's."""
+    return _table(board, baseline, slug, _Quantity("steps per second", "steps_per_second", 2))
+
+
+def memory_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
+    """Tabulate peak memory in MiB, and how it compares with the baseline's."""
+    return _table(board, baseline, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    title: str
+    name: str
+    digits: int
+
+
+def _table(board: SpeedBoard, baseline: str, slug: str, quantity: _Quantity) -> Table:
+    places = board.places
+    of_baseline = board.rows.get(baseline, {})
+    rows: list[list[str]] = []
+    links: dict[tuple[int, int], str] = {}
+    facts: list[dict[str, object]] = []
+    for i, (method, cells) in enumerate(board.rows.items()):
+        rows.append([method])
+        for j, place in enumerate(places, start=1):
+            speed, against = cells.get(place), of_baseline.get(place)
+            value = getattr(speed, quantity.name, None)
+            base = getattr(against, quantity.name, None)
+            relative = value / base if value is not None and base else None
+            rows[i].append(_text(speed, value, relative, quantity.digits))
+            if speed is not None and speed.link:
+                links[i, j] = speed.link
+            if value is not None:
+                facts.append(
+                    {
+                        "device": board.device,
+                        "setting": board.title,
+                        "mixer": method,
+                        "task": place.task,
+                        "length": place.length,
+                        "batch_size": place.batch_size,
+                        quantity.name: value,
+                        "low_quartile": getattr(speed, "low", None),
+                        "high_quartile": getattr(speed, "high", None),
+                        f"relative_to_{baseline}": relative,
+                    }
+                )
+    compared = f" In brackets: relative to {baseline}." if of_baseline else ""
+    return Table(
+        slug=slug,
+        title=f"{board.title}, {board.device}: {quantity.title}",
+        caption=board.note + compared,
+        columns=["mixer", *map(str, places)],
+        rows=rows,
+        links=links,
+        facts=facts,
+    )
+
+
+def _text(speed: Speed | None, value: float | None, relative: float | None, digits: int) -> str:
+    if value is None:
+        return (speed.words if speed else "") or MISSING
+    text = f"{value:,.{digits}f}"
+    return text if relative is None else f"{text} ({relative:.2f} x)"
