@@ -47,6 +47,7 @@ def seeded() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--learn", action="store_true", help="train each mixer for minutes, too")
+    parser.addoption("--write-golden", action="store_true", help="accept tables as they are now")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

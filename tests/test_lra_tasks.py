@@ -12,8 +12,8 @@ import run_task
 from lra import prepare
 from lra.classifier import Classifier
 from lra.record import load_record
+from lra.report.boards import boards
 from lra.resolve import resolve
-from lra.tables import setting
 from made_data import place_made_data, reviews, write_archive
 from tasks.base import BENCHMARK, Batch
 
@@ -51,7 +51,7 @@ def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: P
     assert "majority class" in done.baselines
     reads = task in {"text", "retrieval", "image"}
     assert done.data.source == ("unofficial" if reads else "generated")
-    assert f"{done.data.source} data" in setting(done)
+    assert f"{done.data.source} data" in boards([done])[0].conditions[task]
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_selection_on_test_is_recorded_and_shown(
     done = record(tmp_path)
     assert done.selected_on == "test"
     assert done.val_accuracy == done.test_accuracy
-    assert "selected on test" in setting(done)
+    assert "selected on test" in boards([done])[0].conditions["text"]
     shown = capsys.readouterr()
     assert "selected on the test set" in shown.err
     assert "selected on test" in shown.out

@@ -134,8 +134,8 @@ def _draw_shares(found: dict[str, list[Share]], trait: str, looks: Looks) -> Fig
             [share.x + shift for share in parts],
             [share.accuracy for share in parts],
             yerr=[
-                [share.accuracy - share.low for share in parts],
-                [share.high - share.accuracy for share in parts],
+                [max(0.0, share.accuracy - share.low) for share in parts],
+                [max(0.0, share.high - share.accuracy) for share in parts],
             ],
             label=method,
             markersize=4,

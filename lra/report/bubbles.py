@@ -41,7 +41,8 @@ def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> lis
         here = f"{slug}-{k}" if k else slug
         note = f"{board.name}; {device}. Area: peak memory of training."
         relative = relative_bubbles(board, baseline, speeds)
-        if len({bubble.method for bubble in relative}) > 1:
+        is_relative = len({bubble.method for bubble in relative}) > 1
+        if is_relative:
             pictures.append(
                 Picture(
                     f"{here}-relative",
@@ -51,7 +52,8 @@ def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> lis
                     partial(_draw_relative, relative, baseline, looks),
                 )
             )
-        for name, tasks, bubbles in absolute_bubbles(board, speeds):
+        # Task by task, a figure would show what the relative one does.
+        for name, tasks, bubbles in absolute_bubbles(board, speeds, taskwise=not is_relative):
             where = f"the {', '.join(tasks)} tasks" if len(tasks) > 1 else tasks[0]
             pictures.append(
                 Picture(
@@ -99,11 +101,12 @@ def relative_bubbles(
 
 
 def absolute_bubbles(
-    board: Board, speeds: dict[tuple[str, str], Speed]
+    board: Board, speeds: dict[tuple[str, str], Speed], *, taskwise: bool
 ) -> list[tuple[str, Sequence[str], list[Bubble]]]:
     """Set accuracy against steps/s: over the averaged tasks where two methods have them all.
 
-    Where no two have, task by task.
+    Args:
+        taskwise: whether to go task by task where no two have.
     """
     found: list[tuple[str, Sequence[str], list[Bubble]]] = []
     for name, tasks in AVERAGES.items():
@@ -115,7 +118,7 @@ def absolute_bubbles(
                 bubbles.append(_bubble(method, mean, measured))
         if len(bubbles) > 1:
             found.append((name, tasks, bubbles))
-    if found:
+    if found or not taskwise:
         return found
     for task in board.tasks:
         bubbles = [

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +31,9 @@ FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = "contents.txt"
 """Lists the files of a report, so that the next one can take away what it no longer has."""
 DEFAULT_BASELINE = "tnn"
+MOST_WORKERS = 8
+PICTURES_A_WORKER = 10
+"""Fewer are not worth the start of a process."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +112,8 @@ def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
     drawn = [picture for section in made for picture in section.pictures]
-    for picture in progress("drawing", drawn, unit="figures"):
-        for name, content in picture.files().items():
+    for picture, made_files in zip(drawn, _draw_all(drawn), strict=True):
+        for name, content in made_files.items():
             files[f"figures/{name}"] = content
         images[picture.slug] = files[f"figures/{picture.slug}.svg"]
     for table in (table for section in made for table in section.tables):
@@ -121,6 +127,18 @@ def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
         files["index.html"] = write_page(results, made, images, out).encode()
     _write(files, out)
     return made
+
+
+def _draw_all(pictures: Sequence[Picture]) -> list[dict[str, bytes]]:
+    """Draw, many figures on several cores."""
+    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(pictures) // PICTURES_A_WORKER)
+    if workers < 2:  # noqa: PLR2004
+        return [picture.files() for picture in progress("drawing", pictures, unit="figures")]
+    # Fresh processes: a fork of one that has threads may hang.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        drawn = pool.map(Picture.files, pictures)
+        return list(progress("drawing", drawn, total=len(pictures), unit="figures"))
 
 
 def _markdown(results: Results, made: Sequence[Section]) -> str:

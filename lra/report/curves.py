@@ -55,7 +55,7 @@ def curve(results: Results, method: str, runs: tuple[RunRecord, ...], axis: str)
                 "seconds": line.seconds,
                 "flops": None if run.flops_per_step is None else line.step * run.flops_per_step,
             }[axis]
-            if x is not None:
+            if x is not None and line.val_accuracy is not None:
                 points[line.step] = (x, line.val_accuracy)
         if points:
             by_run.append(points)

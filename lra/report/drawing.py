@@ -29,7 +29,7 @@ _RC: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.hashsalt": "lra",
-    "savefig.dpi": 160,
+    "figure.dpi": 160,
 }
 
 
@@ -45,13 +45,16 @@ class Picture:
 
     def files(self) -> dict[str, bytes]:
         """Draw: the content of the PNG and SVG by file name, the same bytes for the same data."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+        png, svg = io.BytesIO(), io.BytesIO()
         with style():
             figure = self.draw()
-            figure.draw_without_rendering()
-            figure.set_layout_engine("none")  # it is laid out; once is enough for both files
-            png, svg = io.BytesIO(), io.BytesIO()
-            figure.savefig(png, format="png", metadata={"Software": None})
-            figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": None})
+            lay_out(figure)
+            # `savefig` would draw each twice.
+            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
+            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
         return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
 
 
@@ -74,11 +77,23 @@ def new_figure(
     legend: Iterable[str] = (), *, width: float = WIDTH, height: float = HEIGHT
 ) -> Figure:
     """Make an empty figure, with room for a legend of these names below it."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     names = list(legend)
     lines = math.ceil(len(names) / _legend_columns(names)) if names else 0
-    return Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
+    figure = Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
+    FigureCanvasAgg(figure)  # has a renderer to measure text with; the plain one makes many
+    return figure
+
+
+def lay_out(figure: Figure) -> None:
+    """Find places for axes and legends, once: drawing would do so each time."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")
 
 
 def _legend_columns(names: Sequence[str]) -> int:
@@ -158,7 +173,7 @@ def place_labels(
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
-    figure.draw_without_rendering()
+    lay_out(figure)
     scale = 72 / figure.dpi  # pixels to points
     extent = axes.get_window_extent()
     frame = _Box(*(edge * scale for edge in extent.extents))

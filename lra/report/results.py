@@ -14,14 +14,14 @@ from lra.errors import UserError
 from lra.record import RunRecord, all_records, folder_of
 
 
-class Validation(BaseModel):
-    """A line of metrics.jsonl on a validation."""
+class MetricsLine(BaseModel):
+    """A line of metrics.jsonl."""
 
     step: NonNegativeInt
     seconds: float
     """Since the start of the run, all its sessions, evaluation included."""
-    val_accuracy: float
-    """Percent."""
+    val_accuracy: float | None = None
+    """Percent; None on a line about training."""
 
 
 @dataclass(frozen=True)
@@ -69,22 +69,21 @@ class Results:
         if text not in self.faults:
             self.faults.append(text)
 
-    def validations(self, record: RunRecord) -> list[Validation]:
-        """Read the validations of a run, in order of steps."""
+    def validations(self, record: RunRecord) -> list[MetricsLine]:
+        """Read the lines on validations of a run, in order of steps."""
         path = self.path(record) / "metrics.jsonl"
         if not path.is_file():
             return []
         found = []
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            if '"val_accuracy"' not in line:
-                continue
             try:
-                found.append(Validation.model_validate_json(line))
+                found.append(MetricsLine.model_validate_json(line))
             except ValidationError as error:
                 self._fault(
                     f"{path}: line {number} is no line of metrics: {error.errors()[0]['msg']}"
                 )
-        return sorted(found, key=lambda line: line.step)
+        validations = [line for line in found if line.val_accuracy is not None]
+        return sorted(validations, key=lambda line: line.step)
 
     def guesses(self, record: RunRecord) -> Guesses | None:
         """Read the guesses of a finished run.

@@ -1,0 +1,114 @@
+"""Made-up records, and results folders of them."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+
+from lra.record import RunRecord, folder_of
+
+VALUES = {
+    "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",
+    "protocol": "s4", "overrides": [], "seed": 0, "status": "done", "message": None,
+    "test_accuracy": 40.0, "test_correct": 800, "test_total": 2000, "val_accuracy": 41.0,
+    "selected_on": "val", "best_step": 10, "steps": 20, "total_steps": 20, "epochs": 1.0,
+    "steps_per_second": 2.5, "flops_per_step": 1e9, "peak_memory_mib": 100.0, "params": 1000,
+    "length": 2048, "batch_size": 32, "wall_seconds": 9.0, "device": "CPU", "precision": "fp32",
+    "versions": {}, "git": {}, "config_hash": "abc", "baselines": {"majority class": 17.0},
+    "data": {"source": "generated", "fingerprint": "f" * 64, "sizes": {"train": 1}},
+}  # fmt: skip
+NOT_DONE = {"test_accuracy": None, "test_correct": None, "test_total": None}
+
+TASKS = {
+    "listops": (2048, 17.0), "text": (4096, 50.0), "retrieval": (4000, 50.0),
+    "image": (1024, 10.0), "pathfinder": (1024, 50.0), "pathx": (16384, 50.0),
+}  # fmt: skip
+"""Length and majority class by task."""
+MIXERS = ("tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "mean")
+SMALL_TEST = 400
+
+
+def record(**changes: object) -> RunRecord:
+    """Make a record."""
+    return RunRecord.model_validate({**VALUES, **changes})
+
+
+def made_records(count: int) -> list[RunRecord]:
+    """Make records of every status, device, seed, protocol, preset and kind of data."""
+    rng = random.Random(0)
+    devices = ("CPU A, 2 threads", "GPU B")
+    kinds = itertools.product(range(99), ("paper", "quick"), ("s4", "lra"), MIXERS, TASKS)
+    records = []
+    for seed, preset, protocol, mixer, task in itertools.islice(kinds, count):
+        length, chance = TASKS[task]
+        status = rng.choices(("done", "stopped", "diverged", "oom"), (90, 4, 3, 3))[0]
+        top = chance if rng.random() < 0.1 else chance + 35 * rng.random()
+        right = round(SMALL_TEST * top / 100)
+        source = "unofficial" if rng.random() < 0.1 else "official"
+        changes = ["model.dim=64"] if rng.random() < 0.1 else []
+        records.append(
+            record(
+                run_id=f"{preset[0]}{protocol}{len(changes)}{source[0]}-s{seed}",
+                task=task,
+                mixer=mixer,
+                preset=preset,
+                protocol=protocol,
+                seed=seed,
+                status=status,
+                overrides=changes,
+                test_accuracy=100 * right / SMALL_TEST if status == "done" else None,
+                test_correct=right if status == "done" else None,
+                test_total=SMALL_TEST if status == "done" else None,
+                length=length,
+                device=devices[seed % 2],
+                steps_per_second=None if status == "oom" else 0.5 + 5 * rng.random(),
+                peak_memory_mib=100 + 900 * rng.random(),
+                config_hash=f"{mixer}{task}{preset}{protocol}{len(changes)}",
+                baselines={"majority class": chance},
+                data={
+                    "source": source,
+                    "fingerprint": f"{source}-{task}-{preset}-{protocol}",
+                    "sizes": {"test": SMALL_TEST},
+                },
+            )
+        )
+    return records
+
+
+def save(results: Path, saved: RunRecord) -> Path:
+    """Write a record where it belongs; return the path of its result.json."""
+    folder = folder_of(results, saved)
+    folder.mkdir(parents=True)
+    saved.save(folder)
+    return folder / "result.json"
+
+
+def save_all(results: Path, records: Iterable[RunRecord]) -> Path:
+    """Write records, return the results folder."""
+    for one in records:
+        save(results, one)
+    return results
+
+
+def write_metrics(results: Path, run: RunRecord, accuracies: Iterable[float]) -> None:
+    """Write validations every 10 steps and 5 seconds."""
+    lines = [
+        {"step": 10 * k, "seconds": 5.0 * k, "val_accuracy": accuracy, "val_loss": 1.0}
+        for k, accuracy in enumerate(accuracies, start=1)
+    ]
+    path = folder_of(results, run) / "metrics.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def write_guesses(
+    results: Path, run: RunRecord, rows: Iterable[tuple[object, ...]], *traits: str
+) -> None:
+    """Write label, guess, length, and traits of each example."""
+    with (folder_of(results, run) / "guesses.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["label", "guess", "length", *traits])
+        writer.writerows(rows)

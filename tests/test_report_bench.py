@@ -1,0 +1,71 @@
+"""Measured training steps and their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lra import bench
+from lra.bench_record import BenchRecord, all_bench_records
+
+VALUES = {
+    "mode": "step", "mixer": "tnn", "task": "listops", "preset": "paper", "protocol": "s4",
+    "length": 1024, "batch_size": 8, "device": "CPU", "precision": "fp32", "repeats": 5,
+    "steps_per_second": 2.0, "low_quartile": 1.9, "high_quartile": 2.1, "peak_memory_mib": 500.0,
+    "params": 10, "flops_per_step": 1e9, "measured_with": ("tnn",), "versions": {}, "git": {},
+}  # fmt: skip
+
+
+def bench_record(**changes: object) -> BenchRecord:
+    return BenchRecord.model_validate({**VALUES, **changes})
+
+
+@pytest.mark.slow
+def test_steps_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "tnn,mean"]
+    arguments += ["--lengths", "16,32", "--repeats", "2", "--results-dir", str(tmp_path)]
+    assert bench.main(arguments) == 0
+    records, faults = all_bench_records(tmp_path)
+    assert not faults
+    assert sorted((r.mixer, r.length) for r in records) == [
+        ("mean", 16), ("mean", 32), ("tnn", 16), ("tnn", 32),
+    ]  # fmt: skip
+    for record in records:
+        assert 0 < record.low_quartile <= record.steps_per_second <= record.high_quartile
+        assert record.peak_memory_mib is not None
+        assert record.measured_with == ("tnn", "mean")
+        assert record.flops_per_step > 0
+    assert "(1.00 x)" in capsys.readouterr().out
+
+
+def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> None:
+    paths = {bench_record(steps_per_second=speed).save(tmp_path) for speed in (1.0, 2.0)}
+    paths.add(bench_record(length=2048).save(tmp_path))
+    assert len(paths) == 2
+    records, _ = all_bench_records(tmp_path)
+    assert sorted((r.length, r.steps_per_second) for r in records) == [(1024, 2.0), (2048, 2.0)]
+
+
+def test_unreadable_measurements_are_named(tmp_path: Path) -> None:
+    bench_record().save(tmp_path).write_text("{")
+    records, faults = all_bench_records(tmp_path)
+    assert not records
+    assert "not a record of schema 1" in faults[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--task", "image", "--lengths", "64"], "a grid of 1024 positions"),
+        (["--repeats", "1"], "at least 2"),
+        (["--mixers", "tnm"], "did you mean"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    start = ["--mode", "step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"]
+    code = bench.main([*start, "--results-dir", str(tmp_path), *arguments])
+    assert code == 2
+    assert message in capsys.readouterr().err

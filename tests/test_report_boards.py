@@ -1,0 +1,247 @@
+"""Cells, boards and their tables: nothing is filled in, and columns hold what compares."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lra.record import RunRecord
+from lra.report.accuracy import accuracy_table, averages
+from lra.report.boards import Board, boards
+from lra.report.cells import Cell, counted
+from lra.report.published import FIVE, choose_published, published_rows, published_table
+from lra.report.table import ranks
+from made_results import NOT_DONE, made_records, record
+from tasks.base import BENCHMARK
+
+OFFICIAL = {"source": "official", "fingerprint": "o", "sizes": {}}
+
+
+def cell(*runs: RunRecord) -> Cell:
+    return Cell(counted(runs))
+
+
+def test_text_of_a_cell() -> None:
+    assert cell().text == "-"
+    assert cell(record()).text == "40.00 (n=1)"
+    assert cell(record(), record(seed=1, test_accuracy=44.0)).text == "42.00 ± 2.83 (n=2)"
+    stopped = record(seed=1, status="stopped", **NOT_DONE)
+    assert cell(stopped).text == "stopped"
+    assert cell(record(), stopped).text == "40.00 (n=1), stopped"
+    diverged = [record(seed=s, status="diverged", **NOT_DONE) for s in (2, 3)]
+    assert cell(record(), *diverged).text == "40.00 (n=1), 2 diverged"
+    assert cell(record(status="oom", **NOT_DONE)).text == "oom"
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "at_chance"), [(16.0, True), (17.0, True), (18.9, True), (19.1, False)]
+)
+def test_at_chance_is_a_word(accuracy: float, at_chance: bool) -> None:
+    """The majority class scores 17 % of 2,000: 1.96 points are the 1 % level."""
+    one = cell(record(test_accuracy=accuracy))
+    assert one.is_at_chance == at_chance
+    assert one.text.startswith("at chance: ") == at_chance
+    assert (one.value is None) == at_chance
+
+
+def test_one_seed_above_chance_makes_a_number() -> None:
+    both = cell(record(test_accuracy=17.0), record(seed=1, test_accuracy=50.0))
+    assert both.value == 33.5
+
+
+@pytest.mark.parametrize("status", ["diverged", "oom"])
+def test_a_cell_with_a_failed_seed_is_a_hole(status: str) -> None:
+    assert cell(record(), record(seed=1, status=status, **NOT_DONE)).value is None
+
+
+def test_a_seed_counts_once() -> None:
+    repeat = record(run_id="abc-s0-r2", test_accuracy=44.0)
+    assert cell(repeat, record()).text == "44.00 (n=1)"
+    unfinished = record(run_id="abc-s0-r10", status="stopped", **NOT_DONE)
+    assert cell(unfinished, repeat, record()).text == "44.00 (n=1)"
+
+
+def rows_of(board: Board) -> dict[str, dict[str, str]]:
+    table = accuracy_table(board, "t")
+    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"data": OFFICIAL}, "generated data instead of official"),
+        ({"data": {"source": "generated, clean law", "fingerprint": "g", "sizes": {}}},
+         "generated, clean law data instead of generated"),
+        ({"data": {"source": "generated", "fingerprint": "g", "sizes": {}},
+          "overrides": ["task.color=true"]}, "task.color=true"),
+        ({"data": {"source": "generated", "fingerprint": "g", "sizes": {}},
+          "selected_on": "test"}, "selected on test instead of val"),
+        ({"data": {"source": "generated", "fingerprint": "g", "sizes": {}}},
+         "other data of the same description"),
+    ],
+)  # fmt: skip
+def test_what_cannot_share_a_column_has_a_table_of_its_own(
+    change: dict[str, object], reason: str
+) -> None:
+    main, apart = boards([record(), record(run_id="abc-s1", seed=1), record(seed=2, **change)])
+    assert main.is_main
+    assert reason in apart.reason
+    assert apart.reason in accuracy_table(apart, "t").caption
+    assert len(main.records) + len(apart.records) == 3
+
+
+def test_official_data_has_the_main_table() -> None:
+    main, apart = boards([record(), record(seed=1), record(seed=2, data=OFFICIAL)])
+    assert [len(main.records), len(apart.records)] == [1, 2]
+    assert "official data" in accuracy_table(main, "t").caption
+
+
+@pytest.mark.parametrize("change", [{"preset": "quick"}, {"protocol": "lra"}])
+def test_presets_and_protocols_never_mix(change: dict[str, object]) -> None:
+    first, second = boards([record(seed=1, **change), record()])
+    assert (first.preset, first.protocol) == ("paper", "s4")
+    assert second.is_main
+    if second.preset == "quick":
+        assert "not with published ones" in accuracy_table(second, "t").caption
+
+
+def test_a_changed_setting_is_a_row_of_its_own() -> None:
+    (board,) = boards(
+        [
+            record(),
+            record(overrides=["train.lr=1"], config_hash="b"),
+            record(
+                overrides=["train.lr=1", "mixer.decay=0.9", "model.dim=8"], config_hash="c" * 16
+            ),
+        ]
+    )
+    assert list(board.rows) == ["tnn", "tnn (3 settings changed, cccccccc)", "tnn (train.lr=1)"]
+
+
+def test_settings_files_that_changed_part_rows_that_read_the_same() -> None:
+    (board,) = boards([record(), record(seed=1, config_hash="other")])
+    assert list(board.rows) == ["tnn [settings abc]", "tnn [settings other]"]
+
+
+def test_plug_ins_of_one_name_have_rows_of_their_own() -> None:
+    first = record(mixer="M", mixer_code="0a139417" * 2)
+    second = record(mixer="M", mixer_code="9f3881d9" * 2)
+    (board,) = boards([first, second, record()])
+    assert list(board.rows) == ["M (0a139417)", "M (9f3881d9)", "tnn"]
+
+
+def test_guesses_are_rows() -> None:
+    rows = rows_of(boards([record(baselines={"majority class": 17.0, "root operator": 36.0})])[0])
+    assert rows["guess: root operator"]["listops"] == "36.00"
+    assert rows["guess: root operator"]["text"] == "-"
+
+
+def test_a_task_of_ones_own_gets_a_column_and_no_average() -> None:
+    runs = [record(task=task) for task in (*FIVE, "adding")]
+    row = rows_of(boards(runs)[0])["tnn"]
+    assert row["adding"] == row["listops"] == "40.00 (n=1)"
+    assert row["mean of 5"] == "40.00"
+    assert row["mean of 6"] == "-"
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    scores=st.dictionaries(st.sampled_from(BENCHMARK), st.floats(60, 100), min_size=1, max_size=6),
+    failed=st.sets(st.sampled_from(BENCHMARK)),
+)
+def test_no_average_over_a_hole(scores: dict[str, float], failed: set[str]) -> None:
+    cells = {
+        task: cell(record(task=task, test_accuracy=score))
+        if task not in failed
+        else cell(record(task=task, status="diverged", **NOT_DONE))
+        for task, score in scores.items()
+    }
+    whole = {task for task in cells if task not in failed}
+    for name, tasks in (("mean of 5", FIVE), ("mean of 6", BENCHMARK)):
+        found = averages(cells)[name]
+        if whole >= set(tasks):
+            assert found == pytest.approx(statistics.mean(scores[task] for task in tasks))
+        else:
+            assert found is None
+
+
+@settings(deadline=None, max_examples=25)
+@given(seed=st.integers(0, 2**32), count=st.integers(1, 120))
+def test_tables_do_not_depend_on_the_order_of_records(seed: int, count: int) -> None:
+    records = made_records(count)
+    shuffled = records[:]
+    random.Random(seed).shuffle(shuffled)
+    first, second = (
+        [accuracy_table(board, "t").markdown() for board in boards(r)] for r in (records, shuffled)
+    )
+    assert first == second
+
+
+def test_every_record_is_in_exactly_one_board() -> None:
+    records = made_records(200)
+    placed = [run for board in boards(records) for run in board.records]
+    assert len(placed) == len(records)
+    assert {id(run) for run in placed} == {id(run) for run in records}
+
+
+def test_every_measured_number_is_a_cell_of_its_records() -> None:
+    """Recomputed from the records without the package's own grouping."""
+    records = [r for r in made_records(300) if r.data.source == "official" and not r.overrides]
+    for board in boards(records):
+        for method, row in rows_of(board).items():
+            for task in BENCHMARK if not method.startswith("guess") else ():
+                runs = [
+                    r for r in records
+                    if (r.preset, r.protocol, r.mixer, r.task)
+                    == (board.preset, board.protocol, method, task)
+                ]  # fmt: skip
+                done = [r.test_accuracy for r in runs if r.test_accuracy is not None]
+                if done:
+                    assert f"{statistics.mean(done):.2f}" in row[task]
+                    assert f"(n={len(done)})" in row[task]
+                else:
+                    assert not any(character.isdigit() for character in row[task].split()[-1])
+
+
+def test_ranks_share_a_place_where_print_is_equal() -> None:
+    assert ranks([1.0, 3.001, None, 3.0, 2.0]) == {1: "best", 3: "best", 4: "second"}
+    assert ranks([None, 5.0]) == {}
+
+
+def test_published_averages_are_recomputed_and_one_is_wrong() -> None:
+    wrong = [row for row in published_rows() if row.average_rule is None]
+    assert [row.method for row in wrong] == ["Sinkhorn Transformer"]
+    assert wrong[0].average_text == "51.39 (wrong: the row gives 51.48)"
+
+
+def test_published_holes_have_no_average() -> None:
+    for row, line in zip(published_rows(), published_table(published_rows()).rows, strict=True):
+        values = [row.values[task] for task in FIVE]
+        if None in values:
+            assert line[7] == "-"
+        else:
+            assert float(line[7]) == pytest.approx(math.fsum(v for v in values if v) / 5, abs=0.006)
+        assert (line[8] == "-") == (None in row.values.values())
+
+
+def test_published_methods_are_chosen_by_name() -> None:
+    assert [row.method for row in choose_published("tnn, S5")] == ["TNN", "S5"]
+    assert choose_published("none") == []
+    with pytest.raises(Exception, match="did you mean TNN"):
+        choose_published("TNM")
+
+
+def test_published_rows_have_sources() -> None:
+    import yaml
+
+    from lra.report.published import PUBLISHED
+
+    sources = yaml.safe_load((PUBLISHED.parent / "sources.yaml").read_text())
+    assert {row.source for row in published_rows()} - {"chance level"} == sources.keys()
+    for row in published_rows():
+        assert all(text in ("", "FAIL") or 0 < float(text) < 100 for text in row.printed.values())

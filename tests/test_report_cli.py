@@ -1,0 +1,318 @@
+"""report.py as a user runs it: files, flags, mistakes, and the README."""
+
+from __future__ import annotations
+
+import base64
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import report
+from conftest import ROOT
+from lra.report.boards import boards
+from lra.report.build import Wanted, sections, write_report
+from lra.report.compare import compare
+from lra.report.readme import END, START, check_readme, write_readme
+from lra.report.repeat import command
+from lra.report.results import Results
+from lra.report.table import Table
+from made_results import made_records, record, save, save_all, write_guesses, write_metrics
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A results folder of 200 records."""
+    return save_all(tmp_path_factory.mktemp("made"), made_records(200))
+
+
+@pytest.fixture(scope="module")
+def written(made: Path) -> Path:
+    """Its report."""
+    out = made / "report"
+    write_report(Results(made), Wanted(), out)
+    return out
+
+
+def test_all_files_are_there(written: Path) -> None:
+    names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
+    assert {"report.md", "index.html", "contents.txt", "tables/published.tex"} <= names
+    assert set((written / "contents.txt").read_text().split()) == names - {"contents.txt"}
+    figures = {name for name in names if name.startswith("figures/")}
+    assert len(figures) == 2 * len({Path(name).stem for name in figures}) > 0
+
+
+@pytest.mark.parametrize("kind", ["markdown", "latex", "csv"])
+def test_tables_are_golden(made: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    """To the letter; `pytest --write-golden` after a change that is meant."""
+    made_sections = sections(Results(made), Wanted())
+    tables = [table for section in made_sections for table in section.tables]
+    text = "\n".join(getattr(table, kind)() for table in tables)
+    path = GOLDEN / f"tables.{kind}"
+    if request.config.getoption("--write-golden"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_latex_compiles(written: Path, tmp_path: Path) -> None:
+    program = next((p for p in ("tectonic", "pdflatex") if shutil.which(p)), None)
+    parts = sorted((written / "tables").glob("*.tex"))
+    body = "\n".join(path.read_text() for path in parts)
+    assert body.count("\\begin{tabular}") == body.count("\\end{tabular}") == len(parts)
+    for line in body.splitlines():
+        if line.endswith("\\\\"):
+            assert re.sub(r"\\.", "", line).count("$") % 2 == 0
+    if program is None:
+        pytest.skip("needs tectonic or pdflatex; only the structure was checked")
+    source = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\small\n"
+    (tmp_path / "all.tex").write_text(
+        source + body.replace("\\end{table}", "\\end{table}\\clearpage") + "\\end{document}\n"
+    )
+    flags = ["-interaction=nonstopmode", "-halt-on-error"] if program == "pdflatex" else []
+    done = subprocess.run(
+        [program, *flags, "all.tex"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-2000:]
+
+
+def test_special_characters_survive_every_form() -> None:
+    odd = r"a_b & c% $1 #2 {x} ~ ^ \ <b> | é ±"
+    table = Table(slug="odd", title=odd, caption=odd, columns=["mixer", "x"], rows=[[odd, "1"]])
+    assert "<b>" not in table.html().replace("<thead>", "").replace("<tbody>", "")
+    assert r"a\_b \& c\% \$1 \#2 \{x\}" in table.latex()
+    assert r"<b> \| é" in table.markdown()
+
+
+class _Page(HTMLParser):
+    """What a browser would ask for, and what is linked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[str] = []
+        self.links: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.ids += [values["id"] or ""] if "id" in values else []
+        if tag == "a":
+            self.links.append(values["href"] or "")
+        elif "src" in values or "href" in values:
+            self.asked.append(values.get("src") or values.get("href") or "")
+
+
+def test_the_page_needs_no_other_file_and_links_every_number(made: Path, written: Path) -> None:
+    page = _Page()
+    page.feed((written / "index.html").read_text())
+    assert page.asked
+    for address in page.asked:
+        assert address.startswith("data:image/svg+xml;base64,")
+        ET.fromstring(base64.b64decode(address.partition(",")[2]))
+    assert len(page.ids) == len(set(page.ids))
+    inside = {link[1:] for link in page.links if link.startswith("#")}
+    assert inside <= set(page.ids)
+    records = [link for link in page.links if link.endswith("result.json")]
+    assert len(records) == 200
+    assert all((written / link).is_file() for link in records)
+    measured = sum(
+        len(cells) for board in boards(Results(made).records) for cells in board.rows.values()
+    )
+    assert sum(link.startswith("#run-") for link in page.links) >= measured
+
+
+def test_the_csv_has_the_numbers_unrounded(made: Path, written: Path) -> None:
+    frame = pd.read_csv(written / "tables" / "accuracy-paper-s4.csv")
+    (board, *_) = boards(Results(made).records)
+    for row in frame.to_dict("records"):
+        cell = board.rows[row["mixer"]][row["task"]]
+        assert row["seeds_done"] == len(cell.accuracies)
+        assert (row["mean_percent"] == pytest.approx(cell.mean)) or cell.mean is None
+
+
+def test_a_report_takes_away_what_it_no_longer_has(tmp_path: Path) -> None:
+    results = save_all(tmp_path / "r", [record(), record(mixer="s4")])
+    out = tmp_path / "out"
+    own = out / "figures" / "mine.png"
+    own.parent.mkdir(parents=True)
+    own.write_text("the user's")
+    write_report(Results(results), Wanted(), out)
+    before = {path.name for path in (out / "figures").iterdir()}
+    shutil.rmtree(results / "runs" / "listops" / "s4")
+    write_report(Results(results), Wanted(formats=["csv"]), out)
+    assert {path.name for path in (out / "figures").iterdir()} < before
+    assert own.read_text() == "the user's"
+    assert not (out / "index.html").exists()
+
+
+def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
+    results = save_all(tmp_path / "r", made_records(80))
+    trees = []
+    for name in ("a", "b"):
+        out = results / name
+        write_report(Results(results), Wanted(), out)
+        trees.append({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()})
+    assert trees[0] == trees[1]
+
+
+@pytest.mark.parametrize("content", ['{"half', "", '{"schema_version": 99}', "[]", "\x00\xff"])
+def test_what_cannot_be_read_is_named_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    save(tmp_path, record())
+    broken = save(tmp_path, record(run_id="other"))
+    broken.write_text(content)
+    assert report.main(["--results-dir", str(tmp_path)]) == 1
+    captured = capsys.readouterr()
+    assert f"left out: {broken}: not a record of schema 1" in captured.err
+    assert "40.00 (n=1)" in captured.out
+
+
+def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    assert "0 runs" in (tmp_path / "report" / "report.md").read_text()
+    assert "published" in (tmp_path / "report" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--results-dir", "nowhere"], "there is no folder nowhere"),
+        (["--format", "markdown,pdf"], "unknown format 'pdf' (valid: csv, html, latex, markdown)"),
+        (["--published", "TNM"], "did you mean TNN?"),
+        (["--baseline", "tnm"], "did you mean tnn?"),
+        (["--compare", "tnn"], "expected two different mixers"),
+        (["--compare", "tnn", "s5"], "unknown mixer among the runs 's5'"),
+        (["--preset", "papr"], "did you mean paper?"),
+        (["--protocol", "lra"], "(valid: s4)"),
+        (["--out", "file"], "is a file, expected a folder"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_all(tmp_path / "results", [record(), record(mixer="s4")])
+    (tmp_path / "file").touch()
+    assert report.main(arguments) == 2
+    captured = capsys.readouterr()
+    last = captured.err.strip().splitlines()[-1]
+    assert last.startswith("report.py: error: ")
+    assert message in last
+
+
+def test_flags_choose_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_all(
+        tmp_path, [record(), record(mixer="s4"), record(preset="quick", run_id="q", mixer="conv")]
+    )
+    arguments = ["--results-dir", str(tmp_path), "--baseline", "s4", "--format", "markdown"]
+    assert report.main([*arguments, "--preset", "paper", "--published", "TNN"]) == 0
+    text = (tmp_path / "report" / "report.md").read_text()
+    assert "conv" not in text
+    assert "relative to s4" in text
+    assert "Sinkhorn" not in text
+    assert "qin2023tnn" in text
+    assert not (tmp_path / "report" / "tables").exists()
+    assert report.main([*arguments, "--published", "none"]) == 0
+    assert "qin2023tnn" not in (tmp_path / "report" / "report.md").read_text()
+    capsys.readouterr()
+
+
+def paired(results: Path) -> None:
+    """Two mixers, two seeds, 100 examples: the first is right on 60, the second on 50 of them."""
+    runs = [
+        record(mixer=mixer, run_id=f"abc-s{seed}", seed=seed, test_accuracy=float(right),
+               test_correct=right, test_total=100)
+        for mixer, right in (("tnn", 60), ("s4", 50))
+        for seed in (0, 1)
+    ]  # fmt: skip
+    save_all(results, runs)
+    for run in runs:
+        rows = [(1, int(i < (run.test_correct or 0)), 7) for i in range(100)]
+        write_guesses(results, run, rows)
+        write_metrics(results, run, [30.0, 40.0])
+
+
+def test_comparison_by_examples(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paired(tmp_path)
+    arguments = ["--results-dir", str(tmp_path), "--compare", "tnn", "s4", "--format", "csv"]
+    assert report.main(arguments) == 0
+    assert "+10.00" in capsys.readouterr().out
+    (row,) = pd.read_csv(tmp_path / "report" / "tables" / "compare.csv").to_dict("records")
+    assert (row["only_first"], row["only_second"]) == (20, 0)
+    assert row["low"] == pytest.approx(4, abs=1.5)
+    assert row["high"] == pytest.approx(16, abs=1.5)
+
+
+def test_mcnemar_is_exact() -> None:
+    import numpy as np
+
+    first, second = np.array([1] * 9 + [0] * 2 + [1] * 50), np.array([0] * 9 + [1] * 2 + [1] * 50)
+    found = compare([first], [second], [0])
+    # Two-sided: twice the chance of 2 heads or fewer in 11 throws.
+    assert found.p_value == pytest.approx(2 * (1 + 11 + 55) / 2**11)
+    assert found.seed_deviation is None
+    same = compare([first, first], [first, first], [0, 1])
+    assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, None)
+
+
+def test_commands_repeat_runs() -> None:
+    run = record(overrides=["mixer.decay=0.9", "task.train=20"], seed=3, mixer="M",
+                 mixer_code="0" * 16, mixer_from="my file.py:M")  # fmt: skip
+    assert command(run) == (
+        "python run_task.py --task listops --mixer 'my file.py:M' --preset paper --protocol s4 "
+        "--seed 3 --set mixer.decay=0.9 --set task.train=20"
+    )
+
+
+def test_readme_is_checked_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path, [record(), record(mixer="s4", test_accuracy=50.0)])
+    readme = tmp_path / "README.md"
+    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
+    monkeypatch.setattr(report, "README", readme)
+    arguments = ["--results-dir", str(tmp_path)]
+    assert report.main([*arguments, "--check"]) == 1
+    assert "line 1 of the block is\nold\n" in capsys.readouterr().out
+    assert report.main([*arguments, "--write-readme"]) == 0
+    assert report.main([*arguments, "--check"]) == 0
+    text = readme.read_text()
+    assert text.startswith(f"before\n{START}\n")
+    assert text.endswith(f"{END}\nafter\n")
+    assert "**50.00 (n=1)**" in text
+    assert (tmp_path / "readme-bubbles.svg").is_file()
+    save(tmp_path, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
+    assert report.main([*arguments, "--check"]) == 1
+    readme.write_text("no markers")
+    assert report.main([*arguments, "--check"]) == 2
+
+
+def test_this_readme_agrees_with_the_records() -> None:
+    assert check_readme(Results(ROOT / "results"), ROOT / "README.md") == []
+
+
+def test_writing_the_readme_changes_nothing_else(tmp_path: Path) -> None:
+    copy = tmp_path / "README.md"
+    shutil.copyfile(ROOT / "README.md", copy)
+    results = tmp_path / "results"
+    shutil.copytree(ROOT / "results", results)
+    write_readme(Results(results), copy)
+    assert copy.read_text() == (ROOT / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_thousand_records_are_reported(tmp_path: Path) -> None:
+    save_all(tmp_path, made_records(1000))
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    assert (tmp_path / "report" / "index.html").read_text().count('class="run"') == 1000
