@@ -169,6 +169,19 @@ def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
         assert figure.axes[0].get_xlabel() in AXES.values()
 
 
+def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
+    runs = [record(), record(run_id="abc-s1", seed=1, device="GPU")]
+    save_all(tmp_path, runs)
+    for run in runs:
+        write_metrics(tmp_path, run, [10.0])
+    results = Results(tmp_path)
+    (board,) = boards(results.records)
+    pictures = curve_pictures(results, board, Looks(board.rows), "c")
+    slugs = ["steps", "seconds", "seconds-1", "flops"]
+    assert [p.slug for p in pictures] == [f"c-listops-{slug}" for slug in slugs]
+    assert ["GPU" in p.caption for p in pictures] == [False, False, True, False]
+
+
 def test_damaged_metrics_are_named(tmp_path: Path) -> None:
     results, runs = two_seeds(tmp_path)
     path = results.path(runs[0]) / "metrics.jsonl"
@@ -287,6 +300,11 @@ def test_two_devices_are_two_tables() -> None:
     table = speed_table(made[0], "tnn", "t")
     assert [row[1] for row in table.rows] == ["5.00 (2.00 x)", "2.50 (1.00 x)"]
     assert all("(" not in row[1] for row in speed_table(made[0], "absent", "t").rows)
+
+
+def test_speeds_of_other_settings_are_rows_of_their_own() -> None:
+    (board,) = speed_boards([record(), record(seed=1, config_hash="b", steps_per_second=9.0)])
+    assert list(board.rows) == ["tnn [settings abc]", "tnn [settings b]"]
 
 
 def test_out_of_memory_is_a_word_in_the_speed_table() -> None:

@@ -153,6 +153,11 @@ def label(record: RunRecord) -> str:
     return f"{record.method} ({', '.join(changes)})"
 
 
+def with_hash(name: str, record: RunRecord) -> str:
+    """Tell a row from others that read the same."""
+    return f"{name} [settings {record.config_hash[:8]}]"
+
+
 def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell]]:
     """Group runs into cells; runs that read the same but have other settings get rows apart."""
     hashes: dict[tuple[str, str], set[str]] = {}
@@ -162,7 +167,7 @@ def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell]]:
     for record in sorted(records, key=lambda r: (label(r), r.task, r.config_hash, r.run_id)):
         name = label(record)
         if len(hashes[name, record.task]) > 1:
-            name += f" [settings {record.config_hash[:8]}]"
+            name = with_hash(name, record)
         groups.setdefault(name, {}).setdefault(record.task, []).append(record)
     return {
         name: {task: Cell(counted(runs)) for task, runs in by_task.items()}

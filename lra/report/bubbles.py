@@ -173,7 +173,8 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
             label=method,
         )
     _leave_room(axes, bubbles)
-    legend_below(axes, markerscale=0.4)
+    for handle in legend_below(axes):
+        handle.set_sizes([40])
     _legend_of_sizes(axes, largest)
     order = [b for b in bubbles if b.text]
     place_labels(
@@ -190,14 +191,14 @@ def area(memory: float, largest: float) -> float:
 
 
 def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
-    """Widen the limits so that bubbles and labels fit."""
+    """Widen the limits so that bubbles and labels fit; speed and accuracy are never negative."""
     for values, setter in (
         ([b.x for b in bubbles], axes.set_xlim),
         ([b.y for b in bubbles], axes.set_ylim),
     ):
         low, high = min(values), max(values)
         margin = 0.18 * (high - low) or 0.1 * abs(high) or 1.0
-        setter(low - margin, high + margin)
+        setter(max(0.0, low - margin), high + margin)
 
 
 def _legend_of_sizes(axes: Axes, largest: float) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lra.record import RunRecord
 from lra.report.boards import Board
+from lra.report.cells import Cell
 from lra.report.drawing import Looks, Picture, legend_below, new_figure
 from lra.report.results import Results
 
@@ -23,7 +26,7 @@ AXES = {
 """What curves are drawn over: by name, what the axis says."""
 _CAPTIONS = {
     "steps": "",
-    "seconds": " Training and validation so far, on the machine of each run.",
+    "seconds": " Training and validation so far.",
     "flops": " Matrix products, convolutions, attention and Fourier transforms so far.",
 }
 
@@ -40,7 +43,7 @@ class Curve:
     high: list[float]
 
 
-def curve(results: Results, method: str, runs: tuple[RunRecord, ...], axis: str) -> Curve | None:
+def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -> Curve | None:
     """Join the validations of runs; None where there are none in common.
 
     Args:
@@ -76,28 +79,39 @@ def curve(results: Results, method: str, runs: tuple[RunRecord, ...], axis: str)
 
 
 def curve_pictures(results: Results, board: Board, looks: Looks, slug: str) -> list[Picture]:
-    """Make the curves of a board: a figure per task and axis."""
+    """Make the curves of a board: a figure per task and axis, and for times per device."""
+    devices = sorted({run.device for run in board.records})
     pictures = []
-    for task in board.tasks:
-        for axis in AXES:
-            found = [
-                joined
-                for method, cells in board.rows.items()
-                if task in cells
-                and (joined := curve(results, method, cells[task].runs, axis)) is not None
-            ]
+    for task, axis in itertools.product(board.tasks, AXES):
+        # Steps and arithmetic are the same everywhere; times are not.
+        for k, device in enumerate(devices if axis == "seconds" else [None]):
+            found = _curves(results, board, task, axis, device)
             if not found:
                 continue
+            on = f" {device}." if device else ""
             pictures.append(
                 Picture(
-                    f"{slug}-{task}-{axis}",
+                    f"{slug}-{task}-{axis}" + (f"-{k}" if k else ""),
                     f"Learning {task} over {axis if axis != 'flops' else 'FLOPs'}",
                     f"{board.name}; {board.conditions[task]}. Mean over seeds, band from the "
-                    f"lowest to the highest.{_CAPTIONS[axis]}",
+                    f"lowest to the highest.{on}{_CAPTIONS[axis]}",
                     partial(_draw, found, axis, looks),
                 )
             )
     return pictures
+
+
+def _curves(
+    results: Results, board: Board, task: str, axis: str, device: str | None
+) -> list[Curve]:
+    """Make the curve of every method, of runs on one device or, for None, on any."""
+    found = []
+    for method, cells in board.rows.items():
+        runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]
+        joined = curve(results, method, runs, axis)
+        if joined is not None:
+            found.append(joined)
+    return found
 
 
 def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:

@@ -101,12 +101,12 @@ def _legend_columns(names: Sequence[str]) -> int:
     return max(1, min(len(names), 5, _LEGEND_LETTERS // (longest + 6)))
 
 
-def legend_below(axes: Axes, **options: Any) -> None:
-    """Put the legend below the axes, where it hides nothing."""
+def legend_below(axes: Axes) -> list[Any]:
+    """Put the legend below the axes, where it hides nothing; return its handles."""
     handles, names = axes.get_legend_handles_labels()
-    if handles:
-        columns = _legend_columns(names)
-        axes.figure.legend(handles, names, loc="outside lower center", ncols=columns, **options)
+    columns = _legend_columns(names)
+    legend = axes.figure.legend(handles, names, loc="outside lower center", ncols=columns)
+    return list(legend.legend_handles)
 
 
 class Looks:

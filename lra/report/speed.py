@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from lra.bench_record import BenchRecord
 from lra.record import RunRecord
 from lra.report.accuracy import anchor
-from lra.report.boards import label
+from lra.report.boards import label, with_hash
 from lra.report.cells import MISSING, counted
 from lra.report.table import Table
 from tasks.base import BENCHMARK
@@ -84,10 +84,13 @@ def speed_of(runs: Iterable[RunRecord]) -> Speed:
 def speed_boards(records: Sequence[RunRecord]) -> list[SpeedBoard]:
     """Sort the speeds of runs by device, preset and protocol."""
     found: dict[tuple[str, str, str], dict[str, dict[Place, list[RunRecord]]]] = {}
+    hashes: dict[tuple[object, ...], set[str]] = {}
+    for r in records:
+        hashes.setdefault(_reads_as(r), set()).add(r.config_hash)
     for r in sorted(records, key=lambda r: (r.preset != "paper", r.preset, r.protocol, r.device)):
-        place = Place(r.task, r.length, r.batch_size)
         rows = found.setdefault((r.preset, r.protocol, r.device), {})
-        rows.setdefault(label(r), {}).setdefault(place, []).append(r)
+        name = with_hash(label(r), r) if len(hashes[_reads_as(r)]) > 1 else label(r)
+        rows.setdefault(name, {}).setdefault(_place(r), []).append(r)
     return [
         SpeedBoard(
             device,
@@ -105,6 +108,14 @@ def speed_boards(records: Sequence[RunRecord]) -> list[SpeedBoard]:
         )
         for (preset, protocol, device), rows in found.items()
     ]
+
+
+def _place(record: RunRecord) -> Place:
+    return Place(record.task, record.length, record.batch_size)
+
+
+def _reads_as(record: RunRecord) -> tuple[object, ...]:
+    return record.preset, record.protocol, record.device, label(record), _place(record)
 
 
 def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
