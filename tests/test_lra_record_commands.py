@@ -1,0 +1,117 @@
+"""python -m lra.record: validate, list, merge, export."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from conftest import ROOT
+from lra.record import all_records
+from lra.record_commands import main
+from made_results import made_records, record, save, save_all, write_guesses
+
+
+def test_it_runs_as_a_module(tmp_path: Path) -> None:
+    save(tmp_path, record())
+    done = subprocess.run(
+        [sys.executable, "-m", "lra.record", "validate", "--results-dir", str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "1 records are valid, 0 are not" in done.stderr
+
+
+def test_unreadable_records_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(tmp_path, record())
+    broken = save(tmp_path, record(run_id="b"))
+    broken.write_text("{}")
+    for command in ("validate", "list", "export"):
+        assert main([command, "--results-dir", str(tmp_path)]) == 1
+        assert str(broken) in capsys.readouterr().err
+
+
+def test_the_list_has_every_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    records = made_records(30)
+    save_all(tmp_path, records)
+    assert main(["list", "--results-dir", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 32
+    for one in records:
+        assert any(one.run_id in line and one.status in line for line in lines)
+
+
+def test_the_export_has_every_field(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save_all(tmp_path, [record(overrides=["train.lr=1", "model.dim=8"]), record(mixer="s4")])
+    assert main(["export", "--results-dir", str(tmp_path)]) == 0
+    text = capsys.readouterr().out
+    frame = pd.read_csv(io.StringIO(text))
+    assert set(frame["overrides"].fillna("")) == {"train.lr=1; model.dim=8", ""}
+    assert frame["data.source"].tolist() == ["generated"] * 2
+    assert frame["baselines.majority class"].tolist() == [17.0] * 2
+    assert main(["export", "--results-dir", str(tmp_path), "--csv", str(tmp_path / "x.csv")]) == 0
+    assert (tmp_path / "x.csv").read_text() == text
+
+
+def test_merging_copies_runs_whole_and_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = save_all(tmp_path / "ours", [record()])
+    theirs = save_all(tmp_path / "theirs", [record(), record(mixer="s4", run_id="x-s0")])
+    write_guesses(theirs, record(mixer="s4", run_id="x-s0"), [(0, 0, 1)])
+    (theirs / "runs" / "listops" / "s4" / "x-s0" / "checkpoints").mkdir()
+    command = ["merge", str(theirs), "--results-dir", str(ours)]
+    assert main(command) == 0
+    assert "1 runs copied" in capsys.readouterr().err
+    folder = ours / "runs" / "listops" / "s4" / "x-s0"
+    assert {path.name for path in folder.iterdir()} == {"result.json", "guesses.csv"}
+    assert main(command) == 0
+    assert "0 runs copied" in capsys.readouterr().err
+    assert len(all_records(ours)[0]) == 2
+    assert not list(ours.rglob(".merge-*"))
+
+
+def test_conflicts_are_refused_and_nothing_is_copied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ours = save_all(tmp_path / "ours", [record()])
+    theirs = save_all(tmp_path / "theirs", [record(test_accuracy=41.0), record(mixer="s4")])
+    before = {path: path.read_bytes() for path in ours.rglob("*") if path.is_file()}
+    assert main(["merge", str(theirs), "--results-dir", str(ours)]) == 2
+    error = capsys.readouterr().err
+    assert "nothing was merged" in error
+    assert str(theirs / "runs" / "listops" / "tnn" / "abc-s0") in error
+    assert {path: path.read_bytes() for path in ours.rglob("*") if path.is_file()} == before
+
+
+def test_two_sources_in_conflict_are_refused(tmp_path: Path) -> None:
+    sources = [
+        save_all(tmp_path / name, [record(test_accuracy=accuracy)])
+        for name, accuracy in (("a", 40.0), ("b", 41.0))
+    ]
+    target = tmp_path / "new"
+    assert main(["merge", *map(str, sources), "--results-dir", str(target)]) == 2
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["validate", "--results-dir", "nowhere"], "there is no folder nowhere"),
+        (["merge", "nowhere"], "merge: there is no folder nowhere"),
+        (["export", "--csv", "no/folder/x.csv", "--results-dir", "."], "no/folder"),
+    ],
+)
+def test_mistakes_are_one_line(
+    arguments: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    assert message in capsys.readouterr().err
