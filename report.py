@@ -35,7 +35,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--preset", help="only runs of this preset (all)")
     parser.add_argument("--protocol", help="only runs of this protocol (all)")
     parser.add_argument(
-        "--format", default="markdown,latex,csv,html", help="of these, comma-separated (all)"
+        "--format",
+        default="markdown,latex,csv,html",
+        help="of these, comma-separated (all); an earlier report's other files are removed",
     )
     parser.add_argument("--published", help="published methods to show, comma-separated, or none")
     parser.add_argument(
@@ -109,11 +111,12 @@ def report(options: argparse.Namespace) -> int:
 
         write_readme(results, README)
     else:
-        from lra.report.build import write_report
+        from lra.report.build import PUBLISHED, write_report
 
         out = options.out or options.results_dir / "report"
         sections = write_report(results, wanted, out)
-        shown = [table for section in sections[:-1] for table in section.tables]
+        shown = [table for section in sections if section.slug != PUBLISHED
+                 for table in section.tables]  # fmt: skip
         for table in shown:
             write_out(f"\n{table.title}\n\n{table.markdown()}")
         pictures = sum(len(section.pictures) for section in sections)

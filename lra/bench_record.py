@@ -6,11 +6,11 @@ import re
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
 
 from lra.errors import UserError
 from lra.files import write_atomically
-from lra.record import read_record
+from lra.record import Amount, Name, Positive, read_record
 
 SCHEMA_VERSION = 1
 
@@ -18,42 +18,50 @@ SCHEMA_VERSION = 1
 class BenchRecord(BaseModel):
     """One mixer at one length on one device, measured in turns with others."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     schema_version: Literal[1] = SCHEMA_VERSION
     mode: Literal["step"]
     """step: whole training steps of the classifier on a synthetic batch of full length."""
-    mixer: str
-    task: str
-    preset: str
-    protocol: str
-    length: int
+    status: Literal["done", "oom"] = "done"
+    mixer: Name
+    mixer_code: str | None = None
+    """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
+    task: Name
+    preset: Name
+    protocol: Name
+    length: PositiveInt
     """Positions of every sequence."""
-    batch_size: int
+    batch_size: PositiveInt
     device: str
-    precision: str
-    repeats: int
+    precision: Name
+    repeats: NonNegativeInt
     """Turns that median and quartiles are over."""
-    steps_per_second: float
-    """Median."""
-    low_quartile: float
-    high_quartile: float
-    peak_memory_mib: float | None
+    steps_per_second: Positive | None
+    """Median; this and what follows is null where memory did not suffice."""
+    low_quartile: Positive | None
+    high_quartile: Positive | None
+    peak_memory_mib: Positive | None
     """Of a process of its own on a CPU, allocated on a GPU."""
-    params: int
-    flops_per_step: float
-    ratio_to_reference: float | None = None
-    """Steps/s over those of a reference measured in the same turns; null without one."""
+    params: NonNegativeInt | None
+    flops_per_step: Amount | None
     measured_with: tuple[str, ...]
     """Mixers of the same turns."""
     versions: dict[str, str]
     git: dict[str, Any]
 
+    @property
+    def method(self) -> str:
+        """What tables call it: the mixer, a plug-in with the start of its code's digest."""
+        return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+
     def path(self, results_dir: Path) -> Path:
         """Return where its file is: a newer measurement of the same takes its place."""
         device = re.sub(r"[^A-Za-z0-9]+", "-", self.device).strip("-")
-        parts = (self.mode, self.task, self.preset, self.protocol, self.mixer, self.precision)
-        return results_dir / "bench" / device / f"{'-'.join(parts)}-{self.length}.json"
+        parts = [self.mode, self.task, self.preset, self.protocol, self.mixer]
+        parts += [self.mixer_code[:8]] if self.mixer_code else []
+        parts += [self.precision, str(self.batch_size), str(self.length)]
+        return results_dir / "bench" / device / f"{'-'.join(parts)}.json"
 
     def save(self, results_dir: Path) -> Path:
         """Write the file, and return where."""

@@ -7,11 +7,16 @@ import dataclasses
 import multiprocessing
 import statistics
 import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from tqdm import tqdm
 
 from lra.allocator import keep_freed_memory
 from lra.bench_record import BenchRecord
@@ -69,18 +74,21 @@ class Case:
         """Lay up the settings."""
         return resolve(self.task, self.mixer, preset=self.preset, protocol=self.protocol)
 
-    def trainer(self) -> Trainer:
-        """Build the classifier and its optimizer.
+    def check(self) -> TaskInfo:
+        """Return the task with sequences of this length.
 
         Raises: UserError for a length that the task's grid does not have.
         """
-        config = self.config()
-        info = config.build_task().info
+        info = self.config().build_task().info
         if info.grid is not None and self.length != info.max_length:
             raise UserError(
                 f"--lengths {self.length}: {self.task} is a grid of {info.max_length} positions"
             )
-        info = dataclasses.replace(info, max_length=self.length)
+        return dataclasses.replace(info, max_length=self.length)
+
+    def trainer(self) -> Trainer:
+        """Build the classifier and its optimizer."""
+        config, info = self.config(), self.check()
         split = SyntheticSplit(info, config.train.batch_size)
         dataset = Dataset(
             splits={"train": split, "val": split},
@@ -112,31 +120,39 @@ class Stepping:
         if self.trainer.device.type == "cuda":
             torch.cuda.synchronize(self.trainer.device)
 
-    def record(self, measured_with: tuple[str, ...], memory: float | None) -> BenchRecord:
-        """Make the record of what was measured."""
-        low, middle, high = statistics.quantiles(self.seconds, n=4, method="inclusive")
-        case, config = self.case, self.trainer.config
-        return BenchRecord(
-            mode="step",
-            mixer=case.mixer,
-            task=case.task,
-            preset=case.preset,
-            protocol=case.protocol,
-            length=case.length,
-            batch_size=config.train.batch_size,
-            device=device_name(self.trainer.device),
-            precision=config.train.precision,
-            repeats=len(self.seconds),
-            steps_per_second=1 / middle,
-            low_quartile=1 / high,
-            high_quartile=1 / low,
-            peak_memory_mib=memory,
-            params=self.trainer.num_parameters,
-            flops_per_step=self.trainer.flops_per_step or 0.0,
-            measured_with=measured_with,
-            versions=versions(),
-            git=git_state(),
-        )
+
+def record_of(
+    case: Case, stepping: Stepping | None, memory: float | None, turns: tuple[str, ...]
+) -> BenchRecord:
+    """Make the record of a case; without a measurement, of a want of memory."""
+    config = case.config()
+    speeds: list[float | None] = [None, None, None]
+    if stepping is not None:
+        speeds = [1 / seconds for seconds in statistics.quantiles(
+            stepping.seconds, n=4, method="inclusive")]  # fmt: skip
+    return BenchRecord(
+        mode="step",
+        status="oom" if stepping is None else "done",
+        mixer=config.mixer_name,
+        mixer_code=config.mixer_code,
+        task=case.task,
+        preset=case.preset,
+        protocol=case.protocol,
+        length=case.length,
+        batch_size=config.train.batch_size,
+        device=device_name(choose_device(case.device)),
+        precision=config.train.precision,
+        repeats=len(stepping.seconds) if stepping else 0,
+        steps_per_second=speeds[1],
+        low_quartile=speeds[2],
+        high_quartile=speeds[0],
+        peak_memory_mib=memory,
+        params=stepping.trainer.num_parameters if stepping else None,
+        flops_per_step=stepping.trainer.flops_per_step if stepping else None,
+        measured_with=turns,
+        versions=versions(),
+        git=git_state(),
+    )
 
 
 def peak_memory(case: Case, threads: int) -> float | None:
@@ -157,6 +173,33 @@ def peak_memory(case: Case, threads: int) -> float | None:
     return peak_memory_mib(device)
 
 
+def memory_of(case: Case) -> float | None:
+    """Measure peak memory in a process of its own; None if memory does not suffice."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        try:
+            return pool.submit(peak_memory, case, torch.get_num_threads()).result()
+        except BrokenProcessPool:  # the system ended it
+            return None
+
+
+def measure(cases: Sequence[Case], repeats: int, bar: tqdm[Any]) -> list[BenchRecord]:
+    """Measure cases in turns."""
+    memory = {}
+    for case in cases:  # before anything here takes memory
+        memory[case] = memory_of(case)
+        bar.update()
+    steppings = {case: Stepping(case, case.trainer()) for case in cases if memory[case] is not None}
+    for turn in range(WARMUP_STEPS + repeats):
+        for stepping in steppings.values():
+            if turn == WARMUP_STEPS:
+                stepping.seconds.clear()
+            stepping.measure()
+            bar.update()
+    turns = tuple(case.mixer for case in cases)
+    return [record_of(case, steppings.get(case), memory[case], turns) for case in cases]
+
+
 def step(options: argparse.Namespace, mixers: list[str], lengths: list[int]) -> int:
     """Measure steps, write their records and tabulate them; return the exit code."""
     from lra.report.speed import bench_boards, memory_table, speed_table
@@ -168,36 +211,20 @@ def step(options: argparse.Namespace, mixers: list[str], lengths: list[int]) -> 
         say("allocator: freed memory is kept for the next step")
     records: list[BenchRecord] = []
     turns = len(lengths) * len(mixers) * (WARMUP_STEPS + options.repeats + 1)
-    with (
-        multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool,
-        progress("measuring", total=turns, unit="steps") as bar,
-    ):
+    with progress("measuring", total=turns, unit="steps") as bar:
         for length in lengths:
             cases = [
                 Case(options.task, name, options.preset, options.protocol, length, options.device)
                 for name in mixers
             ]
-            memory = []
-            for case in cases:  # in a process of its own, before anything here takes memory
-                memory.append(pool.apply(peak_memory, (case, torch.get_num_threads())))
-                bar.update()
-            fitting = [(c, m) for c, m in zip(cases, memory, strict=True) if m is not None]
-            for case in {*cases} - {case for case, _ in fitting}:
-                say(f"{case.mixer} at {case.length}: out of memory")
-            steppings = [Stepping(case, case.trainer()) for case, _ in fitting]
-            for turn in range(WARMUP_STEPS + options.repeats):
-                for stepping in steppings:
-                    stepping.measure()
-                    bar.update()
-                if turn + 1 == WARMUP_STEPS:
-                    for stepping in steppings:
-                        stepping.seconds.clear()
-            names = tuple(case.mixer for case, _ in fitting)
-            for stepping, (_, peak) in zip(steppings, fitting, strict=True):
-                records.append(stepping.record(names, peak))
-                records[-1].save(options.results_dir)
+            for case in cases:
+                case.check()
+            for record in measure(cases, options.repeats, bar):
+                record.save(options.results_dir)
+                records.append(record)
     for board in bench_boards(records):
-        for table in (speed_table(board, mixers[0], "speed"), memory_table(board, mixers[0], "m")):
+        baseline = records[0].method
+        for table in (speed_table(board, baseline, "speed"), memory_table(board, baseline, "m")):
             write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
     say(f"{len(records)} records in {options.results_dir / 'bench'}")
     return 0

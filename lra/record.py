@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    model_validator,
+)
 
 from lra.errors import UserError
 from lra.files import write_atomically
 
 SCHEMA_VERSION = 1
+ROUNDING = 1e-6
 
 Kind = TypeVar("Kind", bound=BaseModel)
 
 
+Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
+"""What folders and files are called by: nothing that leads elsewhere."""
+Percent = Annotated[float, Field(ge=0, le=100)]
+Amount = Annotated[float, Field(ge=0, lt=1e18)]
+Positive = Annotated[float, Field(gt=0, lt=1e18)]
+
+
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class DataRecord(_Part):
@@ -25,7 +41,7 @@ class DataRecord(_Part):
 
     source: str
     fingerprint: str
-    sizes: dict[str, int]
+    sizes: dict[str, NonNegativeInt]
     notes: dict[str, int] = {}
     """What is to be known of the data, counted: lines skipped, texts that two splits share."""
 
@@ -34,55 +50,68 @@ class RunRecord(_Part):
     """Everything a table needs on a run; null is what was not measured."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: str
-    task: str
-    mixer: str
+    run_id: Name
+    task: Name
+    mixer: Name
     mixer_code: str | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     mixer_from: str | None = None
     """What --mixer was given, for a plug-in."""
-    preset: str
-    protocol: str
+    preset: Name
+    protocol: Name
     overrides: list[str]
     """Settings changed by flags: with any, the run is no longer the preset's."""
     seed: int
     status: Literal["done", "stopped", "diverged", "oom"]
     message: str | None
     """What ended a run that is not done."""
-    test_accuracy: float | None
+    test_accuracy: Percent | None
     """Percent, measured once, when the run is done."""
-    test_correct: int | None
-    test_total: int | None
-    val_accuracy: float | None
+    test_correct: NonNegativeInt | None
+    test_total: PositiveInt | None
+    val_accuracy: Percent | None
     """Percent, at the best step."""
     selected_on: Literal["val", "test"] | None
     """What val_accuracy was measured on: test only where the published results select on it."""
-    best_step: int | None
+    best_step: NonNegativeInt | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
-    steps: int
+    steps: NonNegativeInt
     """Optimizer steps made."""
-    total_steps: int
-    epochs: float
+    total_steps: PositiveInt
+    epochs: Amount
     """Passes over the training set that the steps made amount to."""
-    steps_per_second: float | None
+    steps_per_second: Positive | None
     """One over the median duration of a training step, warm-up and evaluation apart."""
-    flops_per_step: float | None = None
+    flops_per_step: Amount | None = None
     """Mean over the first steps; see `lra.flops` for what counts."""
-    peak_memory_mib: float
-    params: int
-    length: int
+    peak_memory_mib: Positive
+    params: NonNegativeInt
+    length: PositiveInt
     """Positions of the longest sequence that the task admits."""
-    batch_size: int
-    wall_seconds: float
+    batch_size: PositiveInt
+    wall_seconds: Amount
     """Of all sessions of the run, training and evaluation, preparation of data apart."""
     device: str
     precision: str
     versions: dict[str, str]
     git: dict[str, Any]
     config_hash: str
-    baselines: dict[str, float]
+    baselines: dict[str, Percent]
     """Test accuracy in percent of guesses without a model."""
     data: DataRecord
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunRecord:
+        tested = (self.test_accuracy, self.test_correct, self.test_total)
+        if (self.status == "done") != (None not in tested) or (
+            self.status != "done" and tested != (None, None, None)
+        ):
+            raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
+        if self.test_total is not None:
+            share = 100.0 * (self.test_correct or 0) / self.test_total
+            if abs(share - (self.test_accuracy or 0.0)) > ROUNDING:
+                raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
+        return self
 
     @property
     def method(self) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lra.bench_record import all_bench_records
 from lra.cli import Parser, carry_out, write_out
 from lra.errors import UserError
 from lra.files import write_atomically
@@ -53,7 +54,7 @@ def to_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.json_normalize([record.model_dump(mode="json") for record in records])
-    return frame.map(lambda value: "; ".join(value) if isinstance(value, list) else value)
+    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
 
 
 def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
@@ -90,9 +91,9 @@ def list_runs(records: Sequence[RunRecord]) -> str:
 
 
 def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
-    """Copy runs from other results folders: all or, where any is in conflict, none.
+    """Copy runs and measurements of other results folders: all or, for any conflict, none.
 
-    A run that the target has with the same record is left alone.
+    One that the target has with the same record is left alone.
 
     Returns: how many were copied, how many were there, and what could not be read.
     Raises: UserError listing the runs that are there with another record.
@@ -103,9 +104,11 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
     present = 0
     for source in sources:
         records, more = read_folder(source, "merge")
-        faults += more
-        for record in records:
-            place, new = folder_of(target, record), folder_of(source, record)
+        measured, others = all_bench_records(source)
+        faults += more + others
+        found = [(folder_of(target, r), folder_of(source, r)) for r in records]
+        found += [(r.path(target), r.path(source)) for r in measured]
+        for place, new in found:
             old = taken.get(place, place)
             if old == place and not place.exists():
                 taken[place] = new
@@ -119,12 +122,17 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
             f"keep one of each"
         )
     for place, new in taken.items():
-        _copy_run(new, place)
+        if new.is_dir():
+            _copy_run(new, place)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, new.read_bytes())
     return len(taken), present, faults
 
 
 def _same_record(first: Path, second: Path) -> bool:
-    paths = [folder / "result.json" for folder in (first, second)]
+    """Compare two runs' folders, or two measurements' files."""
+    paths = [path / "result.json" if path.is_dir() else path for path in (first, second)]
     return all(path.is_file() for path in paths) and len({p.read_bytes() for p in paths}) == 1
 
 
@@ -147,13 +155,15 @@ def carry(options: argparse.Namespace) -> int:
     folder = options.results_dir
     if options.command == "merge":
         copied, present, faults = merge(folder, options.sources)
-        say(f"{copied} runs copied into {folder}, {present} were there already")
+        say(f"{copied} records copied into {folder}, {present} were there already")
     else:
         records, faults = read_folder(folder, "--results-dir")
         if options.command == "list":
             write_out(list_runs(records))
         elif options.command == "validate":
-            say(f"{len(records)} records are valid, {len(faults)} are not")
+            measured, others = all_bench_records(folder)
+            faults += others
+            say(f"{len(records) + len(measured)} records are valid, {len(faults)} are not")
         else:
             text = to_frame(records).to_csv(index=False, lineterminator="\n")
             if options.csv is None:

@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from lra.record import RunRecord, folder_of
 
@@ -33,8 +34,13 @@ SMALL_TEST = 400
 
 
 def record(**changes: object) -> RunRecord:
-    """Make a record."""
-    return RunRecord.model_validate({**VALUES, **changes})
+    """Make a record whose count of right answers fits its accuracy."""
+    values: dict[str, Any] = {**VALUES, **changes}
+    if values["status"] != "done":
+        values |= NOT_DONE
+    elif "test_correct" not in changes:
+        values["test_correct"] = round(values["test_accuracy"] * values["test_total"] / 100)
+    return RunRecord.model_validate(values)
 
 
 def made_records(count: int) -> list[RunRecord]:

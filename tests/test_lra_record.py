@@ -25,6 +25,18 @@ def test_records_survive_a_round_trip(tmp_path: Path) -> None:
         lambda values: values.update(schema_version=99),
         lambda values: values.update(status="fine"),
         lambda values: values.update(steps="many"),
+        lambda values: values.update(steps_per_second=0),
+        lambda values: values.update(peak_memory_mib=float("inf")),
+        lambda values: values.update(test_accuracy=float("nan")),
+        lambda values: values.update(test_accuracy=41.0),
+        lambda values: values.update(test_total=-2000),
+        lambda values: values.update(val_accuracy=101),
+        lambda values: values.update(length=0),
+        lambda values: values.update(baselines={"majority class": 150}),
+        lambda values: values.update(status="stopped"),
+        lambda values: values.update(test_correct=None),
+        lambda values: values.update(preset="../../escaped"),
+        lambda values: values.update(run_id='"><script>'),
     ],
 )
 def test_records_out_of_the_schema_are_refused(tmp_path: Path, damage) -> None:

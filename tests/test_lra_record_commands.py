@@ -65,11 +65,11 @@ def test_merging_copies_runs_whole_and_once(
     (theirs / "runs" / "listops" / "s4" / "x-s0" / "checkpoints").mkdir()
     command = ["merge", str(theirs), "--results-dir", str(ours)]
     assert main(command) == 0
-    assert "1 runs copied" in capsys.readouterr().err
+    assert "1 records copied" in capsys.readouterr().err
     folder = ours / "runs" / "listops" / "s4" / "x-s0"
     assert {path.name for path in folder.iterdir()} == {"result.json", "guesses.csv"}
     assert main(command) == 0
-    assert "0 runs copied" in capsys.readouterr().err
+    assert "0 records copied" in capsys.readouterr().err
     assert len(all_records(ours)[0]) == 2
     assert not list(ours.rglob(".merge-*"))
 

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lra import bench
+from conftest import readme_example
+from lra import bench, bench_step
 from lra.bench_record import BenchRecord, all_bench_records
+from lra.report.speed import bench_boards
 
 VALUES = {
     "mode": "step", "mixer": "tnn", "task": "listops", "preset": "paper", "protocol": "s4",
@@ -32,10 +34,11 @@ def test_steps_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixtu
         ("mean", 16), ("mean", 32), ("tnn", 16), ("tnn", 32),
     ]  # fmt: skip
     for record in records:
-        assert 0 < record.low_quartile <= record.steps_per_second <= record.high_quartile
+        assert record.low_quartile and record.steps_per_second and record.high_quartile
+        assert record.low_quartile <= record.steps_per_second <= record.high_quartile
         assert record.peak_memory_mib is not None
         assert record.measured_with == ("tnn", "mean")
-        assert record.flops_per_step > 0
+        assert record.flops_per_step
     assert "(1.00 x)" in capsys.readouterr().out
 
 
@@ -45,6 +48,36 @@ def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> Non
     assert len(paths) == 2
     records, _ = all_bench_records(tmp_path)
     assert sorted((r.length, r.steps_per_second) for r in records) == [(1024, 2.0), (2048, 2.0)]
+
+
+def test_a_want_of_memory_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(bench_step, "memory_of", lambda case: None if case.mixer == "tnn" else 5.0)
+    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
+    assert bench.main([*arguments, "--repeats", "2", "--results-dir", str(tmp_path)]) == 0
+    records, _ = all_bench_records(tmp_path)
+    assert {r.mixer: r.status for r in records} == {"mean": "done", "tnn": "oom"}
+    assert "oom" in capsys.readouterr().out
+
+
+def test_a_plug_in_has_a_digest_in_its_record(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plug_in = tmp_path / "gated_mean.py"
+    plug_in.write_text(readme_example())
+    monkeypatch.setattr(bench_step, "memory_of", lambda case: 5.0)
+    arguments = ["--mode", "step", "--preset", "quick", "--mixers", f"{plug_in}:GatedMean"]
+    arguments += ["--lengths", "16", "--repeats", "2", "--results-dir", str(tmp_path)]
+    assert bench.main(arguments) == 0
+    ((record,), _) = all_bench_records(tmp_path)
+    assert record.mixer_code is not None
+    assert record.method == f"GatedMean ({record.mixer_code[:8]})"
+
+
+def test_measurements_of_other_turns_are_not_compared() -> None:
+    alone = bench_record(mixer="s4", measured_with=("s4",))
+    assert len(bench_boards([bench_record(), alone])) == 2
 
 
 def test_unreadable_measurements_are_named(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def written(made: Path) -> Path:
 
 def test_all_files_are_there(written: Path) -> None:
     names = {path.relative_to(written).as_posix() for path in written.rglob("*") if path.is_file()}
-    assert {"report.md", "index.html", "contents.txt", "tables/published.tex"} <= names
-    assert set((written / "contents.txt").read_text().split()) == names - {"contents.txt"}
+    assert {"report.md", "index.html", ".lra-report", "tables/published.tex"} <= names
+    assert set((written / ".lra-report").read_text().split()) == names - {".lra-report"}
     figures = {name for name in names if name.startswith("figures/")}
     assert len(figures) == 2 * len({Path(name).stem for name in figures}) > 0
 
@@ -87,7 +87,7 @@ def test_special_characters_survive_every_form() -> None:
     table = Table(slug="odd", title=odd, caption=odd, columns=["mixer", "x"], rows=[[odd, "1"]])
     assert "<b>" not in table.html().replace("<thead>", "").replace("<tbody>", "")
     assert r"a\_b \& c\% \$1 \#2 \{x\}" in table.latex()
-    assert r"<b> \| é" in table.markdown()
+    assert r"&lt;b> \| é" in table.markdown()
 
 
 class _Page(HTMLParser):
@@ -142,12 +142,16 @@ def test_a_report_takes_away_what_it_no_longer_has(tmp_path: Path) -> None:
     own = out / "figures" / "mine.png"
     own.parent.mkdir(parents=True)
     own.write_text("the user's")
+    (out / "thesis.tex").write_text("the user's")
+    (out / ".lra-report").write_bytes(
+        b"thesis.tex\n\n../r\n/etc/hosts\nfigures/../thesis.tex\n\xff\n"
+    )
     write_report(Results(results), Wanted(), out)
     before = {path.name for path in (out / "figures").iterdir()}
     shutil.rmtree(results / "runs" / "listops" / "s4")
     write_report(Results(results), Wanted(formats=["csv"]), out)
     assert {path.name for path in (out / "figures").iterdir()} < before
-    assert own.read_text() == "the user's"
+    assert own.read_text() == (out / "thesis.tex").read_text() == "the user's"
     assert not (out / "index.html").exists()
 
 
@@ -188,6 +192,7 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--published", "TNM"], "did you mean TNN?"),
         (["--baseline", "tnm"], "did you mean tnn?"),
         (["--compare", "tnn"], "expected two different mixers"),
+        (["--compare", "tnn", "s4"], "no seed of both has guesses.csv"),
         (["--compare", "tnn", "s5"], "unknown mixer among the runs 's5'"),
         (["--preset", "papr"], "did you mean paper?"),
         (["--protocol", "lra"], "(valid: s4)"),
@@ -266,6 +271,32 @@ def test_mcnemar_is_exact() -> None:
     assert (same.difference, same.low, same.high, same.p_value) == (0, 0, 0, None)
 
 
+def test_only_runs_on_the_same_examples_are_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paired(tmp_path)
+    run = record(mixer="s4", run_id="abc-s1", seed=1, test_accuracy=50.0, test_total=100)
+    write_guesses(tmp_path, run, [(0, int(i < 50), 7) for i in range(100)])
+    assert report.main(["--results-dir", str(tmp_path), "--compare", "tnn", "s4"]) == 1
+    captured = capsys.readouterr()
+    assert "its guesses are of other examples" in captured.err
+    assert "(n=1)" in captured.out
+
+
+def test_damaged_guesses_and_metrics_never_end_a_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paired(tmp_path)
+    (first, *others) = sorted(tmp_path.glob("runs/*/*/*"))
+    (first / "guesses.csv").write_bytes(b"\xff\x00,\n1")
+    (first / "metrics.jsonl").write_bytes(b"\xff\n[]\n" + b'{"step": ' + b"9" * 400 + b"}\n")
+    rows = "".join(f"1,{int(i < 50)},7,{'None' if i % 3 else ''}\n" for i in range(100))
+    (others[0] / "guesses.csv").write_text("label,guess,length,kind/../$x$ <b>\n" + rows)
+    (others[1] / "guesses.csv").write_text("")
+    assert report.main(["--results-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err.count("left out") >= 5
+
+
 def test_commands_repeat_runs() -> None:
     run = record(overrides=["mixer.decay=0.9", "task.train=20"], seed=3, mixer="M",
                  mixer_code="0" * 16, mixer_from="my file.py:M")  # fmt: skip
@@ -291,9 +322,15 @@ def test_readme_is_checked_and_written(
     assert text.startswith(f"before\n{START}\n")
     assert text.endswith(f"{END}\nafter\n")
     assert "**50.00 (n=1)**" in text
-    assert (tmp_path / "readme-bubbles.svg").is_file()
+    (figure,) = tmp_path.glob("bubbles-*.svg")
+    assert f"]({figure.name})" in text
+    figure.unlink()
+    assert report.main([*arguments, "--check"]) == 1
+    assert "there is no figure" in capsys.readouterr().out
     save(tmp_path, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
     assert report.main([*arguments, "--check"]) == 1
+    assert report.main([*arguments, "--write-readme"]) == 0
+    assert [path.name for path in tmp_path.glob("bubbles-*.svg")] != [figure.name]
     readme.write_text("no markers")
     assert report.main([*arguments, "--check"]) == 2
 

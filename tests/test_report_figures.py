@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
 from pathlib import Path
@@ -11,29 +12,39 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from scipy.stats import linregress
 
 import run_task
 from conftest import tiny_arguments
 from lra.record import RunRecord
 from lra.report.boards import boards
-from lra.report.breakdown import breakdown_pictures, confusion, pooled, shares, wilson
+from lra.report.breakdown import (
+    Outcome,
+    _draw_shares,
+    breakdown_pictures,
+    confusion,
+    outcome,
+    shares,
+    wilson,
+)
 from lra.report.bubbles import (
     LARGEST_AREA,
     Bubble,
     _draw_relative,
-    _speeds,
-    absolute_bubbles,
+    absolute_plots,
     bubble_pictures,
     relative_bubbles,
     round_number,
+    speeds_on,
 )
+from lra.report.build import Wanted, sections
 from lra.report.curves import AXES, curve, curve_pictures
 from lra.report.drawing import Looks, style
 from lra.report.kernels import by_distance, kernel_pictures, learned_kernels
-from lra.report.results import Guesses, Results
+from lra.report.results import Results
 from lra.report.scaling import fit, scaling_pictures
-from lra.report.speed import bench_boards, speed_boards, speed_table
-from made_results import made_records, record, save_all, write_guesses, write_metrics
+from lra.report.speed import bench_boards, memory_table, speed_boards, speed_table
+from made_results import VALUES, made_records, record, save_all, write_guesses, write_metrics
 from test_report_bench import bench_record
 
 
@@ -96,7 +107,7 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
         record(mixer="mean", test_accuracy=17.0),
     ]
     (board,) = boards(runs)
-    speeds = _speeds(board, "CPU")
+    speeds = speeds_on(board, "CPU")
     assert relative_bubbles(board, "tnn", speeds) == [
         Bubble("ski-tnn", "listops", 150.0, 75.0, 100.0),
         Bubble("tnn", "tnn", 100.0, 100.0, 400.0),
@@ -119,15 +130,15 @@ def test_averages_are_plotted_once_two_mixers_have_them() -> None:
         for mixer, speed in (("tnn", 2.0), ("s4", 8.0))
     ]
     (board,) = boards(runs)
-    ((name, tasks, bubbles),) = absolute_bubbles(board, _speeds(board, "CPU"), taskwise=False)
-    assert (name, len(tasks)) == ("mean of 5", 5)
-    assert [(b.method, b.x, b.y) for b in bubbles] == [
+    (plot,) = absolute_plots(board, speeds_on(board, "CPU"), taskwise=False)
+    assert (plot.name, len(plot.tasks), plot.unit) == ("mean of 5", 5, "steps/s")
+    assert [(b.method, b.x, b.y) for b in plot.bubbles] == [
         ("s4", pytest.approx(8.0), 40.0), ("tnn", pytest.approx(2.0), 40.0)
     ]  # fmt: skip
     (board,) = boards(runs[:-1])
-    assert absolute_bubbles(board, _speeds(board, "CPU"), taskwise=False) == []
-    found = absolute_bubbles(board, _speeds(board, "CPU"), taskwise=True)
-    assert [name for name, _, _ in found] == ["listops", "text", "retrieval", "image"]
+    assert absolute_plots(board, speeds_on(board, "CPU"), taskwise=False) == []
+    found = absolute_plots(board, speeds_on(board, "CPU"), taskwise=True)
+    assert [plot.name for plot in found] == ["listops", "text", "retrieval", "image"]
 
 
 @pytest.mark.parametrize(
@@ -135,6 +146,33 @@ def test_averages_are_plotted_once_two_mixers_have_them() -> None:
 )
 def test_round_numbers(value: float, expected: float) -> None:
     assert round_number(value) == expected
+
+
+def test_speeds_of_other_batch_sizes_compare_by_examples() -> None:
+    runs = [
+        record(batch_size=32, steps_per_second=1.0),
+        record(mixer="s4", batch_size=1, steps_per_second=32.0),
+    ]
+    (board,) = boards(runs)
+    speeds = speeds_on(board, "CPU")
+    assert {b.x for b in relative_bubbles(board, "tnn", speeds)} == {100.0}
+    (plot,) = absolute_plots(board, speeds, taskwise=True)
+    assert plot.unit == "examples/s"
+    assert {round(b.x, 9) for b in plot.bubbles} == {32.0}
+
+
+def test_a_run_that_stopped_early_cuts_no_curve_short(tmp_path: Path) -> None:
+    _, runs = two_seeds(tmp_path)
+    stopped = record(run_id="abc-s2", seed=2, status="stopped")
+    save_all(tmp_path, [stopped])
+    write_metrics(tmp_path, stopped, [5.0])
+    results = Results(tmp_path)
+    found = curve(results, "tnn", (*runs, stopped), "steps")
+    assert found is not None
+    assert (found.x, found.seeds) == ([10, 20], 2)
+    alone = curve(results, "tnn", (stopped,), "steps")
+    assert alone is not None
+    assert alone.mean == [5.0]
 
 
 def two_seeds(folder: Path) -> tuple[Results, list[RunRecord]]:
@@ -177,7 +215,7 @@ def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
     results = Results(tmp_path)
     (board,) = boards(results.records)
     pictures = curve_pictures(results, board, Looks(board.rows), "c")
-    slugs = ["steps", "seconds", "seconds-1", "flops"]
+    slugs = ["steps", "seconds", "seconds-device1", "flops"]
     assert [p.slug for p in pictures] == [f"c-listops-{slug}" for slug in slugs]
     assert ["GPU" in p.caption for p in pictures] == [False, False, True, False]
 
@@ -191,34 +229,67 @@ def test_damaged_metrics_are_named(tmp_path: Path) -> None:
 
 
 def test_wilson_interval() -> None:
-    assert wilson(8, 10) == (pytest.approx(49.02, abs=0.01), pytest.approx(94.33, abs=0.01))
-    assert wilson(0, 10)[0] == 0.0
-    assert wilson(10, 10)[1] == pytest.approx(100.0)
+    assert wilson(0.8, 10) == (pytest.approx(49.02, abs=0.01), pytest.approx(94.33, abs=0.01))
+    assert wilson(0.0, 10)[0] == 0.0
+    assert wilson(1.0, 10)[1] == pytest.approx(100.0)
 
 
-def guesses(count: int = 400) -> Guesses:
+def made_outcome(seeds: int = 1, count: int = 400) -> Outcome:
     rng = np.random.default_rng(0)
     labels, lengths = rng.integers(0, 3, count), rng.integers(1, 1000, count)
-    wrong = np.where(lengths > 500, (labels + 1) % 3, labels)
-    return Guesses(labels, wrong, {"length": lengths, "kind": np.where(labels == 0, "a", "b")})
+    guesses = np.where(lengths > 500, (labels + 1) % 3, labels)
+    kinds = np.where(labels == 0, "a", "b")
+    return Outcome(labels, np.stack([guesses] * seeds), {"length": lengths, "kind": kinds})
 
 
 def test_shares_are_of_all_examples() -> None:
-    found = guesses()
+    found = made_outcome()
     by_length, by_kind = shares(found, "length"), shares(found, "kind")
     for parts in (by_length, by_kind):
         assert sum(part.examples for part in parts) == 400
         right = sum(part.accuracy * part.examples for part in parts) / 100
-        assert right == pytest.approx(found.is_right.sum())
+        assert right == pytest.approx(found.rate.sum())
     assert len(by_length) == 8
     assert [part.accuracy for part in by_length][:3] == [100.0] * 3
     assert [part.accuracy for part in by_length][-3:] == [0.0] * 3
     assert [part.group for part in by_kind] == ["a", "b"]
 
 
+def test_seeds_add_no_examples() -> None:
+    assert shares(made_outcome(seeds=10), "length") == shares(made_outcome(), "length")
+
+
+def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
+    labels = np.zeros(55, dtype=int)
+    words = np.array(["k1"] * 5 + ["k2"] * 20 + ["k3"] * 30)
+    found = Outcome(labels, labels[None] + (words == "k3"), {"kind": words})
+    parts = shares(found, "kind")
+    assert [(part.group, part.x, part.accuracy) for part in parts] == [
+        ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
+    ]  # fmt: skip
+    with style():
+        (axes,) = _draw_shares({"tnn": parts}, "kind", False, Looks(["tnn"])).axes
+    ticks = {
+        tick: label.get_text()
+        for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    }
+    assert ticks == {1.0: "k2", 2.0: "k3"}
+
+
 def test_confusions_are_percent_of_a_class() -> None:
-    matrix = confusion(Guesses(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), {}))
+    matrix = confusion(Outcome(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
     assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
+
+
+@pytest.mark.parametrize("name", ["a $x$ b", "_mine", "long " * 30])
+def test_any_name_is_shown_as_it_is(name: str) -> None:
+    bubbles = [Bubble(method, method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
+    with style():
+        figure = _draw_relative(bubbles, "tnn", Looks([name, "tnn"]))
+        (legend, _) = figure.legends
+        shown = [" ".join(text.get_text().split()) for text in legend.get_texts()]
+        assert shown == [" ".join(name.split()), "tnn"]
+        assert [pair for pair in overlaps(figure) if "edge" in pair[1]] == []
 
 
 def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
@@ -241,7 +312,7 @@ def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
     for picture in pictures:
         with style():
             assert overlaps(picture.draw()) == []
-    found = pooled(results, runs)
+    found = outcome(results, runs)
     assert found is not None
     assert [part.accuracy for part in shares(found, "length")] == [100.0, 100.0, 0.0, 0.0]
 
@@ -250,7 +321,8 @@ def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
     ("rows", "what"),
     [
         ([(0, 0, 5)] * 3, "3 of 3 right, its record says 20 of 40"),
-        ([(0, "x", 5)] * 40, "guesss are not all whole numbers"),
+        ([(0, 10**9, 5)] * 40, "from 0 to 1000"),
+        ([(0, "x", 5)] * 40, "guesses are not all whole numbers"),
         ([], "not the guesses"),
     ],
 )
@@ -308,8 +380,58 @@ def test_speeds_of_other_settings_are_rows_of_their_own() -> None:
 
 
 def test_out_of_memory_is_a_word_in_the_speed_table() -> None:
-    (board,) = speed_boards([record(status="oom", test_accuracy=None)])
+    (board,) = speed_boards([record(status="oom")])
     assert speed_table(board, "tnn", "t").rows[0][1] == "oom"
+    (board,) = speed_boards([record(), record(seed=1, status="oom", steps_per_second=9.0)])
+    assert speed_table(board, "tnn", "t").rows[0][1] == "2.50 (1.00 x), 1 oom"
+
+
+def test_memory_is_the_largest_and_speed_the_median() -> None:
+    runs = [
+        record(seed=seed, steps_per_second=speed, peak_memory_mib=100.0 * speed)
+        for seed, speed in enumerate((1.0, 2.0, 9.0))
+    ]
+    (board,) = speed_boards(runs)
+    assert speed_table(board, "absent", "t").rows[0][1] == "2.00"
+    assert memory_table(board, "absent", "t").rows[0][1] == "900"
+
+
+def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
+    runs = [
+        record(run_id=f"{code}-s{length}", config_hash=code, length=length)
+        for code in ("a", "b")
+        for length in (1024, 2048)
+    ]
+    save_all(tmp_path, runs)
+    made = sections(Results(tmp_path), Wanted())
+    (picture,) = [p for s in made for p in s.pictures if p.slug.endswith("lengths")]
+    assert len(picture.files()) == 2
+
+
+def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -> None:
+    other = {"source": "unofficial", "fingerprint": "u", "sizes": {}}
+    runs = [
+        record(mixer=mixer, device=device, data=data, run_id=f"{device}{data['source'][0]}-s0",
+               test_accuracy=accuracy)
+        for mixer in ("tnn", "s4")
+        for device, data, accuracy in (("A", VALUES["data"], 40.0), ("A", other, 60.0))
+    ]  # fmt: skip
+    runs += [
+        run.model_copy(update={"device": "B", "seed": 1, "run_id": f"{run.run_id}x"})
+        for run in runs
+    ]
+    save_all(tmp_path, runs)
+    made = sections(Results(tmp_path), Wanted())
+    slugs = [p.slug for s in made for p in s.pictures]
+    assert len(set(slugs)) == len(slugs) == 4
+
+
+def test_errors_of_exponents_are_of_the_textbook() -> None:
+    x, y = np.log([1, 2, 4, 8]), np.array([0.0, 1.0, 1.0, 3.0])
+    found = fit([1, 2, 4, 8], list(np.exp(-y)))
+    reference: Any = linregress(x, y)
+    assert found.exponent == pytest.approx(reference.slope)
+    assert found.error == pytest.approx(reference.stderr)
 
 
 @pytest.mark.parametrize("mixer", ["tnn", "ski-tnn", "fd-tnn"])
@@ -328,22 +450,30 @@ def test_kernels_come_from_the_checkpoint(tmp_path: Path, mixer: str) -> None:
         assert np.array_equal(kernel.by_lag[:, middle + 3], kernel.matrices[:, 3, 0])
         assert np.array_equal(kernel.by_lag[:, middle - 3], kernel.matrices[:, 0, 3])
     (board,) = boards(results.records)
-    (picture,), faults = kernel_pictures(results, board, "k")
-    assert not faults
+    (picture,) = kernel_pictures(results, board, "k")
     with style():
         assert overlaps(picture.draw()) == []
     assert sorted(p.name for p in (results.path(run) / "checkpoints").iterdir()) == before
 
 
-def test_kernels_of_other_settings_are_not_shown(tmp_path: Path) -> None:
+def test_kernels_of_other_settings_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     results = Results(tmp_path / "results")
     (run,) = results.records
-    changed = run.model_copy(update={"config_hash": "0" * 16})
-    (board,) = boards([changed])
-    pictures, faults = kernel_pictures(results, board, "k")
-    assert not pictures
-    assert "settings files have changed" in faults[0]
+    (board,) = boards([run.model_copy(update={"config_hash": "0" * 16})])
+    assert kernel_pictures(results, board, "k") == []
+    assert "settings files have changed" in capsys.readouterr().err
+    (board,) = boards([run.model_copy(update={"mixer_code": "0" * 16, "mixer_from": "evil.py:X"})])
+    assert kernel_pictures(results, board, "k") == []
+    (board,) = boards([run])
+    for path in (results.path(run) / "checkpoints").iterdir():
+        content = b"no checkpoint"
+        path.rename(path.with_name(f"step-000000020-{hashlib.sha256(content).hexdigest()[:16]}.pt"))
+    for path in (results.path(run) / "checkpoints").iterdir():
+        path.write_bytes(b"no checkpoint")
+    assert kernel_pictures(results, board, "k") == []
 
 
 def test_decay_is_the_larger_of_both_sides() -> None:

@@ -41,7 +41,7 @@ def accuracy_table(board: Board, slug: str) -> Table:
         values.append([*(cell.value for cell in row.values()), *(means[name] for name in names)])
         for j, cell in enumerate(row.values(), start=1):
             if cell.runs:
-                links[i, j] = anchor(cell.runs[0])
+                links[i, j] = anchor(min(cell.runs, key=lambda run: run.status != "done"))
     marks = {
         (i, j): mark
         for j, column in enumerate(zip(*values, strict=True), start=1)

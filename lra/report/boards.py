@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,28 +92,31 @@ def _setting_order(setting: tuple[str, str]) -> tuple[object, ...]:
 
 def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
     """Part the runs of one task by their data, with the reasons; the first part has none."""
-    groups: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in records:
-        key = (record.data.source, record.data.fingerprint)
-        groups.setdefault(key, []).append(record)
+    rules: dict[tuple[str, str], set[str]] = {}
+    for r in records:
+        known = rules.setdefault((r.data.source, r.data.fingerprint), set())
+        known |= {r.selected_on} if r.selected_on else set()
+    groups: dict[tuple[str, str, str], list[RunRecord]] = {}
+    for r in records:
+        data = (r.data.source, r.data.fingerprint)
+        # A run that ended before its first validation goes with others on its data.
+        rule = r.selected_on or max(rules[data], default="val")
+        groups.setdefault((*data, rule), []).append(r)
 
-    def order(item: tuple[tuple[str, str], list[RunRecord]]) -> tuple[object, ...]:
-        (source, fingerprint), group = item
+    def order(item: tuple[tuple[str, str, str], list[RunRecord]]) -> tuple[object, ...]:
+        (source, fingerprint, rule), group = item
         rank = _SOURCES.index(source) if source in _SOURCES else len(_SOURCES)
-        return (
-            rank,
-            _selected_on(group) != "val",
-            len(_task_changes(group)),
-            -len(group),
-            fingerprint,
-        )
+        changes = len(_task_changes(group))
+        return rank, rule != "val", changes, -len(group), source, fingerprint
 
     (_, first), *others = sorted(groups.items(), key=order)
-    parted = [("", first)]
-    for _, group in others:
-        reasons = _differences(first, group)
-        parted.append((", ".join(reasons), group))
-    return parted
+    parted = {"": first}
+    for (_, fingerprint, _), group in others:
+        reason = ", ".join(_differences(first, group))
+        if reason in parted:
+            reason += f" (data {fingerprint[:8]})"
+        parted[reason] = group
+    return list(parted.items())
 
 
 def _differences(main: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[str]:
@@ -145,11 +149,12 @@ def _describe(records: Sequence[RunRecord]) -> str:
 
 def label(record: RunRecord) -> str:
     """Name the row of a run: its method, and the settings changed, the task's apart."""
-    changes = [text for text in record.overrides if not text.startswith("task.")]
+    changes = sorted(text for text in record.overrides if not text.startswith("task."))
     if not changes:
         return record.method
     if len(changes) > SHOWN_OVERRIDES:
-        return f"{record.method} ({len(changes)} settings changed, {record.config_hash[:8]})"
+        digest = hashlib.sha256("\n".join(changes).encode()).hexdigest()[:8]
+        return f"{record.method} ({len(changes)} settings changed, {digest})"
     return f"{record.method} ({', '.join(changes)})"
 
 

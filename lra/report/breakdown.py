@@ -12,8 +12,8 @@ import numpy as np
 
 from lra.record import RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import Looks, Picture, legend_below, new_figure
-from lra.report.results import Guesses, Results
+from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure, slugify
+from lra.report.results import Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,55 +32,72 @@ class Share:
 
     group: str
     x: float
+    """Where it is drawn: the mean of numbers, the place of a name among all names."""
     accuracy: float
+    """Percent, mean over seeds."""
     low: float
     high: float
-    """95 % interval (Wilson)."""
+    """95 % interval (Wilson), of as many draws as there are examples: seeds add none."""
     examples: int
 
 
-def wilson(correct: int, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share, in percent (Wilson, 1927)."""
-    share, z2 = correct / total, _Z95**2
+@dataclass(frozen=True)
+class Outcome:
+    """What the seeds of one method made of the same test examples."""
+
+    labels: np.ndarray
+    """(examples,) true classes."""
+    guesses: np.ndarray
+    """(seeds, examples) classes."""
+    traits: dict[str, np.ndarray]
+    """(examples,) by name."""
+
+    @property
+    def rate(self) -> np.ndarray:
+        """(examples,) share of the seeds that are right."""
+        return (self.guesses == self.labels).mean(axis=0)
+
+
+def wilson(share: float, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of `total` draws, in percent (Wilson, 1927)."""
+    z2 = _Z95**2
     middle = (share + z2 / (2 * total)) / (1 + z2 / total)
     spread = math.sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
     half = _Z95 * spread
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
-def pooled(results: Results, runs: Sequence[RunRecord]) -> Guesses | None:
-    """Put the guesses of runs together that differ in seed alone."""
-    found = [guesses for run in runs if (guesses := results.guesses(run)) is not None]
+def outcome(results: Results, runs: Sequence[RunRecord]) -> Outcome | None:
+    """Join the guesses of runs that differ in seed alone; None where there are none."""
+    found = results.guesses_on_same(runs)
     if not found:
         return None
-    return Guesses(
-        labels=np.concatenate([one.labels for one in found]),
-        guesses=np.concatenate([one.guesses for one in found]),
-        traits={
-            name: np.concatenate([one.traits[name] for one in found])
-            for name in found[0].traits
-            if all(name in one.traits for one in found)
-        },
-    )
+    first = next(iter(found.values()))
+    return Outcome(first.labels, np.stack([one.guesses for one in found.values()]), first.traits)
 
 
-def shares(guesses: Guesses, trait: str) -> list[Share]:
+def is_number(trait: np.ndarray) -> bool:
+    """Whether a trait is drawn on an axis of numbers."""
+    return trait.dtype.kind in "if"
+
+
+def shares(found: Outcome, trait: str) -> list[Share]:
     """Break an accuracy down by a trait: numbers of many values by quantiles."""
-    values = guesses.traits[trait]
-    is_number = values.dtype.kind in "if"
+    values = found.traits[trait]
     names, groups = np.unique(values, return_inverse=True)
-    if is_number and len(names) > 2 * BINS:
+    if is_number(values) and len(names) > 2 * BINS:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
         groups = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         names = edges[:-1]
-    found = []
+    parts = []
     for place, name in enumerate(names):
         inside = groups == place
-        total, right = int(inside.sum()), int(guesses.is_right[inside].sum())
+        total = int(inside.sum())
         if total >= FEWEST:
-            x = float(values[inside].mean()) if is_number else float(place)
-            found.append(Share(str(name), x, 100 * right / total, *wilson(right, total), total))
-    return found
+            rate = float(found.rate[inside].mean())
+            x = float(values[inside].mean()) if is_number(values) else float(place)
+            parts.append(Share(str(name), x, 100 * rate, *wilson(rate, total), total))
+    return parts
 
 
 def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) -> list[Picture]:
@@ -88,23 +105,23 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
     pictures = []
     for task in board.tasks:
         by_method = {
-            method: guesses
+            method: found
             for method, cells in board.rows.items()
-            if task in cells and (guesses := pooled(results, cells[task].runs)) is not None
+            if task in cells and (found := outcome(results, cells[task].runs)) is not None
         }
         if not by_method:
             continue
-        for trait in next(iter(by_method.values())).traits:
-            found = {m: shares(one, trait) for m, one in by_method.items() if trait in one.traits}
-            if max(len(parts) for parts in found.values()) < 2:  # noqa: PLR2004
+        for trait, values in next(iter(by_method.values())).traits.items():
+            parts = {m: shares(one, trait) for m, one in by_method.items() if trait in one.traits}
+            if max(map(len, parts.values())) < 2:  # noqa: PLR2004
                 continue
             pictures.append(
                 Picture(
-                    f"{slug}-{task}-by-{trait.replace(' ', '-')}",
+                    f"{slug}-{task}-by-{slugify(trait)}",
                     f"{task}: accuracy by {trait}",
-                    f"{board.name}. Test examples of all seeds pooled, parts of at least {FEWEST}; "
-                    f"bars: 95 % interval of a share (Wilson).",
-                    partial(_draw_shares, found, trait, looks),
+                    f"{board.name}. Mean over seeds on parts of at least {FEWEST} test examples; "
+                    f"bars: 95 % interval of a share of so many (Wilson).",
+                    partial(_draw_shares, parts, trait, is_number(values), looks),
                 )
             )
         pictures.append(
@@ -119,16 +136,16 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
     return pictures
 
 
-def _draw_shares(found: dict[str, list[Share]], trait: str, looks: Looks) -> Figure:
+def _draw_shares(
+    found: dict[str, list[Share]], trait: str, of_numbers: bool, looks: Looks
+) -> Figure:
     figure = new_figure(found)
     axes = figure.subplots()
-    names = [share.group for share in max(found.values(), key=len)]
-    is_named = not _is_number(names[0])
     for k, (method, parts) in enumerate(sorted(found.items())):
-        # Side by side, so that intervals can be told apart.
-        shift = (k - (len(found) - 1) / 2) * (0.6 / len(found)) if is_named else 0.0
+        # Names side by side, so that intervals can be told apart.
+        shift = 0.0 if of_numbers else (k - (len(found) - 1) / 2) * (0.6 / len(found))
         look = looks.line(method)
-        if is_named:
+        if not of_numbers:
             look["linestyle"] = "none"
         axes.errorbar(
             [share.x + shift for share in parts],
@@ -137,32 +154,30 @@ def _draw_shares(found: dict[str, list[Share]], trait: str, looks: Looks) -> Fig
                 [max(0.0, share.accuracy - share.low) for share in parts],
                 [max(0.0, share.high - share.accuracy) for share in parts],
             ],
-            label=method,
+            label=legend_name(method),
             markersize=4,
             elinewidth=0.8,
             **look,
         )
-    if is_named:
-        axes.set_xticks(range(len(names)), names)
+    if not of_numbers:
+        names = {share.x: share.group for parts in found.values() for share in parts}
+        axes.set_xticks(list(names), list(names.values()))
     axes.set_xlabel("length, positions" if trait == "length" else trait)
     axes.set_ylabel("test accuracy, %")
     legend_below(axes)
     return figure
 
 
-def _is_number(text: str) -> bool:
-    return any(character.isdigit() for character in text)
-
-
-def confusion(found: Guesses) -> np.ndarray:
-    """Return the percent of each true class (row) given each guess (column)."""
+def confusion(found: Outcome) -> np.ndarray:
+    """Return the percent of each true class (row) given each guess (column), seeds pooled."""
     classes = 1 + int(max(found.labels.max(), found.guesses.max()))
     counts = np.zeros((classes, classes))
-    np.add.at(counts, (found.labels, found.guesses), 1)
+    for guesses in found.guesses:
+        np.add.at(counts, (found.labels, guesses), 1)
     return 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
 
 
-def _draw_confusions(by_method: dict[str, Guesses]) -> Figure:
+def _draw_confusions(by_method: dict[str, Outcome]) -> Figure:
     columns = min(_PANELS_A_ROW, len(by_method))
     rows = math.ceil(len(by_method) / columns)
     figure = new_figure(width=2.6 * columns + 0.8, height=2.7 * rows)

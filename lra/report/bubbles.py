@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
-from lra.report.drawing import Looks, Picture, legend_below, new_figure, place_labels
+from lra.report.drawing import (
+    Looks,
+    Picture,
+    legend_below,
+    legend_name,
+    new_figure,
+    place_labels,
+    slugify,
+)
 from lra.report.speed import Speed, speed_of
 
 if TYPE_CHECKING:
@@ -33,12 +41,27 @@ class Bubble:
     memory: float
 
 
+@dataclass(frozen=True)
+class AbsolutePlot:
+    """Accuracy over speed, on one task or averaged over several."""
+
+    name: str
+    tasks: Sequence[str]
+    unit: str
+    """steps/s, or examples/s where mixers have batches of different sizes."""
+    bubbles: list[Bubble]
+
+
+Speeds = dict[tuple[str, str], Speed]
+"""Speeds on one device, by method and task."""
+
+
 def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> list[Picture]:
     """Make the bubble plots of a board, for each device its own."""
     pictures: list[Picture] = []
     for k, device in enumerate(sorted({run.device for run in board.records})):
-        speeds = _speeds(board, device)
-        here = f"{slug}-{k}" if k else slug
+        speeds = speeds_on(board, device)
+        here = f"{slug}-device{k}" if k else slug
         note = f"{board.name}; {device}. Area: peak memory of training."
         relative = relative_bubbles(board, baseline, speeds)
         is_relative = len({bubble.method for bubble in relative}) > 1
@@ -47,29 +70,30 @@ def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> lis
                 Picture(
                     f"{here}-relative",
                     f"Speed and accuracy relative to {baseline}",
-                    f"{note} Training speed and test accuracy in percent of {baseline}'s on the "
-                    f"same task (after Figure 1a of the SKI-TNN paper).",
+                    f"{note} Training speed in examples per second and test accuracy, in percent "
+                    f"of {baseline}'s on the same task (after Figure 1a of the SKI-TNN paper).",
                     partial(_draw_relative, relative, baseline, looks),
                 )
             )
         # Task by task, a figure would show what the relative one does.
-        for name, tasks, bubbles in absolute_bubbles(board, speeds, taskwise=not is_relative):
-            where = f"the {', '.join(tasks)} tasks" if len(tasks) > 1 else tasks[0]
+        for plot in absolute_plots(board, speeds, taskwise=not is_relative):
+            where = f"{', '.join(plot.tasks)}" + (
+                "; speeds by their geometric mean" * (len(plot.tasks) > 1)
+            )
             pictures.append(
                 Picture(
-                    f"{here}-{name.replace(' ', '-')}",
-                    f"Accuracy over speed, {name}",
-                    f"{note} Accuracy and speed on {where} (after Figure 3 of the Long Range "
-                    f"Arena); speeds of several tasks by their geometric mean.",
-                    partial(_draw_absolute, bubbles, name, looks),
+                    f"{here}-{slugify(plot.name)}",
+                    f"Accuracy over speed, {plot.name}",
+                    f"{note} On {where} (after Figure 3 of the Long Range Arena).",
+                    partial(_draw_absolute, plot, looks),
                 )
             )
     return pictures
 
 
-def _speeds(board: Board, device: str) -> dict[tuple[str, str], Speed]:
-    """Return the speeds of a board on one device, by method and task."""
-    found: dict[tuple[str, str], Speed] = {}
+def speeds_on(board: Board, device: str) -> Speeds:
+    """Return the speeds of a board that were measured on one device."""
+    found: Speeds = {}
     for method, cells in board.rows.items():
         for task, cell in cells.items():
             runs = [run for run in cell.runs if run.device == device]
@@ -78,62 +102,62 @@ def _speeds(board: Board, device: str) -> dict[tuple[str, str], Speed]:
     return found
 
 
-def relative_bubbles(
-    board: Board, baseline: str, speeds: dict[tuple[str, str], Speed]
-) -> list[Bubble]:
+def relative_bubbles(board: Board, baseline: str, speeds: Speeds) -> list[Bubble]:
     """Compare every method with the baseline, task by task: x and y in percent of its."""
     base = board.rows.get(baseline, {})
     bubbles = []
     for (method, task), speed in speeds.items():
         value = board.rows[method][task].value
-        base_speed = speeds.get((baseline, task))
+        against = speeds.get((baseline, task))
         base_value = base[task].value if task in base else None
-        if value is None or base_value is None or base_speed is None:
+        if value is None or not base_value or against is None:
             continue
-        assert speed.steps_per_second and base_speed.steps_per_second
-        assert speed.peak_memory_mib is not None
-        x = 100 * speed.steps_per_second / base_speed.steps_per_second
         text = task
         if method == baseline:  # all of its bubbles are in one place
             text = "" if any(b.method == baseline for b in bubbles) else baseline
-        bubbles.append(Bubble(method, text, x, 100 * value / base_value, speed.peak_memory_mib))
+        x = 100 * speed.examples_per_second / against.examples_per_second
+        bubbles.append(Bubble(method, text, x, 100 * value / base_value, speed.memory))
     return bubbles
 
 
-def absolute_bubbles(
-    board: Board, speeds: dict[tuple[str, str], Speed], *, taskwise: bool
-) -> list[tuple[str, Sequence[str], list[Bubble]]]:
-    """Set accuracy against steps/s: over the averaged tasks where two methods have them all.
+def absolute_plots(board: Board, speeds: Speeds, *, taskwise: bool) -> list[AbsolutePlot]:
+    """Set accuracy against speed: over the averaged tasks where two methods have them all.
 
     Args:
         taskwise: whether to go task by task where no two have.
     """
-    found: list[tuple[str, Sequence[str], list[Bubble]]] = []
+    plots = []
     for name, tasks in AVERAGES.items():
-        bubbles = []
-        for method, cells in board.rows.items():
-            measured = [speed for task in tasks if (speed := speeds.get((method, task)))]
-            mean = averages(cells)[name]
-            if mean is not None and len(measured) == len(tasks):
-                bubbles.append(_bubble(method, mean, measured))
-        if len(bubbles) > 1:
-            found.append((name, tasks, bubbles))
-    if found or not taskwise:
-        return found
-    for task in board.tasks:
-        bubbles = [
-            _bubble(method, value, [speeds[method, task]])
-            for method, cells in board.rows.items()
-            if (method, task) in speeds and (value := cells[task].value) is not None
-        ]
-        if len(bubbles) > 1:
-            found.append((task, [task], bubbles))
-    return found
+        means = {method: averages(cells)[name] for method, cells in board.rows.items()}
+        plots.append(_absolute_plot(name, tasks, means, speeds))
+    plots = [plot for plot in plots if len(plot.bubbles) > 1]
+    if not plots and taskwise:
+        for task in board.tasks:
+            values = {m: cells[task].value for m, cells in board.rows.items() if task in cells}
+            plots.append(_absolute_plot(task, [task], values, speeds))
+    return [plot for plot in plots if len(plot.bubbles) > 1]
 
 
-def _bubble(method: str, accuracy: float, speeds: Sequence[Speed]) -> Bubble:
-    x = statistics.geometric_mean(s.steps_per_second or math.nan for s in speeds)
-    return Bubble(method, method, x, accuracy, max(s.peak_memory_mib or 0.0 for s in speeds))
+def _absolute_plot(
+    name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
+) -> AbsolutePlot:
+    """Plot the methods that have an accuracy, and a speed on every task."""
+    found: dict[str, list[Speed]] = {}
+    for method, accuracy in accuracies.items():
+        measured = [speed for task in tasks if (speed := speeds.get((method, task)))]
+        if accuracy is not None and len(measured) == len(tasks):
+            found[method] = measured
+    batches = {tuple(speed.batch_size for speed in measured) for measured in found.values()}
+    in_steps = len(batches) <= 1
+    bubbles = []
+    for method, measured in found.items():
+        x = statistics.geometric_mean(
+            (s.steps_per_second or math.nan) if in_steps else s.examples_per_second
+            for s in measured
+        )
+        memory = max(speed.memory for speed in measured)
+        bubbles.append(Bubble(method, method, x, accuracies[method] or 0.0, memory))
+    return AbsolutePlot(name, tasks, "steps/s" if in_steps else "examples/s", bubbles)
 
 
 def _draw_relative(bubbles: list[Bubble], baseline: str, looks: Looks) -> Figure:
@@ -147,12 +171,12 @@ def _draw_relative(bubbles: list[Bubble], baseline: str, looks: Looks) -> Figure
     return figure
 
 
-def _draw_absolute(bubbles: list[Bubble], name: str, looks: Looks) -> Figure:
-    figure = new_figure({bubble.method for bubble in bubbles})
+def _draw_absolute(plot: AbsolutePlot, looks: Looks) -> Figure:
+    figure = new_figure({bubble.method for bubble in plot.bubbles})
     axes = figure.subplots()
-    axes.set_xlabel("training speed, steps/s")
-    axes.set_ylabel(f"test accuracy, {name}, %")
-    _draw(axes, bubbles, looks)
+    axes.set_xlabel(f"training speed, {plot.unit}")
+    axes.set_ylabel(f"test accuracy, {plot.name}, %")
+    _draw(axes, plot.bubbles, looks)
     return figure
 
 
@@ -170,7 +194,7 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
             color=looks.colour(method),
             alpha=0.65,
             edgecolor="white",
-            label=method,
+            label=legend_name(method),
         )
     _leave_room(axes, bubbles)
     for handle in legend_below(axes):
@@ -191,14 +215,18 @@ def area(memory: float, largest: float) -> float:
 
 
 def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
-    """Widen the limits so that bubbles and labels fit; speed and accuracy are never negative."""
+    """Widen the limits so that bubbles and labels fit."""
     for values, setter in (
         ([b.x for b in bubbles], axes.set_xlim),
         ([b.y for b in bubbles], axes.set_ylim),
     ):
         low, high = min(values), max(values)
         margin = 0.18 * (high - low) or 0.1 * abs(high) or 1.0
-        setter(max(0.0, low - margin), high + margin)
+        setter(low - margin, high + margin)
+    for axis in (axes.xaxis, axes.yaxis):  # room, but neither speed nor accuracy is negative
+        lowest, highest = axis.get_view_interval()
+        axis.set_ticks([tick for tick in axis.get_ticklocs() if 0 <= tick <= highest])
+        axis.set_view_interval(lowest, highest, ignore=True)
 
 
 def _legend_of_sizes(axes: Axes, largest: float) -> None:

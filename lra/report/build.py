@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import re
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
@@ -23,13 +24,16 @@ from lra.report.page import TITLE, Section, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
-from lra.report.speed import bench_boards, memory_table, speed_boards, speed_table
+from lra.report.speed import SpeedBoard, bench_boards, memory_table, speed_boards, speed_table
 from lra.report.table import Table
 from tasks.progress import progress
 
 FORMATS = ("markdown", "latex", "csv", "html")
-CONTENTS = "contents.txt"
+CONTENTS = ".lra-report"
 """Lists the files of a report, so that the next one can take away what it no longer has."""
+_OWN = re.compile(r"index\.html|report\.md|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg)")
+PUBLISHED = "published-results"
+"""Slug of the section of published results."""
 DEFAULT_BASELINE = "tnn"
 MOST_WORKERS = 8
 PICTURES_A_WORKER = 10
@@ -53,17 +57,17 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
     Raises: UserError for a mixer or a method that is not there.
     """
     found = boards(results.records)
+    speeds = [*speed_boards(results.records), *bench_boards(results.bench)]
     baseline = wanted.baseline or DEFAULT_BASELINE
     if wanted.baseline is not None:
-        check_methods(found, [baseline], "--baseline")
-    looks = Looks([*(method for board in found for method in board.rows),
-                   *(record.mixer for record in results.bench)])  # fmt: skip
+        check_methods([*found, *speeds], [baseline], "--baseline")
+    looks = Looks(method for board in [*found, *speeds] for method in board.rows)
     made = []
     if wanted.compare:
         table = comparison_table(results, found, wanted.compare, "compare")
         made.append(Section("comparison", "Comparison", [table], []))
     for k, board in enumerate(found):
-        slug = f"{board.preset}-{board.protocol}" + ("" if board.is_main else f"-{k}")
+        slug = f"{board.preset}-{board.protocol}" + ("" if board.is_main else f"-apart{k}")
         made.append(
             Section(
                 slug,
@@ -72,31 +76,29 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
                 _pictures(results, board, baseline, looks, slug),
             )
         )
-    if results.records or results.bench:
-        made.append(_speed_section(results, baseline, looks))
+    if speeds:
+        made.append(_speed_section(speeds, baseline, looks))
     published = choose_published(wanted.published)
     if published:
-        made.append(Section("published-results", "Published", [published_table(published)], []))
+        made.append(Section(PUBLISHED, "Published", [published_table(published)], []))
     return made
 
 
 def _pictures(
     results: Results, board: Board, baseline: str, looks: Looks, slug: str
 ) -> list[Picture]:
-    kernels, faults = kernel_pictures(results, board, slug)
-    results.faults += faults
     return [
         *bubble_pictures(board, baseline, looks, slug),
         *curve_pictures(results, board, looks, slug),
         *breakdown_pictures(results, board, looks, slug),
-        *kernels,
+        *kernel_pictures(results, board, slug),
     ]
 
 
-def _speed_section(results: Results, baseline: str, looks: Looks) -> Section:
+def _speed_section(boards: Sequence[SpeedBoard], baseline: str, looks: Looks) -> Section:
     tables: list[Table] = []
     pictures: list[Picture] = []
-    for k, board in enumerate([*speed_boards(results.records), *bench_boards(results.bench)]):
+    for k, board in enumerate(boards):
         tables.append(speed_table(board, baseline, f"speed-{k}"))
         tables.append(memory_table(board, baseline, f"memory-{k}"))
         pictures += scaling_pictures(board, looks, f"speed-{k}")
@@ -112,6 +114,7 @@ def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
     drawn = [picture for section in made for picture in section.pictures]
+    assert len({picture.slug for picture in drawn}) == len(drawn), "one figure, one file"
     for picture, made_files in zip(drawn, _draw_all(drawn), strict=True):
         for name, content in made_files.items():
             files[f"figures/{name}"] = content
@@ -157,11 +160,10 @@ def _write(files: dict[str, bytes], out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
     contents = out / CONTENTS
-    old = contents.read_text(encoding="utf-8").splitlines() if contents.is_file() else []
+    old = contents.read_text(errors="replace").splitlines() if contents.is_file() else []
     for name in old:
-        path = out / name
-        if name not in files and path.resolve().is_relative_to(out.resolve()):
-            path.unlink(missing_ok=True)
+        if _OWN.fullmatch(name) and name not in files:
+            (out / name).unlink(missing_ok=True)
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)

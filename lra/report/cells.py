@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -65,8 +66,9 @@ class Cell:
             text += f" ± {self.deviation:.2f}"
         text += f" (n={len(self.accuracies)})"
         if self.is_at_chance:
-            text = f"at chance: {text}"
-        return ", ".join([text, *self.words])
+            return ", ".join([f"at chance: {text}", *self.words])
+        lucky = sum(map(is_at_chance, self.runs))
+        return ", ".join([text, *([f"{lucky} at chance"] if lucky else []), *self.words])
 
 
 def is_at_chance(run: RunRecord) -> bool:
@@ -88,4 +90,5 @@ def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
 
 def attempt(record: RunRecord) -> int:
     """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
-    return int(record.run_id.rpartition("-r")[2]) if "-r" in record.run_id else 1
+    found = re.search(r"-r(\d+)$", record.run_id)
+    return int(found[1]) if found else 1

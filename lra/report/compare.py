@@ -13,6 +13,7 @@ from lra.report.accuracy import anchor
 from lra.report.boards import Board
 from lra.report.cells import MISSING, Cell
 from lra.report.results import Results
+from lra.report.speed import SpeedBoard
 from lra.report.table import Table
 
 RESAMPLES = 10_000
@@ -79,21 +80,15 @@ def compare(
 
 def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | None:
     """Compare two cells over their common seeds; None if no seed has the guesses of both."""
-    right: list[dict[int, np.ndarray]] = []
-    for cell in (first, second):
-        of_seed: dict[int, np.ndarray] = {}
-        for run in cell.runs:
-            guesses = results.guesses(run)
-            if guesses is not None:
-                of_seed[run.seed] = guesses.is_right
-        right.append(of_seed)
-    seeds = sorted(right[0].keys() & right[1].keys())
-    if not seeds:
+    found = [results.guesses_on_same(cell.runs) for cell in (first, second)]
+    seeds = sorted(found[0].keys() & found[1].keys())
+    if not seeds or not found[0][seeds[0]].same_examples(found[1][seeds[0]]):
         return None
-    return compare([right[0][seed] for seed in seeds], [right[1][seed] for seed in seeds], seeds)
+    right = [[one[seed].labels == one[seed].guesses for seed in seeds] for one in found]
+    return compare(right[0], right[1], seeds)
 
 
-def check_methods(boards: Sequence[Board], names: Sequence[str], flag: str) -> None:
+def check_methods(boards: Sequence[Board | SpeedBoard], names: Sequence[str], flag: str) -> None:
     """Refuse a mixer that has no row in any board.
 
     Raises: UserError.
@@ -129,6 +124,10 @@ def comparison_table(
                 rows.append([f"{first} less {other}", board.name, task, *_texts(found)])
                 named = {"first": first, "second": other, "board": board.name, "task": task}
                 facts.append({**named, **vars(found)})
+    if not rows:
+        raise UserError(
+            f"--compare {' '.join(names)}: no seed of both has guesses.csv on the same test set"
+        )
     return Table(
         slug=slug,
         title=f"{first} against {', '.join(others)}",

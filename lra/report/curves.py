@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lra.record import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell
-from lra.report.drawing import Looks, Picture, legend_below, new_figure
+from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure
 from lra.report.results import Results
 
 if TYPE_CHECKING:
@@ -44,13 +44,15 @@ class Curve:
 
 
 def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -> Curve | None:
-    """Join the validations of runs; None where there are none in common.
+    """Join the validations of finished runs, or of all where none is finished.
 
     Args:
         axis: a key of AXES.
+    Returns: None where they have no step in common.
     """
     by_run: list[dict[int, tuple[float, float]]] = []
-    for run in runs:
+    done = [run for run in runs if run.status == "done"]
+    for run in done or runs:  # one that stopped early would cut the others short
         points: dict[int, tuple[float, float]] = {}
         for line in results.validations(run):
             x = {
@@ -91,10 +93,10 @@ def curve_pictures(results: Results, board: Board, looks: Looks, slug: str) -> l
             on = f" {device}." if device else ""
             pictures.append(
                 Picture(
-                    f"{slug}-{task}-{axis}" + (f"-{k}" if k else ""),
+                    f"{slug}-{task}-{axis}" + (f"-device{k}" if k else ""),
                     f"Learning {task} over {axis if axis != 'flops' else 'FLOPs'}",
-                    f"{board.name}; {board.conditions[task]}. Mean over seeds, band from the "
-                    f"lowest to the highest.{on}{_CAPTIONS[axis]}",
+                    f"{board.name}; {board.conditions[task]}. Mean over seeds, finished ones "
+                    f"if any; band from the lowest to the highest.{on}{_CAPTIONS[axis]}",
                     partial(_draw, found, axis, looks),
                 )
             )
@@ -119,7 +121,9 @@ def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:
     figure = new_figure(names)
     axes = figure.subplots()
     for name, drawn in zip(names, curves, strict=True):
-        axes.plot(drawn.x, drawn.mean, label=name, markersize=3.5, **looks.line(drawn.method))
+        axes.plot(
+            drawn.x, drawn.mean, label=legend_name(name), markersize=3.5, **looks.line(drawn.method)
+        )
         if drawn.seeds > 1:
             axes.fill_between(
                 drawn.x, drawn.low, drawn.high, color=looks.colour(drawn.method), alpha=0.15

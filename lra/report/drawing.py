@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import itertools
 import math
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -30,7 +32,13 @@ _RC: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "lra",
     "figure.dpi": 160,
+    "text.parse_math": False,  # names are text, whatever characters they have
 }
+
+
+def slugify(name: str) -> str:
+    """Make a part of a file's name of any text."""
+    return re.sub(r"[^A-Za-z0-9.]+", "-", name)[:60].strip("-.") or "x"
 
 
 @dataclass(frozen=True)
@@ -80,8 +88,9 @@ def new_figure(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = list(legend)
-    lines = math.ceil(len(names) / _legend_columns(names)) if names else 0
+    names = [legend_name(name) for name in legend]
+    rows = math.ceil(len(names) / _legend_columns(names)) if names else 0
+    lines = rows * max((name.count("\n") + 1 for name in names), default=0)
     figure = Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
     FigureCanvasAgg(figure)  # has a renderer to measure text with; the plain one makes many
     return figure
@@ -96,14 +105,21 @@ def lay_out(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
+def legend_name(name: str) -> str:
+    """Wrap a long name; matplotlib leaves out names that begin with an underscore."""
+    name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
+    return "\n".join(textwrap.wrap(name, _LEGEND_LETTERS - 6))
+
+
 def _legend_columns(names: Sequence[str]) -> int:
-    longest = max(map(len, names), default=1)
+    longest = max((len(line) for name in names for line in name.split("\n")), default=1)
     return max(1, min(len(names), 5, _LEGEND_LETTERS // (longest + 6)))
 
 
 def legend_below(axes: Axes) -> list[Any]:
     """Put the legend below the axes, where it hides nothing; return its handles."""
     handles, names = axes.get_legend_handles_labels()
+    assert handles, "give what is drawn a label, by `legend_name`"
     columns = _legend_columns(names)
     legend = axes.figure.legend(handles, names, loc="outside lower center", ncols=columns)
     return list(legend.legend_handles)
@@ -186,7 +202,7 @@ def place_labels(
             ha="center", va="center", in_layout=False, annotation_clip=False,
         )  # fmt: skip
         size = label.get_window_extent()
-        half = (size.width * scale / 2 + 1, size.height * scale / 2 + 1)
+        half = (size.width * scale / 2 + 3, size.height * scale / 2 + 1)
         circles = list(zip(where, radii, strict=True))
         best = _best_place(circles[i], half, circles, frame, taken)
         if best is None:

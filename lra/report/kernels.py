@@ -18,6 +18,7 @@ from lra.record import RunRecord
 from lra.report.boards import Board
 from lra.report.drawing import COLOURS, Picture, new_figure
 from lra.report.results import Results
+from tasks.progress import say
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,11 +56,15 @@ class Kernel:
 def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
     """Write out the kernels of a run's best model; none where it has no checkpoint or no kernels.
 
+    A plug-in has none: its code is not run for a report.
+
     Raises: UserError if the run's settings can no longer be laid up as they were.
     """
     from lra.checkpoint import read_newest
 
-    state = read_newest(results.path(record) / "checkpoints")
+    state = None
+    if record.mixer_code is None:
+        state = read_newest(results.path(record) / "checkpoints")
     if state is None:
         return []
     import torch
@@ -70,7 +75,7 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
 
     config = resolve(
         record.task,
-        record.mixer_from or record.mixer,
+        record.mixer,
         preset=record.preset,
         protocol=record.protocol,
         overrides=record.overrides,
@@ -100,24 +105,23 @@ def _title(module_name: str) -> str:
     return f"layer {layer}{axis}"
 
 
-def kernel_pictures(results: Results, board: Board, slug: str) -> tuple[list[Picture], list[str]]:
-    """Make a figure per method and task, of the first seed; and list what could not be read."""
+def kernel_pictures(results: Results, board: Board, slug: str) -> list[Picture]:
+    """Make a figure per method and task, of the first seed; say what cannot be shown."""
     pictures: list[Picture] = []
-    faults: list[str] = []
     for method, cells in board.rows.items():
         for task, cell in cells.items():
             for run in cell.runs:
                 try:
                     kernels = learned_kernels(results, run)
                 except (UserError, RuntimeError, KeyError) as error:
-                    faults.append(f"kernels of {results.path(run)} are not shown: {error}")
+                    say(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:
                     pictures.append(
                         _picture(f"{task}: learned kernels of {method}", board, run, kernels, slug)
                     )
                     break
-    return pictures, faults
+    return pictures
 
 
 def _picture(title: str, board: Board, run: RunRecord, kernels: list[Kernel], slug: str) -> Picture:

@@ -21,8 +21,6 @@ FIVE = BENCHMARK[:-1]
 TOLERANCE = 0.0101
 """Of a printed average: cells and average are rounded, or cut off, to two digits."""
 
-_Average = Callable[[Mapping[str, float | None]], float | None]
-
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
     """Average a row over tasks; None if any is missing."""

@@ -2,56 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
-from lra.report.boards import Board, boards
+from lra.report.boards import boards
 from lra.report.bubbles import bubble_pictures
 from lra.report.build import DEFAULT_BASELINE
 from lra.report.drawing import Looks, Picture
 from lra.report.results import Results
-from lra.report.speed import speed_boards, speed_table
+from lra.report.speed import memory_table, speed_boards, speed_table
 
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
-FIGURE = "readme-bubbles.svg"
-"""In the results folder."""
 
 
-def _main_boards(results: Results) -> list[Board]:
-    return [board for board in boards(results.records) if board.is_main]
+@dataclass(frozen=True)
+class Block:
+    """What stands between the two markers, and the figure that it shows."""
+
+    text: str
+    figure: Path | None
+    """Its name tells what numbers it was drawn from, so that a stale one is noticed."""
+    picture: Picture | None
 
 
-def _bubbles(results: Results, found: Sequence[Board]) -> Picture | None:
-    looks = Looks(method for board in found for method in board.rows)
-    return next(
-        (
-            picture
-            for board in found
-            for picture in bubble_pictures(board, DEFAULT_BASELINE, looks, "readme")
-        ),
-        None,
-    )
-
-
-def readme_block(results: Results) -> str:
-    """Write what stands between the two markers: the main accuracy tables, speeds, a figure."""
-    found = _main_boards(results)
-    parts = []
+def make_block(results: Results, readme: Path) -> Block:
+    """Write the main accuracy tables and the speeds, and choose a bubble plot."""
+    found = [board for board in boards(results.records) if board.is_main]
     tables = [accuracy_table(board, "accuracy") for board in found]
-    tables += [
-        speed_table(board, DEFAULT_BASELINE, "speed") for board in speed_boards(results.records)
-    ]
-    for table in tables:
-        parts.append(f"**{table.title}.** {table.caption}\n\n{table.markdown()}")
-    picture = _bubbles(results, found)
-    if picture is not None:
-        image = f"![{picture.title}]({results.folder.name}/{FIGURE})"
-        parts.append(f"{image}\n\n**{picture.title}.** {picture.caption}\n")
-    return "\n".join(parts) if parts else "No runs yet.\n"
+    memory = ""
+    for board in speed_boards(results.records):
+        tables.append(speed_table(board, DEFAULT_BASELINE, "speed"))
+        memory += memory_table(board, DEFAULT_BASELINE, "memory").markdown()
+    parts = [f"**{table.title}.** {table.caption}\n\n{table.markdown()}" for table in tables]
+    looks = Looks(method for board in found for method in board.rows)
+    pictures = [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "readme")]
+    if not pictures:
+        return Block("\n".join(parts) or "No runs yet.\n", None, None)
+    picture = pictures[0]
+    digest = hashlib.sha256("".join([*parts, memory]).encode()).hexdigest()[:8]
+    figure = results.folder / f"bubbles-{digest}.svg"
+    link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
+    parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
+    return Block("\n".join(parts), figure, picture)
 
 
 def split_readme(readme: Path) -> tuple[str, str, str]:
@@ -70,20 +68,26 @@ def split_readme(readme: Path) -> tuple[str, str, str]:
 
 def check_readme(results: Results, readme: Path) -> list[str]:
     """Return where the README's block first differs from the records; nothing if it agrees."""
-    _, block, _ = split_readme(readme)
-    have, want = block.splitlines(), readme_block(results).splitlines()
+    _, text, _ = split_readme(readme)
+    block = make_block(results, readme)
+    have, want = text.splitlines(), block.text.splitlines()
     for number, (old, new) in enumerate(zip(have, want, strict=False), start=1):
         if old != new:
             return [f"line {number} of the block is", old, "the records give", new]
     if len(have) != len(want):
         return [f"the block has {len(have)} lines, the records give {len(want)}"]
+    if block.figure is not None and not block.figure.is_file():
+        return [f"there is no figure {block.figure}"]
     return []
 
 
 def write_readme(results: Results, readme: Path) -> None:
-    """Put the block and its figure in place."""
+    """Put the block in place, and its figure for that of earlier records."""
     before, _, after = split_readme(readme)
-    write_atomically(readme, (before + readme_block(results) + after).encode())
-    picture = _bubbles(results, _main_boards(results))
-    if picture is not None:
-        write_atomically(results.folder / FIGURE, picture.files()[f"{picture.slug}.svg"])
+    block = make_block(results, readme)
+    if block.figure is not None and block.picture is not None:
+        write_atomically(block.figure, block.picture.files()[f"{block.picture.slug}.svg"])
+    write_atomically(readme, (before + block.text + after).encode())
+    for old in results.folder.glob("bubbles-" + "[0-9a-f]" * 8 + ".svg"):
+        if old != block.figure:
+            old.unlink()

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, NonNegativeInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lra.bench_record import BenchRecord, all_bench_records
 from lra.errors import UserError
-from lra.record import RunRecord, all_records, folder_of
+from lra.record import Amount, Percent, RunRecord, all_records, folder_of
+
+MOST_CLASSES = 1000
+"""More are no classes of this benchmark but a damaged file."""
 
 
 class MetricsLine(BaseModel):
     """A line of metrics.jsonl."""
 
-    step: NonNegativeInt
-    seconds: float
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    step: Annotated[int, Field(ge=0, lt=2**53)]
+    seconds: Amount
     """Since the start of the run, all its sessions, evaluation included."""
-    val_accuracy: float | None = None
+    val_accuracy: Percent | None = None
     """Percent; None on a line about training."""
 
 
@@ -35,10 +41,13 @@ class Guesses:
     traits: dict[str, np.ndarray]
     """(examples,) numbers or strings by name, length among them."""
 
-    @property
-    def is_right(self) -> np.ndarray:
-        """(examples,) bool."""
-        return self.labels == self.guesses
+    def same_examples(self, other: Guesses) -> bool:
+        """Whether labels and traits are those of other guesses."""
+        return (
+            np.array_equal(self.labels, other.labels)
+            and self.traits.keys() == other.traits.keys()
+            and all(np.array_equal(self.traits[name], other.traits[name]) for name in self.traits)
+        )
 
 
 class Results:
@@ -75,7 +84,7 @@ class Results:
         if not path.is_file():
             return []
         found = []
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:
                 found.append(MetricsLine.model_validate_json(line))
             except ValidationError as error:
@@ -95,24 +104,44 @@ class Results:
             self._guesses[path] = self._read_guesses(record, path)
         return self._guesses[path]
 
+    def guesses_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Guesses]:
+        """Read the guesses of runs on the same examples, by seed.
+
+        A run whose examples differ from those of the first is left out and named.
+        """
+        found: dict[int, Guesses] = {}
+        for run in runs:
+            guesses = self.guesses(run)
+            if guesses is None:
+                continue
+            first = next(iter(found.values()), guesses)
+            if guesses.same_examples(first):
+                found[run.seed] = guesses
+            else:
+                self._fault(f"{self.path(run)}: its guesses are of other examples")
+        return found
+
     def _read_guesses(self, record: RunRecord, path: Path) -> Guesses | None:
         import pandas as pd
 
         if record.status != "done" or not path.is_file():
             return None
         try:
-            columns = {str(name): column.to_numpy() for name, column in pd.read_csv(path).items()}
+            frame = pd.read_csv(path, keep_default_na=False, na_values={})
+            columns = {str(name): column.to_numpy() for name, column in frame.items()}
             found = Guesses(columns.pop("label"), columns.pop("guess"), columns)
-            for name, column in (("label", found.labels), ("guess", found.guesses)):
-                if column.dtype.kind != "i" or (column < 0).any():
-                    raise ValueError(f"{name}s are not all whole numbers of at least 0")
-            right = int(found.is_right.sum())
+            for name, column in (("labels", found.labels), ("guesses", found.guesses)):
+                if column.dtype.kind != "i" or not ((column >= 0) & (column < MOST_CLASSES)).all():
+                    raise ValueError(f"{name} are not all whole numbers from 0 to {MOST_CLASSES}")
+            right = int((found.labels == found.guesses).sum())
             if (len(found.labels), right) != (record.test_total, record.test_correct):
                 raise ValueError(
                     f"{right} of {len(found.labels)} right, its record says "
                     f"{record.test_correct} of {record.test_total}"
                 )
-        except (ValueError, KeyError, OSError) as error:
+            if not all(column.dtype.kind in "iOU" for column in columns.values()):
+                raise ValueError("a trait is neither whole numbers nor words")
+        except (ValueError, KeyError, OSError, OverflowError) as error:
             self._fault(f"{path}: not the guesses of its run: {error}")
             return None
         return found

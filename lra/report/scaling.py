@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.report.drawing import Looks, Picture, legend_below, new_figure
+from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure
 from lra.report.speed import Place, SpeedBoard
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks) -> Figure:
         look = looks.line(method)
         axes.plot(
             lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"],
-            label=names[method],
+            label=legend_name(names[method]),
         )  # fmt: skip
         middle = math.exp(np.mean(np.log(speeds)) + found.exponent * np.mean(np.log(lengths)))
         ends = np.array([min(lengths), max(lengths)], dtype=float)

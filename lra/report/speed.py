@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,12 +41,23 @@ class Speed:
 
     steps_per_second: float | None
     peak_memory_mib: float | None
+    batch_size: int
     words: str = ""
     """oom, where that is what happened."""
     low: float | None = None
     high: float | None = None
     """Quartiles of steps per second, of a benchmark."""
     link: str = ""
+
+    @property
+    def examples_per_second(self) -> float:
+        """What compares where batches differ; nan without a speed."""
+        return self.batch_size * (self.steps_per_second or math.nan)
+
+    @property
+    def memory(self) -> float:
+        """Peak memory in MiB; nan where none was measured."""
+        return self.peak_memory_mib or math.nan
 
 
 @dataclass(frozen=True)
@@ -71,13 +83,15 @@ class SpeedBoard:
 def speed_of(runs: Iterable[RunRecord]) -> Speed:
     """Join runs that differ in seed alone: the median speed and the largest memory."""
     runs = list(runs)
-    speeds = [run.steps_per_second for run in runs if run.steps_per_second is not None]
     fits = [run for run in runs if run.status != "oom"]
+    speeds = [run.steps_per_second for run in fits if run.steps_per_second is not None]
+    failed = len(runs) - len(fits)
     return Speed(
-        steps_per_second=statistics.median(speeds) if speeds and fits else None,
+        steps_per_second=statistics.median(speeds) if speeds else None,
         peak_memory_mib=max(run.peak_memory_mib for run in fits) if fits else None,
-        words="" if fits else "oom",
-        link=anchor(runs[0]),
+        batch_size=runs[0].batch_size,
+        words="oom" if not fits else f"{failed} oom" if failed else "",
+        link=anchor((fits or runs)[0]),
     )
 
 
@@ -120,23 +134,29 @@ def _reads_as(record: RunRecord) -> tuple[object, ...]:
 
 def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
     """Sort measurements by device, task and settings."""
-    found: dict[tuple[str, str], dict[str, dict[Place, Speed]]] = {}
-    for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.device, r.mixer)):
+    found: dict[tuple[str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
+    for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.device, r.method)):
         title = f"Benchmark, {r.task}, preset {r.preset}, protocol {r.protocol}, {r.precision}"
-        row = found.setdefault((r.device, title), {}).setdefault(r.mixer, {})
+        turns = (r.device, title, r.measured_with)
+        row = found.setdefault(turns, {}).setdefault(r.method, {})
         row[Place(r.task, r.length, r.batch_size)] = Speed(
-            r.steps_per_second, r.peak_memory_mib, low=r.low_quartile, high=r.high_quartile
+            r.steps_per_second,
+            r.peak_memory_mib,
+            r.batch_size,
+            words="oom" if r.status == "oom" else "",
+            low=r.low_quartile,
+            high=r.high_quartile,
         )
     return [
         SpeedBoard(
             device,
             title,
             "Whole training steps on a synthetic batch in which all sequences are of the length "
-            "named, measured in turns; medians. Memory is the peak of a process of its own on a "
-            "CPU, of what is allocated on a GPU.",
+            "named, medians of steps made in turns. Memory is the peak of a process of its own on "
+            "a CPU, of what is allocated on a GPU.",
             rows,
         )
-        for (device, title), rows in found.items()
+        for (device, title, _), rows in found.items()
     ]
 
 
@@ -204,4 +224,6 @@ def _text(speed: Speed | None, value: float | None, relative: float | None, digi
     if value is None:
         return (speed.words if speed else "") or MISSING
     text = f"{value:,.{digits}f}"
-    return text if relative is None else f"{text} ({relative:.2f} x)"
+    if relative is not None:
+        text += f" ({relative:.2f} x)"
+    return f"{text}, {speed.words}" if speed is not None and speed.words else text

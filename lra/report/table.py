@@ -45,7 +45,7 @@ class Table:
     def markdown(self) -> str:
         """Write the table itself, the first column to the left."""
         align = ["left", *["right"] * (len(self.columns) - 1)]
-        frame = self._frame().map(lambda text: text.replace("|", "\\|"))
+        frame = self._frame().map(lambda text: text.replace("|", "\\|").replace("<", "&lt;"))
         for (i, j), mark in self.marks.items():
             frame.iloc[i, j] = _MARKDOWN[mark].format(frame.iloc[i, j])
         return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
