@@ -23,6 +23,7 @@ from lra.report.repeat import command
 from lra.report.results import Results
 from lra.report.table import Table
 from made_results import made_records, record, save, save_all, write_guesses, write_metrics
+from test_report_bench import bench_record
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -36,6 +37,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def written(made: Path) -> Path:
     """Its report."""
+    for length in (1024, 2048):
+        bench_record(length=length).save(made)
     out = made / "report"
     write_report(Results(made), Wanted(), out)
     return out
@@ -121,10 +124,13 @@ def test_the_page_needs_no_other_file_and_links_every_number(made: Path, written
     records = [link for link in page.links if link.endswith("result.json")]
     assert len(records) == 200
     assert all((written / link).is_file() for link in records)
-    measured = sum(
+    measured = [link for link in page.links if "/bench/" in link]
+    assert len(measured) == 2
+    assert all((written / link).is_file() for link in measured)
+    cells_measured = sum(
         len(cells) for board in boards(Results(made).records) for cells in board.rows.values()
     )
-    assert sum(link.startswith("#run-") for link in page.links) >= measured
+    assert sum(link.startswith("#run-") for link in page.links) >= cells_measured
 
 
 def test_the_csv_has_the_numbers_unrounded(made: Path, written: Path) -> None:

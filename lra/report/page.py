@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from lra.bench_record import BenchRecord
 from lra.record import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.cells import MISSING
 from lra.report.drawing import Picture
-from lra.report.repeat import command
+from lra.report.repeat import bench_command, command
 from lra.report.results import Results
+from lra.report.speed import bench_anchor
 from lra.report.table import Table
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -71,31 +73,45 @@ def write_page(
         summary=summary(results.records),
         sections=sections,
         images=encoded,
-        runs=[_listed(results, record, out) for record in ordered],
+        runs=[
+            *(_listed(results, record, out) for record in ordered),
+            *(_listed_bench(results, record, out) for record in results.bench),
+        ],
     )
 
 
-def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
-    def number(value: float | None, text: str) -> str:
-        return MISSING if value is None else text.format(value)
+def _number(value: float | None, text: str) -> str:
+    return MISSING if value is None else text.format(value)
 
-    path = results.path(record) / "result.json"
-    accuracy = number(record.test_accuracy, "{:.2f} %")
+
+def _link(path: Path, out: Path) -> str:
+    return Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+
+
+def _code(git: Mapping[str, object]) -> str:
+    return f"commit {git.get('commit')}" + ", changed" * bool(git.get("dirty"))
+
+
+def _versions(versions: Mapping[str, str]) -> str:
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
+    accuracy = _number(record.test_accuracy, "{:.2f} %")
     facts = {
         "test accuracy": accuracy,
-        "validation accuracy": number(record.val_accuracy, "{:.2f} %")
+        "validation accuracy": _number(record.val_accuracy, "{:.2f} %")
         + ("" if record.best_step is None else f" at step {record.best_step:,}"),
         "steps": f"{record.steps:,} of {record.total_steps:,} ({record.epochs:.2f} epochs)",
-        "speed": number(record.steps_per_second, "{:.2f} steps/s"),
-        "arithmetic": number(record.flops_per_step, "{:.3g} FLOPs a step"),
+        "speed": _number(record.steps_per_second, "{:.2f} steps/s"),
+        "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
         "peak memory": f"{record.peak_memory_mib:,.0f} MiB",
         "parameters": f"{record.params:,}",
         "time": f"{record.wall_seconds:,.0f} s",
         "device": f"{record.device}, {record.precision}",
         "data": f"{record.data.source}, {record.data.fingerprint[:16]}",
-        "code": f"commit {record.git.get('commit')}"
-        + (", changed" * bool(record.git.get("dirty"))),
-        "versions": ", ".join(f"{name} {version}" for name, version in record.versions.items()),
+        "code": _code(record.git),
+        "versions": _versions(record.versions),
     }
     if record.message:
         facts = {"message": record.message, **facts}
@@ -104,6 +120,28 @@ def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
         name=f"{record.task} / {record.method} / {record.preset} / {record.protocol} / "
         f"{record.run_id}: {record.status}, {accuracy}",
         facts=facts,
-        record=Path(os.path.relpath(path.resolve(), out.resolve())).as_posix(),
+        record=_link(results.path(record) / "result.json", out),
         command=command(record),
+    )
+
+
+def _listed_bench(results: Results, record: BenchRecord, out: Path) -> ListedRun:
+    speed = _number(record.steps_per_second, "{:.2f} steps/s")
+    quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]
+    return ListedRun(
+        anchor=bench_anchor(record),
+        name=f"benchmark / {record.task} / {record.method} / {record.preset} / {record.protocol} / "
+        f"{record.length:,} positions: {record.status}, {speed}",
+        facts={
+            "quartiles": f"{' to '.join(quartiles)} steps/s, of {record.repeats} steps",
+            "peak memory": _number(record.peak_memory_mib, "{:,.0f} MiB"),
+            "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
+            "parameters": _number(record.params, "{:,}"),
+            "device": f"{record.device}, {record.precision}",
+            "in turns with": ", ".join(record.measured_with),
+            "code": _code(record.git),
+            "versions": _versions(record.versions),
+        },
+        record=_link(record.path(results.folder), out),
+        command=bench_command(record),
     )

@@ -1,9 +1,10 @@
-"""The command line that repeats a run."""
+"""The command lines that repeat a run or a measurement."""
 
 from __future__ import annotations
 
 import shlex
 
+from lra.bench_record import BenchRecord
 from lra.record import RunRecord
 
 
@@ -15,3 +16,11 @@ def command(record: RunRecord) -> str:
     for change in record.overrides:
         words += ["--set", change]
     return shlex.join(words)
+
+
+def bench_command(record: BenchRecord) -> str:
+    """Write the command that measures what was measured in the same turns, at this length."""
+    words = ["python", "-m", "lra.bench", "--mode", record.mode, "--task", record.task]
+    words += ["--preset", record.preset, "--protocol", record.protocol]
+    words += ["--mixers", ",".join(record.measured_with), "--lengths", str(record.length)]
+    return shlex.join([*words, "--repeats", str(max(2, record.repeats))])

@@ -6,12 +6,14 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from lra.bench_record import BenchRecord
 from lra.record import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.boards import label, with_hash
 from lra.report.cells import MISSING, counted
+from lra.report.drawing import slugify
 from lra.report.table import Table
 from tasks.base import BENCHMARK
 
@@ -132,6 +134,12 @@ def _reads_as(record: RunRecord) -> tuple[object, ...]:
     return record.preset, record.protocol, record.device, label(record), _place(record)
 
 
+def bench_anchor(record: BenchRecord) -> str:
+    """Return where the page lists a measurement."""
+    path = record.path(Path())
+    return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
+
+
 def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
     """Sort measurements by device, task and settings."""
     found: dict[tuple[str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
@@ -146,6 +154,7 @@ def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
             words="oom" if r.status == "oom" else "",
             low=r.low_quartile,
             high=r.high_quartile,
+            link=bench_anchor(r),
         )
     return [
         SpeedBoard(

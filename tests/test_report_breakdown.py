@@ -1,0 +1,191 @@
+"""Learning curves, accuracy by trait, confusions: from metrics and guesses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from figure_checks import overlaps
+from lra.record import RunRecord
+from lra.report.boards import boards
+from lra.report.breakdown import (
+    Outcome,
+    _draw_shares,
+    breakdown_pictures,
+    confusion,
+    outcome,
+    shares,
+    wilson,
+)
+from lra.report.curves import AXES, curve, curve_pictures
+from lra.report.drawing import Looks, style
+from lra.report.results import Results
+from made_results import record, save_all, write_guesses, write_metrics
+
+
+def test_a_run_that_stopped_early_cuts_no_curve_short(tmp_path: Path) -> None:
+    _, runs = two_seeds(tmp_path)
+    stopped = record(run_id="abc-s2", seed=2, status="stopped")
+    save_all(tmp_path, [stopped])
+    write_metrics(tmp_path, stopped, [5.0])
+    results = Results(tmp_path)
+    found = curve(results, "tnn", (*runs, stopped), "steps")
+    assert found is not None
+    assert (found.x, found.seeds) == ([10, 20], 2)
+    alone = curve(results, "tnn", (stopped,), "steps")
+    assert alone is not None
+    assert alone.mean == [5.0]
+
+
+def two_seeds(folder: Path) -> tuple[Results, list[RunRecord]]:
+    runs = [record(run_id=f"abc-s{seed}", seed=seed, flops_per_step=1e9) for seed in (0, 1)]
+    save_all(folder, runs)
+    write_metrics(folder, runs[0], [10.0, 20.0, 30.0])
+    write_metrics(folder, runs[1], [20.0, 40.0])
+    return Results(folder), runs
+
+
+@pytest.mark.parametrize(
+    ("axis", "x"), [("steps", [10, 20]), ("seconds", [5, 10]), ("flops", [1e10, 2e10])]
+)
+def test_curves_join_seeds_where_all_have_steps(tmp_path: Path, axis: str, x: list[float]) -> None:
+    results, runs = two_seeds(tmp_path)
+    found = curve(results, "tnn", tuple(runs), axis)
+    assert found is not None
+    assert (found.x, found.mean) == (x, [15.0, 30.0])
+    assert (found.low, found.high) == ([10.0, 20.0], [20.0, 40.0])
+
+
+def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
+    results, _ = two_seeds(tmp_path)
+    (board,) = boards(results.records)
+    pictures = curve_pictures(results, board, Looks(board.rows), "c")
+    assert [p.slug for p in pictures] == [f"c-listops-{axis}" for axis in AXES]
+    for picture in pictures:
+        with style():
+            figure = picture.draw()
+            assert overlaps(figure) == []
+        assert all(unit in figure.axes[0].get_ylabel() for unit in ("accuracy", "%"))
+        assert figure.axes[0].get_xlabel() in AXES.values()
+
+
+def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
+    runs = [record(), record(run_id="abc-s1", seed=1, device="GPU")]
+    save_all(tmp_path, runs)
+    for run in runs:
+        write_metrics(tmp_path, run, [10.0])
+    results = Results(tmp_path)
+    (board,) = boards(results.records)
+    pictures = curve_pictures(results, board, Looks(board.rows), "c")
+    slugs = ["steps", "seconds", "seconds-device1", "flops"]
+    assert [p.slug for p in pictures] == [f"c-listops-{slug}" for slug in slugs]
+    assert ["GPU" in p.caption for p in pictures] == [False, False, True, False]
+
+
+def test_damaged_metrics_are_named(tmp_path: Path) -> None:
+    results, runs = two_seeds(tmp_path)
+    path = results.path(runs[0]) / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"step": 40, "val_accuracy')
+    assert len(results.validations(runs[0])) == 3
+    assert f"{path}: line 4" in results.faults[0]
+
+
+def test_wilson_interval() -> None:
+    assert wilson(0.8, 10) == (pytest.approx(49.02, abs=0.01), pytest.approx(94.33, abs=0.01))
+    assert wilson(0.0, 10)[0] == 0.0
+    assert wilson(1.0, 10)[1] == pytest.approx(100.0)
+
+
+def made_outcome(seeds: int = 1, count: int = 400) -> Outcome:
+    rng = np.random.default_rng(0)
+    labels, lengths = rng.integers(0, 3, count), rng.integers(1, 1000, count)
+    guesses = np.where(lengths > 500, (labels + 1) % 3, labels)
+    kinds = np.where(labels == 0, "a", "b")
+    return Outcome(labels, np.stack([guesses] * seeds), {"length": lengths, "kind": kinds})
+
+
+def test_shares_are_of_all_examples() -> None:
+    found = made_outcome()
+    by_length, by_kind = shares(found, "length"), shares(found, "kind")
+    for parts in (by_length, by_kind):
+        assert sum(part.examples for part in parts) == 400
+        right = sum(part.accuracy * part.examples for part in parts) / 100
+        assert right == pytest.approx(found.rate.sum())
+    assert len(by_length) == 8
+    assert [part.accuracy for part in by_length][:3] == [100.0] * 3
+    assert [part.accuracy for part in by_length][-3:] == [0.0] * 3
+    assert [part.group for part in by_kind] == ["a", "b"]
+
+
+def test_seeds_add_no_examples() -> None:
+    assert shares(made_outcome(seeds=10), "length") == shares(made_outcome(), "length")
+
+
+def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
+    labels = np.zeros(55, dtype=int)
+    words = np.array(["k1"] * 5 + ["k2"] * 20 + ["k3"] * 30)
+    found = Outcome(labels, labels[None] + (words == "k3"), {"kind": words})
+    parts = shares(found, "kind")
+    assert [(part.group, part.x, part.accuracy) for part in parts] == [
+        ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
+    ]  # fmt: skip
+    with style():
+        (axes,) = _draw_shares({"tnn": parts}, "kind", False, Looks(["tnn"])).axes
+    ticks = {
+        tick: label.get_text()
+        for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    }
+    assert ticks == {1.0: "k2", 2.0: "k3"}
+
+
+def test_confusions_are_percent_of_a_class() -> None:
+    matrix = confusion(Outcome(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
+    assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
+
+
+def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
+    runs = [
+        record(mixer=mixer, test_accuracy=50.0, test_correct=20, test_total=40)
+        for mixer in ("tnn", "s4")
+    ]
+    save_all(tmp_path, runs)
+    for run in runs:
+        rows = [
+            (i % 2, int(i >= 20) ^ (i % 2), i // 10 + 3, "MIN" if i % 2 else "SM")
+            for i in range(40)
+        ]
+        write_guesses(tmp_path, run, rows, "root operator")
+    results = Results(tmp_path)
+    (board,) = boards(results.records)
+    pictures = breakdown_pictures(results, board, Looks(board.rows), "d")
+    names = ["by-length", "by-root-operator", "confusion"]
+    assert [p.slug for p in pictures] == [f"d-listops-{name}" for name in names]
+    for picture in pictures:
+        with style():
+            assert overlaps(picture.draw()) == []
+    found = outcome(results, runs)
+    assert found is not None
+    assert [part.accuracy for part in shares(found, "length")] == [100.0, 100.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rows", "what"),
+    [
+        ([(0, 0, 5)] * 3, "3 of 3 right, its record says 20 of 40"),
+        ([(0, 10**9, 5)] * 40, "from 0 to 1000"),
+        ([(0, "x", 5)] * 40, "guesses are not all whole numbers"),
+        ([], "not the guesses"),
+    ],
+)
+def test_guesses_that_contradict_the_record_are_named(
+    tmp_path: Path, rows: list[tuple[Any, ...]], what: str
+) -> None:
+    run = record(test_accuracy=50.0, test_correct=20, test_total=40)
+    save_all(tmp_path, [run])
+    write_guesses(tmp_path, run, rows)
+    results = Results(tmp_path)
+    assert results.guesses(run) is None
+    assert what in results.faults[0]

@@ -1,0 +1,63 @@
+"""Learned kernels, from checkpoints."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import run_task
+from conftest import tiny_arguments
+from figure_checks import overlaps
+from lra.report.boards import boards
+from lra.report.drawing import style
+from lra.report.kernels import by_distance, kernel_pictures, learned_kernels
+from lra.report.results import Results
+
+
+@pytest.mark.parametrize("mixer", ["tnn", "ski-tnn", "fd-tnn"])
+def test_kernels_come_from_the_checkpoint(tmp_path: Path, mixer: str) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, mixer=mixer)) == 0
+    results = Results(tmp_path / "results")
+    (run,) = results.records
+    before = sorted(path.name for path in (results.path(run) / "checkpoints").iterdir())
+    kernels = learned_kernels(results, run)
+    assert [kernel.name for kernel in kernels] == ["layer 1", "layer 2"]
+    for kernel in kernels:
+        length = kernel.matrices.shape[-1]
+        assert kernel.by_lag.shape == (len(kernel.matrices), 2 * length - 1)
+        middle = list(kernel.lags).index(0)
+        assert np.array_equal(kernel.by_lag[:, middle], kernel.matrices[:, 0, 0])
+        assert np.array_equal(kernel.by_lag[:, middle + 3], kernel.matrices[:, 3, 0])
+        assert np.array_equal(kernel.by_lag[:, middle - 3], kernel.matrices[:, 0, 3])
+    (board,) = boards(results.records)
+    (picture,) = kernel_pictures(results, board, "k")
+    with style():
+        assert overlaps(picture.draw()) == []
+    assert sorted(p.name for p in (results.path(run) / "checkpoints").iterdir()) == before
+
+
+def test_kernels_of_other_settings_are_not_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    results = Results(tmp_path / "results")
+    (run,) = results.records
+    (board,) = boards([run.model_copy(update={"config_hash": "0" * 16})])
+    assert kernel_pictures(results, board, "k") == []
+    assert "settings files have changed" in capsys.readouterr().err
+    (board,) = boards([run.model_copy(update={"mixer_code": "0" * 16, "mixer_from": "evil.py:X"})])
+    assert kernel_pictures(results, board, "k") == []
+    (board,) = boards([run])
+    for path in (results.path(run) / "checkpoints").iterdir():
+        content = b"no checkpoint"
+        path.rename(path.with_name(f"step-000000020-{hashlib.sha256(content).hexdigest()[:16]}.pt"))
+    for path in (results.path(run) / "checkpoints").iterdir():
+        path.write_bytes(b"no checkpoint")
+    assert kernel_pictures(results, board, "k") == []
+
+
+def test_decay_is_the_larger_of_both_sides() -> None:
+    assert by_distance(np.array([-5.0, 1.0, 2.0, -3.0, 4.0])).tolist() == [2.0, 3.0, 5.0]

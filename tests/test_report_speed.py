@@ -1,0 +1,98 @@
+"""Speed and memory tables, and the exponents of time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import linregress
+
+from figure_checks import overlaps
+from lra.report.build import Wanted, sections
+from lra.report.drawing import Looks, style
+from lra.report.results import Results
+from lra.report.scaling import fit, scaling_pictures
+from lra.report.speed import bench_boards, memory_table, speed_boards, speed_table
+from made_results import record, save_all
+from test_report_bench import bench_record
+
+
+def test_exponents_are_recovered() -> None:
+    lengths = [1024, 2048, 4096, 16384]
+    exact = fit(lengths, [100 * length**-1.25 for length in lengths])
+    assert exact.exponent == pytest.approx(1.25)
+    assert exact.error == pytest.approx(0, abs=1e-9)
+    assert str(fit([1, 2], [1.0, 0.5])) == "time ~ n^1.00"
+    with pytest.raises(ValueError, match="two or more"):
+        fit([5, 5], [1.0, 1.0])
+
+
+def test_speed_over_length_per_device() -> None:
+    found = [
+        bench_record(mixer=mixer, length=length, device=device, steps_per_second=1e4 / length)
+        for mixer in ("tnn", "ski-tnn")
+        for length in (1024, 2048, 4096)
+        for device in ("CPU", "GPU")
+    ]
+    made = bench_boards(found)
+    assert [board.device for board in made] == ["CPU", "GPU"]
+    (picture,) = scaling_pictures(made[0], Looks(["tnn", "ski-tnn"]), "s")
+    with style():
+        figure = picture.draw()
+        assert overlaps(figure) == []
+    (axes,) = figure.axes
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert "n^1.00" in axes.get_legend_handles_labels()[1][0]
+
+
+def test_two_devices_are_two_tables() -> None:
+    runs = [record(), record(seed=1, device="GPU"), record(mixer="s4", steps_per_second=5.0)]
+    made = speed_boards(runs)
+    assert [board.device for board in made] == ["CPU", "GPU"]
+    table = speed_table(made[0], "tnn", "t")
+    assert [row[1] for row in table.rows] == ["5.00 (2.00 x)", "2.50 (1.00 x)"]
+    assert all("(" not in row[1] for row in speed_table(made[0], "absent", "t").rows)
+
+
+def test_speeds_of_other_settings_are_rows_of_their_own() -> None:
+    (board,) = speed_boards([record(), record(seed=1, config_hash="b", steps_per_second=9.0)])
+    assert list(board.rows) == ["tnn [settings abc]", "tnn [settings b]"]
+
+
+def test_out_of_memory_is_a_word_in_the_speed_table() -> None:
+    (board,) = speed_boards([record(status="oom")])
+    assert speed_table(board, "tnn", "t").rows[0][1] == "oom"
+    (board,) = speed_boards([record(), record(seed=1, status="oom", steps_per_second=9.0)])
+    assert speed_table(board, "tnn", "t").rows[0][1] == "2.50 (1.00 x), 1 oom"
+
+
+def test_memory_is_the_largest_and_speed_the_median() -> None:
+    runs = [
+        record(seed=seed, steps_per_second=speed, peak_memory_mib=100.0 * speed)
+        for seed, speed in enumerate((1.0, 2.0, 9.0))
+    ]
+    (board,) = speed_boards(runs)
+    assert speed_table(board, "absent", "t").rows[0][1] == "2.00"
+    assert memory_table(board, "absent", "t").rows[0][1] == "900"
+
+
+def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
+    runs = [
+        record(run_id=f"{code}-s{length}", config_hash=code, length=length)
+        for code in ("a", "b")
+        for length in (1024, 2048)
+    ]
+    save_all(tmp_path, runs)
+    made = sections(Results(tmp_path), Wanted())
+    (picture,) = [p for s in made for p in s.pictures if p.slug.endswith("lengths")]
+    assert len(picture.files()) == 2
+
+
+def test_errors_of_exponents_are_of_the_textbook() -> None:
+    x, y = np.log([1, 2, 4, 8]), np.array([0.0, 1.0, 1.0, 3.0])
+    found = fit([1, 2, 4, 8], list(np.exp(-y)))
+    reference: Any = linregress(x, y)
+    assert found.exponent == pytest.approx(reference.slope)
+    assert found.error == pytest.approx(reference.stderr)
