@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST_AREA = 900.0
-"""Of a bubble, in square points."""
+"""Of a bubble, in square points; half of it where there are many."""
+MANY = 12
 
 
 @dataclass(frozen=True)
@@ -182,7 +183,7 @@ def _draw_absolute(plot: AbsolutePlot, looks: Looks) -> Figure:
 
 def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
     """Draw bubbles, both legends and the labels; the axes' names are there already."""
-    largest = max(bubble.memory for bubble in bubbles)
+    scale = area_per_mib(bubbles)
     by_method: dict[str, list[Bubble]] = {}
     for bubble in bubbles:
         by_method.setdefault(bubble.method, []).append(bubble)
@@ -190,7 +191,7 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
         axes.scatter(
             [b.x for b in group],
             [b.y for b in group],
-            s=[area(b.memory, largest) for b in group],
+            s=[scale * b.memory for b in group],
             color=looks.colour(method),
             alpha=0.65,
             edgecolor="white",
@@ -199,19 +200,21 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
     _leave_room(axes, bubbles)
     for handle in legend_below(axes):
         handle.set_sizes([40])
-    _legend_of_sizes(axes, largest)
+    _legend_of_sizes(axes, max(bubble.memory for bubble in bubbles), scale)
     order = [b for b in bubbles if b.text]
     place_labels(
         axes,
         [(b.x, b.y) for b in order],
         [b.text for b in order],
-        [area(b.memory, largest) for b in order],
+        [scale * b.memory for b in order],
+        [looks.colour(b.method) for b in order],
     )
 
 
-def area(memory: float, largest: float) -> float:
-    """Return the area of a bubble in square points, proportional to memory."""
-    return LARGEST_AREA * memory / largest
+def area_per_mib(bubbles: Sequence[Bubble]) -> float:
+    """Return the square points that stand for a MiB of memory."""
+    largest = LARGEST_AREA / (2 if len(bubbles) > MANY else 1)
+    return largest / max(bubble.memory for bubble in bubbles)
 
 
 def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
@@ -229,11 +232,11 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
         axis.set_view_interval(lowest, highest, ignore=True)
 
 
-def _legend_of_sizes(axes: Axes, largest: float) -> None:
+def _legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
     """Show what memory some areas stand for."""
     sizes = [round_number(largest * share) for share in (1.0, 0.5, 0.25)]
     handles = [
-        axes.scatter([], [], s=area(size, largest), color="#bbbbbb", label=f"{size:,.0f} MiB")
+        axes.scatter([], [], s=scale * size, color="#bbbbbb", label=f"{size:,.0f} MiB")
         for size in dict.fromkeys(sizes)
     ]
     axes.figure.legend(

@@ -168,15 +168,21 @@ class _Box:
             and self.top <= other.top
         )
 
-    def nearest(self, x: float, y: float) -> float:
-        """Return the distance of a point from the box."""
-        return math.hypot(
-            max(self.left - x, 0, x - self.right), max(self.bottom - y, 0, y - self.top)
-        )
+    def nearest_point(self, x: float, y: float) -> tuple[float, float]:
+        """Return the point of the box that is nearest to another."""
+        return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
+
+    def distance(self, x: float, y: float) -> float:
+        """Return how far a point is from the box."""
+        return math.dist(self.nearest_point(x, y), (x, y))
 
 
 def place_labels(
-    axes: Axes, points: Sequence[tuple[float, float]], texts: Sequence[str], areas: Sequence[float]
+    axes: Axes,
+    points: Sequence[tuple[float, float]],
+    texts: Sequence[str],
+    areas: Sequence[float],
+    colours: Sequence[str],
 ) -> None:
     """Write a label beside each bubble: none over another or beyond the axes.
 
@@ -186,6 +192,7 @@ def place_labels(
     Args:
         points: in data coordinates.
         areas: of the bubbles, in square points.
+        colours: of the lines from labels to bubbles.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
@@ -211,10 +218,12 @@ def place_labels(
         box, (dx, dy) = best
         taken.append(box)
         label.set_position((dx, dy))
-        if box.nearest(*where[i]) > radii[i] + 4:
+        if box.distance(*where[i]) > radii[i] + 4:
+            near = box.nearest_point(*where[i])
+            end = (near[0] - where[i][0], near[1] - where[i][1])
             axes.annotate(
-                "", points[i], xytext=(dx, dy), textcoords="offset points", in_layout=False,
-                arrowprops={"arrowstyle": "-", "color": "#999999", "linewidth": 0.6},
+                "", points[i], xytext=end, textcoords="offset points", in_layout=False,
+                arrowprops={"arrowstyle": "-", "color": colours[i], "linewidth": 1.0},
                 zorder=1, annotation_clip=False,
             )  # fmt: skip
 
@@ -241,7 +250,7 @@ def _best_place(
         box = _Box(x + dx - half[0], y + dy - half[1], x + dx + half[0], y + dy + half[1])
         if not box.inside(frame) or any(box.overlaps(other) for other in taken):
             continue
-        covered = sum(box.nearest(*middle) < reach for middle, reach in circles)
+        covered = sum(box.distance(*middle) < reach for middle, reach in circles)
         found.append((away + 40 * covered, turn % 4 != 0, turn, box, (dx, dy)))
     if not found:
         return None

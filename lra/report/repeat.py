@@ -23,4 +23,5 @@ def bench_command(record: BenchRecord) -> str:
     words = ["python", "-m", "lra.bench", "--mode", record.mode, "--task", record.task]
     words += ["--preset", record.preset, "--protocol", record.protocol]
     words += ["--mixers", ",".join(record.measured_with), "--lengths", str(record.length)]
-    return shlex.join([*words, "--repeats", str(max(2, record.repeats))])
+    words += ["--repeats", str(max(2, record.repeats))]
+    return shlex.join(words if record.device.startswith("CPU") else [*words, "--device", "cuda"])
