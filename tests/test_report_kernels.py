@@ -7,10 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import run_task
 from conftest import tiny_arguments
 from figure_checks import overlaps
+from lra.checkpoint import read_newest, save_checkpoint
 from lra.report.boards import boards
 from lra.report.drawing import style
 from lra.report.kernels import by_distance, kernel_pictures, learned_kernels
@@ -61,3 +63,16 @@ def test_kernels_of_other_settings_are_not_shown(
 
 def test_decay_is_the_larger_of_both_sides() -> None:
     assert by_distance(np.array([-5.0, 1.0, 2.0, -3.0, 4.0])).tolist() == [2.0, 3.0, 5.0]
+
+
+def test_kernels_are_those_of_the_best_model(tmp_path: Path) -> None:
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    results = Results(tmp_path / "results")
+    (run,) = results.records
+    folder = results.path(run) / "checkpoints"
+    state = read_newest(folder)
+    assert state is not None
+    best = state["trainer"]["best"]["model"]
+    state["trainer"]["best"]["model"] = {name: torch.zeros_like(w) for name, w in best.items()}
+    save_checkpoint(folder, 21, state)
+    assert all((kernel.matrices == 0).all() for kernel in learned_kernels(results, run))
