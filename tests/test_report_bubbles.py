@@ -111,7 +111,7 @@ def test_speeds_of_other_batch_sizes_compare_by_examples() -> None:
     assert {round(b.x, 9) for b in plot.bubbles} == {32.0}
 
 
-@pytest.mark.parametrize("name", ["a $x$ b", "_mine", "long " * 30])
+@pytest.mark.parametrize("name", ["a $\\x$ b", "_mine", "long " * 30])
 def test_any_name_is_shown_as_it_is(name: str) -> None:
     bubbles = [Bubble(method, method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
     with style():
