@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -58,15 +57,12 @@ def read_newest(folder: Path) -> dict[str, Any] | None:
 
 
 def _load_whole(path: Path) -> dict[str, Any] | None:
-    """Load a checkpoint to the CPU; None if it is none or not what its name says."""
+    """Load a checkpoint to the CPU; None if its content is not what its name says."""
     content = path.read_bytes()
     match = _NAME.fullmatch(path.name)
     if match is None or _digest(content) != match[2]:
         return None
-    try:
-        return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-    except (EOFError, RuntimeError, pickle.UnpicklingError):
-        return None
+    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
 
 
 def _newest_first(folder: Path) -> list[Path]:

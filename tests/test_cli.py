@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,8 +65,16 @@ def test_end_to_end(
     assert len(guesses) == 50
     assert sum(row["label"] == row["guess"] for row in guesses) == record.test_correct
     assert {row["root operator"] for row in guesses} <= {"MIN", "MAX", "MED", "SM"}
+
+
+def test_a_run_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    capsys.readouterr()
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
-    assert "61.04" in capsys.readouterr().out
+    assert "| tnn (" in capsys.readouterr().out
+    names = {path.name for path in (tmp_path / "results" / "report" / "figures").glob("*.svg")}
+    parts = ("steps", "seconds", "flops", "confusion", "kernels")
+    assert all(any(f"{part}.svg" in name for name in names) for part in parts)
 
 
 def test_seeds_differ_and_repeat(tmp_path: Path) -> None:
@@ -146,11 +155,14 @@ def test_a_model_that_cannot_fit_is_one_line(
 def test_report_minds_its_reader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert report.main(["--results-dir", str(tmp_path / "nowhere")]) == 2
     assert "there is no folder" in capsys.readouterr().err
-    line = f"{sys.executable} report.py | true; echo ${{PIPESTATUS[0]}}"
+    arguments = f"--results-dir {shlex.quote(str(tmp_path))} --format csv"
+    line = f"{sys.executable} report.py {arguments} | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
         ["bash", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    assert (done.stdout.strip(), done.stderr) == ("0", "")
+    assert done.stdout.strip() == "0"
+    assert "Traceback" not in done.stderr
+    assert "Error" not in done.stderr
 
 
 def test_show_config_prints_and_makes_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -113,7 +114,7 @@ def kernel_pictures(results: Results, board: Board, slug: str) -> list[Picture]:
             for run in cell.runs:
                 try:
                     kernels = learned_kernels(results, run)
-                except (UserError, RuntimeError, KeyError) as error:
+                except (UserError, RuntimeError, KeyError, EOFError, UnpicklingError) as error:
                     say(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:
