@@ -98,6 +98,9 @@ class RunRecord(_Part):
     config_hash: str
     baselines: dict[str, Percent]
     """Test accuracy in percent of guesses without a model."""
+    largest_class: Percent | None = None
+    """Percent of the test set in its largest class: the most that one answer to all can score,
+    which where classes are even need not be the training set's majority."""
     data: DataRecord
 
     @model_validator(mode="after")

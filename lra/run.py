@@ -25,7 +25,7 @@ from lra.record import DataRecord, RunRecord
 from lra.run_folder import RunFolder
 from lra.stopping import Stopped, StopRequest
 from lra.trainer import Diverged, Trainer
-from tasks.base import Dataset, TaskInfo
+from tasks.base import Dataset, TaskInfo, largest_class
 from tasks.progress import say
 
 ESTIMATE_AT_STEP = 5
@@ -255,6 +255,7 @@ class Run:
             git={**self.git, "all_commits": self._commits()},
             config_hash=config.hash,
             baselines=dict(self.dataset.baselines),
+            largest_class=largest_class(self.dataset.splits["test"].labels),
             data=DataRecord(
                 source=self.dataset.source,
                 fingerprint=self.dataset.fingerprint,

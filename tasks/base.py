@@ -157,6 +157,11 @@ def accuracy_percent(guesses: np.ndarray, labels: np.ndarray) -> float:
     return 100.0 * int((guesses == labels).sum()) / len(labels)
 
 
+def largest_class(labels: np.ndarray) -> float:
+    """Percent of labels (n,) that are of their commonest class."""
+    return 100.0 * int(np.unique(labels, return_counts=True)[1].max()) / len(labels)
+
+
 def share(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
     """Share a number of examples out in the proportions of sizes, at least 1 each.
 

@@ -54,6 +54,8 @@ def test_end_to_end(
     assert record.test_correct is not None
     assert record.test_accuracy == pytest.approx(100 * record.test_correct / 50)
     assert record.steps_per_second is not None
+    assert record.largest_class is not None
+    assert record.largest_class >= record.baselines["majority class"]
     assert record.data.sizes == {"train": 200, "val": 40, "test": 50}
     assert record.git["commit"] is None or len(record.git["commit"]) == 40
     assert (path.parent / "config.yaml").read_text().count(record.config_hash) == 1

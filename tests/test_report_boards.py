@@ -49,6 +49,13 @@ def test_at_chance_is_a_word(accuracy: float, at_chance: bool) -> None:
     assert (one.value is None) == at_chance
 
 
+def test_the_other_class_is_chance_too() -> None:
+    """Where training's majority is the test set's minority, the other answer beats it."""
+    assert cell(record(test_accuracy=52.0, baselines={"majority class": 48.0})).value == 52.0
+    run = record(test_accuracy=52.0, baselines={"majority class": 48.0}, largest_class=52.0)
+    assert cell(run).is_at_chance
+
+
 def test_one_seed_above_chance_makes_a_number() -> None:
     both = cell(record(test_accuracy=17.0), record(seed=1, test_accuracy=50.0))
     assert both.value == 33.5

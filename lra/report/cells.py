@@ -14,7 +14,7 @@ from lra.record import RunRecord
 MISSING = "-"
 
 CHANCE_SIGMA = 2.326
-"""A result is at chance unless it beats the majority class at the 1 % level, one-sided."""
+"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Cell:
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether no finished run tells itself from guessing the majority class."""
+        """Whether no finished run tells itself from one answer to all."""
         done = [run for run in self.runs if run.test_accuracy is not None]
         return bool(done) and all(map(is_at_chance, done))
 
@@ -72,8 +72,9 @@ class Cell:
 
 
 def is_at_chance(run: RunRecord) -> bool:
-    """Whether a finished run is no better than its majority class, by a test of proportions."""
-    chance = run.baselines.get("majority class")
+    """Whether a finished run is no better than one answer to all, by a test of proportions."""
+    majority = run.baselines.get("majority class")
+    chance = majority if run.largest_class is None else run.largest_class
     if chance is None or run.test_accuracy is None or not run.test_total:
         return False
     sigma = math.sqrt(chance * (100.0 - chance) / run.test_total)
