@@ -25,7 +25,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="Exit codes: 0 done, 1 done but for files that could not be read (each is named), "
         "or the README differs (--check), 2 mistake in the command.",
     )
-    parser.add_argument("--results-dir", type=Path, default=Path("results"), help="(results)")
+    parser.add_argument(
+        "--results-dir", type=Path,
+        help="with runs/, and shipped/ (results; for the README results/shipped)",
+    )  # fmt: skip
     parser.add_argument("--out", type=Path, help="where to write (RESULTS_DIR/report)")
     parser.add_argument("--baseline", help="mixer that others are relative to (tnn)")
     parser.add_argument(
@@ -49,7 +52,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def choose_runs(options: argparse.Namespace) -> Results:
+def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
     """Open the results folder and keep the runs asked for.
 
     Raises: UserError for a preset or protocol that no run has.
@@ -57,7 +60,7 @@ def choose_runs(options: argparse.Namespace) -> Results:
     from lra.errors import unknown
     from lra.report.results import Results
 
-    results = Results(options.results_dir)
+    results = Results(folder)
     for name in ("preset", "protocol"):
         wanted = getattr(options, name)
         known = {getattr(record, name) for record in [*results.records, *results.bench]}
@@ -99,10 +102,13 @@ def check(results: Results) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
+    from lra.record import SHIPPED
     from tasks.progress import say
 
     wanted = wanted_of(options)
-    results = choose_runs(options)
+    default = Path("results", SHIPPED) if options.check or options.write_readme else Path("results")
+    folder = options.results_dir or default
+    results = choose_runs(options, folder)
     code = 0
     if options.check:
         code = check(results)
@@ -113,7 +119,7 @@ def report(options: argparse.Namespace) -> int:
     else:
         from lra.report.build import PUBLISHED, write_report
 
-        out = options.out or options.results_dir / "report"
+        out = options.out or folder / "report"
         sections = write_report(results, wanted, out)
         shown = [table for section in sections if section.slug != PUBLISHED
                  for table in section.tables]  # fmt: skip

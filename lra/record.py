@@ -153,6 +153,11 @@ def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
         ) from None
 
 
+SHIPPED = "shipped"
+"""Folder, in a results folder, of results that came with the repository: they are reported beside
+one's own, and never stand in the way of making a run oneself."""
+
+
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
     """Return the folder that a run's files are in."""
     return results_dir / "runs" / record.task / record.mixer / record.run_id
@@ -175,6 +180,21 @@ def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
         else:
             records.append(record)
     return records, faults
+
+
+def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
+    """Read one's own records and the shipped ones, each with the folder of its run.
+
+    A run of one's own takes the place of the shipped one of the same name. Faults are listed.
+    """
+    found: dict[tuple[str, str, str], tuple[Path, RunRecord]] = {}
+    faults: list[str] = []
+    for root in (results_dir / SHIPPED, results_dir):
+        records, more = all_records(root)
+        faults += more
+        for record in records:
+            found[record.task, record.mixer, record.run_id] = folder_of(root, record), record
+    return list(found.values()), faults
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.record import RunRecord, all_records
+from lra.record import RunRecord, with_shipped
 from lra.report.boards import boards
 from lra.report.cells import MISSING
 from lra.report.published import published_rows
@@ -24,8 +24,8 @@ def markdown(rows: Sequence[dict[str, str]]) -> str:
 
 def task_table(results_dir: Path, record: RunRecord) -> str:
     """Tabulate a run beside others of its task and preset, guesses, and published results."""
-    records, _ = all_records(results_dir)
-    like = [r for r in records if (r.task, r.preset) == (record.task, record.preset)]
+    found, _ = with_shipped(results_dir)
+    like = [r for _, r in found if (r.task, r.preset) == (record.task, record.preset)]
     rows = []
     for board in boards(like):
         for method, cells in board.rows.items():

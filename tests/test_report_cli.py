@@ -303,6 +303,29 @@ def test_damaged_guesses_and_metrics_never_end_a_report(
     assert capsys.readouterr().err.count("left out") >= 5
 
 
+def test_ones_own_run_takes_the_place_of_the_shipped_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path / "shipped", [record(), record(mixer="s4"), record(mixer="mean")])
+    save_all(tmp_path, [record(test_accuracy=50.0)])
+    for root, speed in ((tmp_path / "shipped", 1.0), (tmp_path, 3.0)):
+        bench_record(steps_per_second=speed).save(root)
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "50.00 (n=1)" in out
+    assert "40.00 (n=1)" in out
+    results = Results(tmp_path)
+    assert sorted((r.mixer, r.test_accuracy) for r in results.records) == [
+        ("mean", 40.0), ("s4", 40.0), ("tnn", 50.0)
+    ]  # fmt: skip
+    assert [r.steps_per_second for r in results.bench] == [3.0]
+    page = _Page()
+    page.feed((tmp_path / "report" / "index.html").read_text())
+    records = [link for link in page.links if link.endswith(".json")]
+    assert len(records) == 4
+    assert all((tmp_path / "report" / link).is_file() for link in records)
+
+
 def test_commands_repeat_runs() -> None:
     run = record(overrides=["mixer.decay=0.9", "task.train=20"], seed=3, mixer="M",
                  mixer_code="0" * 16, mixer_from="my file.py:M")  # fmt: skip
@@ -342,14 +365,14 @@ def test_readme_is_checked_and_written(
 
 
 def test_this_readme_agrees_with_the_records() -> None:
-    assert check_readme(Results(ROOT / "results"), ROOT / "README.md") == []
+    assert check_readme(Results(ROOT / "results" / "shipped"), ROOT / "README.md") == []
 
 
 def test_writing_the_readme_changes_nothing_else(tmp_path: Path) -> None:
     copy = tmp_path / "README.md"
     shutil.copyfile(ROOT / "README.md", copy)
-    results = tmp_path / "results"
-    shutil.copytree(ROOT / "results", results)
+    results = tmp_path / "results" / "shipped"
+    shutil.copytree(ROOT / "results" / "shipped", results)
     write_readme(Results(results), copy)
     assert copy.read_text() == (ROOT / "README.md").read_text()
 

@@ -142,6 +142,6 @@ def _listed_bench(results: Results, record: BenchRecord, out: Path) -> ListedRun
             "code": _code(record.git),
             "versions": _versions(record.versions),
         },
-        record=_link(record.path(results.folder), out),
+        record=_link(results.bench_path(record), out),
         command=bench_command(record),
     )

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lra.bench_record import BenchRecord, all_bench_records
 from lra.errors import UserError
-from lra.record import Amount, Percent, RunRecord, all_records, folder_of
+from lra.record import SHIPPED, Amount, Percent, RunRecord, with_shipped
 
 MOST_CLASSES = 1000
 """More are no classes of this benchmark but a damaged file."""
@@ -50,8 +50,14 @@ class Guesses:
         )
 
 
+def _key(record: RunRecord) -> tuple[str, str, str]:
+    return record.task, record.mixer, record.run_id
+
+
 class Results:
-    """What lies under a results folder. What cannot be read is left out and named in `faults`.
+    """What lies under a results folder, one's own and shipped.
+
+    What cannot be read is left out and named in `faults`.
 
     Raises: UserError if there is no such folder.
     """
@@ -60,9 +66,17 @@ class Results:
         if not folder.is_dir():
             raise UserError(f"--results-dir: there is no folder {folder}")
         self.folder = folder
-        self.records, self.faults = all_records(folder)
-        self.bench, more = all_bench_records(folder)
-        self.faults += more
+        found, self.faults = with_shipped(folder)
+        self.records = [record for _, record in found]
+        self._folders = {_key(record): place for place, record in found}
+        self.bench: list[BenchRecord] = []
+        self._bench_roots: dict[Path, Path] = {}
+        for root in (folder / SHIPPED, folder):
+            measured, more = all_bench_records(root)
+            self.faults += more
+            self._bench_roots |= {record.path(Path()): root for record in measured}
+            new = {record.path(Path()) for record in measured}
+            self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
         self._guesses: dict[Path, Guesses | None] = {}
 
     def keep(self, wanted: Callable[[RunRecord | BenchRecord], bool]) -> None:
@@ -72,7 +86,11 @@ class Results:
 
     def path(self, record: RunRecord) -> Path:
         """Return the folder of a run."""
-        return folder_of(self.folder, record)
+        return self._folders[_key(record)]
+
+    def bench_path(self, record: BenchRecord) -> Path:
+        """Return the file of a measurement."""
+        return record.path(self._bench_roots[record.path(Path())])
 
     def _fault(self, text: str) -> None:
         if text not in self.faults:
