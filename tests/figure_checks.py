@@ -20,7 +20,9 @@ def texts_of(figure: Figure) -> list[Text]:
             found.append(axis.get_offset_text())
     for legend in figure.legends:
         found += [*legend.get_texts(), legend.get_title()]
-    return [text for text in found if text.get_visible() and text.get_text().strip()]
+    shown = [text for text in found if text.get_visible() and text.get_text().strip()]
+    assert not [text for text in shown if "mathdefault" in text.get_text()], "shown as it is"
+    return shown
 
 
 def overlaps(figure: Figure) -> list[tuple[str, str]]:

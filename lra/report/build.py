@@ -108,8 +108,10 @@ def _speed_section(boards: Sequence[SpeedBoard], baseline: str, looks: Looks) ->
 def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
     """Write a report into a folder; files of an earlier one that it no longer has are removed.
 
-    Raises: UserError as `sections`.
+    Raises: UserError as `sections`, and if `out` is a file.
     """
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
     made = sections(results, wanted)
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
@@ -157,8 +159,6 @@ def _markdown(results: Results, made: Sequence[Section]) -> str:
 
 
 def _write(files: dict[str, bytes], out: Path) -> None:
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out: {out} is a file, expected a folder")
     contents = out / CONTENTS
     old = contents.read_text(errors="replace").splitlines() if contents.is_file() else []
     for name in old:

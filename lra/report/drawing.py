@@ -105,6 +105,20 @@ def lay_out(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
+def log_scale(axes: Axes) -> None:
+    """Make the y axis logarithmic, its ticks labelled by plain numbers.
+
+    Matplotlib's own labels are mathematics, which is not parsed here.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    axis = axes.yaxis
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def legend_name(name: str) -> str:
     """Wrap a long name; matplotlib leaves out names that begin with an underscore."""
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name

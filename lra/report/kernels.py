@@ -17,7 +17,7 @@ import numpy as np
 from lra.errors import UserError
 from lra.record import RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import COLOURS, Picture, new_figure
+from lra.report.drawing import COLOURS, Picture, log_scale, new_figure
 from lra.report.results import Results
 from tasks.progress import say
 
@@ -153,7 +153,7 @@ def _draw(kernels: Sequence[Kernel]) -> Figure:
             decay.plot(distance, by_distance(values), color=colour, linewidth=0.8)
         median = np.median([by_distance(values) for values in kernel.by_lag], axis=0)
         decay.plot(distance, median, color="black", linewidth=1.4)
-        decay.set_yscale("log", nonpositive="mask")
+        log_scale(decay)
         shown = kernel.matrices[kernel.strongest[0]]
         limit = float(np.abs(shown).max()) or 1.0
         image = matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)

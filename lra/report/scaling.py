@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure
+from lra.report.drawing import Looks, Picture, legend_below, legend_name, log_scale, new_figure
 from lra.report.speed import Place, SpeedBoard
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks) -> Figure:
             ends, middle * ends**-found.exponent, color=look["color"], linestyle=look["linestyle"]
         )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    log_scale(axes)
     every = sorted({length for points in lines.values() for length, _ in points})
     axes.set_xticks(every, [f"{length:,}" for length in every])
     axes.xaxis.set_minor_locator(NullLocator())
