@@ -77,7 +77,11 @@ def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
     faults: list[str] = []
     for path in sorted(results_dir.glob("bench/*/*.json")):
         try:
-            records.append(read_record(BenchRecord, path, SCHEMA_VERSION))
+            record = read_record(BenchRecord, path, SCHEMA_VERSION)
+            if record.path(results_dir) != path:
+                raise UserError(f"{path}: of other names; move it to {record.path(results_dir)}")
         except UserError as error:
             faults.append(str(error))
+        else:
+            records.append(record)
     return records, faults

@@ -87,6 +87,14 @@ def test_unreadable_measurements_are_named(tmp_path: Path) -> None:
     assert "not a record of schema 1" in faults[0]
 
 
+def test_a_measurement_under_another_name_is_refused(tmp_path: Path) -> None:
+    path = bench_record().save(tmp_path)
+    path.rename(path.with_name("mine.json"))
+    records, faults = all_bench_records(tmp_path)
+    assert not records
+    assert f"move it to {path}" in faults[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
