@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.cli import Parser, carry_out, write_out
+from lra.cli import INCOMPLETE, Parser, carry_out, write_out
 
 if TYPE_CHECKING:
     from lra.report.build import Wanted
     from lra.report.results import Results
 
 README = Path(__file__).resolve().parent / "README.md"
-INCOMPLETE = 1
-"""Exit code when a file could not be read, or the README is out of date."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
+INCOMPLETE = 1
+"""Done, but for files that could not be read."""
 USER_ERROR = 2
 OUT_OF_MEMORY = 5
 INTERRUPTED = 130

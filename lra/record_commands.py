@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lra.bench_record import all_bench_records
-from lra.cli import Parser, carry_out, write_out
+from lra.cli import INCOMPLETE, Parser, carry_out, write_out
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, all_records, folder_of
@@ -19,8 +19,6 @@ from tasks.progress import say
 if TYPE_CHECKING:
     import pandas as pd
 
-INCOMPLETE = 1
-"""Exit code when a record could not be read."""
 _COPIED = ("config.yaml", "metrics.jsonl", "guesses.csv", "result.json")
 """What a run is to a report; checkpoints stay where they are."""
 

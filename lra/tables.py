@@ -11,15 +11,14 @@ from lra.record import RunRecord, with_shipped
 from lra.report.boards import boards
 from lra.report.cells import MISSING
 from lra.report.published import published_rows
+from lra.report.table import markdown_of
 
 
 def markdown(rows: Sequence[dict[str, str]]) -> str:
-    """Write rows of equal keys as a table, the first column to the left."""
+    """Write rows as a table, a dash for each key that a row lacks."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows, dtype=str).fillna(MISSING)
-    align = ["left", *["right"] * (frame.shape[1] - 1)]
-    return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
+    return markdown_of(pd.DataFrame(rows, dtype=str).fillna(MISSING))
 
 
 def task_table(results_dir: Path, record: RunRecord) -> str:

@@ -78,6 +78,7 @@ class Results:
             new = {record.path(Path()) for record in measured}
             self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
         self._guesses: dict[Path, Guesses | None] = {}
+        self._validations: dict[Path, list[MetricsLine]] = {}
 
     def keep(self, wanted: Callable[[RunRecord | BenchRecord], bool]) -> None:
         """Drop the records that are not wanted."""
@@ -99,8 +100,11 @@ class Results:
     def validations(self, record: RunRecord) -> list[MetricsLine]:
         """Read the lines on validations of a run, in order of steps."""
         path = self.path(record) / "metrics.jsonl"
-        if not path.is_file():
-            return []
+        if path not in self._validations:
+            self._validations[path] = self._read_validations(path) if path.is_file() else []
+        return self._validations[path]
+
+    def _read_validations(self, path: Path) -> list[MetricsLine]:
         found = []
         for number, line in enumerate(path.read_bytes().splitlines(), start=1):
             try:

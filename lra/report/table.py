@@ -44,11 +44,10 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table itself, the first column to the left."""
-        align = ["left", *["right"] * (len(self.columns) - 1)]
         frame = self._frame().map(lambda text: text.replace("|", "\\|").replace("<", "&lt;"))
         for (i, j), mark in self.marks.items():
             frame.iloc[i, j] = _MARKDOWN[mark].format(frame.iloc[i, j])
-        return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
+        return markdown_of(frame)
 
     def latex(self) -> str:
         """Write a table environment, for booktabs."""
@@ -86,6 +85,12 @@ class Table:
         import pandas as pd
 
         return pd.DataFrame(list(self.facts)).to_csv(index=False, lineterminator="\n")
+
+
+def markdown_of(frame: Any) -> str:
+    """Write a frame of text in Markdown, the first column to the left."""
+    align = ["left", *["right"] * (frame.shape[1] - 1)]
+    return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
 
 
 def ranks(values: Sequence[float | None]) -> dict[int, str]:
