@@ -8,8 +8,10 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from lra.config import ModelConfig
+from lra.dropout import Dropout
 from lra.layout import Layout
 from models._activations import ACTIVATIONS, Activation
+from models._linear_pair import linear_pair
 
 # On packed positions both are free of padding: no mask to heed, nothing to leak.
 NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -27,7 +29,8 @@ class GLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""
-        return self.output(self.activation(self.gate(x)) * self.value(x))
+        gate, value = linear_pair(x, self.gate, self.value)
+        return self.output(self.activation(gate) * value)
 
 
 class MLP(nn.Module):
@@ -54,7 +57,7 @@ class Residual(nn.Module):
         super().__init__()
         self.prenorm = config.prenorm
         self.norm = NORMS[config.norm](config.dim)
-        self.dropout = nn.Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout)
 
     def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Add a sublayer's output: x (positions, dim) -> the same shape."""

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lra.axes import build_layer
 from lra.block import NORMS, Block
 from lra.config import RunConfig
+from lra.dropout import Dropout
 from lra.layout import Layout
 from models._activations import ACTIVATIONS
 from tasks.base import TaskInfo
@@ -43,7 +44,7 @@ class Embedding(nn.Module):
             nn.init.normal_(self.learned.weight, std=0.02)
         elif config.model.positions == "sinusoidal":
             self.sinusoidal = sinusoidal_positions(length, dim)
-        self.dropout = nn.Dropout(config.model.embedding_dropout)
+        self.dropout = Dropout(config.model.embedding_dropout)
 
     def forward(self, values: Tensor, lengths: Tensor) -> tuple[Tensor, Layout]:
         """Embed packed sequences.
@@ -53,9 +54,7 @@ class Embedding(nn.Module):
             lengths: (sequences,) on the CPU.
         Returns: (positions', dim) and its layout; with CLS one more position a sequence.
         """
-        encode = self.linear if self.table is None else self.table
-        assert encode is not None
-        x = encode(values)
+        x = self.encode(values)
         if self.cls is not None:
             lengths = lengths + 1
         layout = Layout(lengths, x.device)
@@ -64,11 +63,19 @@ class Embedding(nn.Module):
             is_cls = position == 0
             row = torch.where(is_cls, 0, torch.cumsum(~is_cls, 0))
             x = torch.cat([self.cls.to(x.dtype)[None], x]).index_select(0, row)
+        return self.dropout(self.locate(x, position)), layout
+
+    def encode(self, values: Tensor) -> Tensor:
+        """Embed tokens (...), or real values (..., channels): (..., dim)."""
+        encode = self.linear if self.table is None else self.table
+        assert encode is not None
+        return encode(values)
+
+    def locate(self, x: Tensor, position: Tensor) -> Tensor:
+        """Add encodings of positions, if any: x (..., positions, dim), position (positions,)."""
         if self.learned is not None:
-            x = x + self.learned(position)
-        elif self.sinusoidal is not None:
-            x = x + self.sinusoidal[position].to(x.dtype)
-        return self.dropout(x), layout
+            return x + self.learned(position)
+        return x if self.sinusoidal is None else x + self.sinusoidal[position].to(x.dtype)
 
 
 def input_length(config: RunConfig, info: TaskInfo) -> int:
@@ -136,8 +143,12 @@ class Classifier(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         features = layout.reduce(functools.partial(pool, how=self.pooling), x)
+        return self.classify(features, len(lengths))
+
+    def classify(self, features: Tensor, examples: int) -> Tensor:
+        """Join towers and apply the head: (sequences, dim) -> (examples, classes)."""
         if self.towers > 1:
-            a, b = features.view(len(lengths), self.towers, -1).unbind(dim=1)
+            a, b = features.view(examples, self.towers, -1).unbind(dim=1)
             features = torch.cat([a, b, a * b, a - b], dim=-1)
         if self.activation is not None:
             features = self.activation(self.hidden(features))

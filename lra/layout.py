@@ -113,9 +113,9 @@ class Layout:
 
     def packed(self, groups: list[Tensor]) -> Tensor:
         """Undo `padded`, dropping the padding: (positions, channels)."""
-        x = torch.cat([group.flatten(0, 1) for group in groups])
         if self.is_rectangle:
-            return x
+            return groups[0].flatten(0, 1)
+        x = torch.cat([group.flatten(0, 1) for group in groups])
         return _reorder(x, self.inverse, None, self.index, self.padding)
 
     def mix(self, mixer: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models._activations import ACTIVATIONS, Activation
+from models._linear_pair import linear_pair
 from models._position_encoder import Norm, build_norm
 from models._two_axes import along_axes
 from models.base import MixerContext
@@ -52,15 +53,19 @@ class GatedToeplitzUnit(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Mix positions: x (batch, length, dim), mask (batch, length) -> (batch, length, dim)."""
-        value = self.activation(self.value(x))
+        gate, value = linear_pair(x, self.gate, self.value)
+        value = self.activation(value)
         if mask is not None:
             # Here and not on x: the bias and the activation make zeros non-zero again.
             value = value.masked_fill(~mask[..., None], 0)
-        return self.gated(x, self.operator(value))
+        return self._project(gate, self.operator(value))
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
-        return self.output(self.norm(self.activation(self.gate(x)) * mixed))
+        return self._project(self.gate(x), mixed)
+
+    def _project(self, gate: Tensor, mixed: Tensor) -> Tensor:
+        return self.output(self.norm(self.activation(gate) * mixed))
 
 
 def inner_channels(expand_ratio: float, dim: int) -> int:

@@ -12,6 +12,9 @@ import functools
 import torch
 from torch import Tensor
 
+from models._circulant import circulant_multiply, spectrum
+from models._plain_forms import fast_form_of
+
 
 def check_lags(coefficients: Tensor, first_lag: int, length: int) -> None:
     """Refuse a range of lags that misses 0 or reaches beyond length - 1.
@@ -71,6 +74,26 @@ def fast_fft_length(minimum: int) -> int:
         length += 2
 
 
+def toeplitz_multiply_textbook(
+    coefficients: Tensor, first_lag: int, x: Tensor, fft_length: int | None = None
+) -> Tensor:
+    """Multiply by transforms at twice the length along the positions: the published code's way.
+
+    Arguments and result as below.
+    """
+    length = x.shape[1]
+    check_lags(coefficients, first_lag, length)
+    working = torch.promote_types(torch.float32, torch.promote_types(x.dtype, coefficients.dtype))
+    kernel = coefficients.to(working)
+    size = 2 * length if fft_length is None else fft_length
+    gap = kernel.new_zeros(size - kernel.shape[0], kernel.shape[1])
+    circulant = torch.cat([kernel[-first_lag:], gap, kernel[:-first_lag]])
+    response = torch.fft.rfft(circulant, n=size, dim=-2)
+    spectrum = torch.fft.rfft(x.to(working), n=size, dim=-2) * response
+    return torch.fft.irfft(spectrum, n=size, dim=-2)[:, :length].to(x.dtype)
+
+
+@fast_form_of(toeplitz_multiply_textbook)
 def toeplitz_multiply(
     coefficients: Tensor, first_lag: int, x: Tensor, fft_length: int | None = None
 ) -> Tensor:
@@ -100,19 +123,4 @@ def toeplitz_multiply(
     kernel = coefficients.to(working).T
     gap = kernel.new_zeros(kernel.shape[0], size - kernel.shape[1])
     circulant = torch.cat([kernel[:, -first_lag:], gap, kernel[:, :-first_lag]], dim=1)
-    return circulant_multiply(torch.fft.rfft(circulant), size, x)
-
-
-def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Multiply by circulant matrices of a given frequency response, x padded with zeros.
-
-    Args:
-        response: (channels, size // 2 + 1) complex, of at least single precision.
-        size: of the matrices, at least the length.
-        x: (batch, length, channels).
-    Returns: (batch, length, channels), the first of the `size` rows, in the type of x.
-    """
-    working = torch.promote_types(response.real.dtype, x.dtype)
-    signal = x.to(working).transpose(1, 2).contiguous()
-    product = torch.fft.rfft(signal, n=size) * response
-    return torch.fft.irfft(product, n=size)[..., : x.shape[1]].transpose(1, 2).to(x.dtype)
+    return circulant_multiply(spectrum(circulant), size, x)

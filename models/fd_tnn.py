@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from models._activations import Activation
+from models._circulant import circulant_multiply
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
-from models._toeplitz import circulant_multiply, fast_fft_length
+from models._toeplitz import fast_fft_length
 from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
 from models.base import MixerContext
 
