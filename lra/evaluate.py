@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 from tqdm import tqdm
 
+from models._shared_kernels import shared_kernels
 from tasks.base import Split
 from tasks.batching import evaluation_batches
 from tasks.progress import is_live
@@ -54,8 +55,9 @@ def evaluate(
     guesses = np.full(len(split), -1, dtype=np.int64)
     loss = 0.0
     try:
-        with torch.inference_mode():
-            batches = evaluation_batches(split.lengths, batch_size)
+        with torch.inference_mode(), shared_kernels():
+            # The longest first: kernels made for them serve all, and what does not fit fails.
+            batches = evaluation_batches(split.lengths, batch_size)[::-1]
             for indices in tqdm(batches, desc=title, leave=False, disable=not is_live()):
                 check()
                 batch = split.batch(indices).to(device)

@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from models._shared_kernels import shared_kernels
+
 SHORTEST_OVER_LONGEST = 0.7
 """A group takes sequences down to this share of its longest one's length,"""
 
@@ -120,7 +122,8 @@ class Layout:
 
     def mix(self, mixer: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Apply a mixer to packed positions: (positions, channels) -> the same shape."""
-        return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
+        with shared_kernels():  # the first group is the longest
+            return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
 
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""

@@ -8,10 +8,18 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from models._plain_forms import fast_form_of
+
 CHUNK_NUMBERS = 2**20
 """Numbers in a (channels, states, frequencies) array that is made at once."""
 
 
+def at_once(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:  # noqa: ARG001
+    """Compute for all angles: the reference; arguments and result as below."""
+    return compute(angles)
+
+
+@fast_form_of(at_once)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
     """Compute for some angles at a time, keeping results alone, and again in the backward pass.
 
@@ -33,6 +41,18 @@ def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each:
     return torch.cat(parts, dim=-1)
 
 
+def resolvent_sums_plain(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
+    """Sum every fraction as it is written: the reference; arguments and result as below."""
+    w = torch.polar(torch.ones_like(angles), -angles)
+    total = 0
+    for numerator, pole in ((numerators, poles), (numerators.conj(), poles.conj())):
+        fractions = 1 / ((1 - w) - pole[..., None] * (1 + w) / 2)
+        total = total + (numerator[..., None] * fractions).sum(dim=-2)
+    assert isinstance(total, Tensor)
+    return total
+
+
+@fast_form_of(resolvent_sums_plain)
 def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     """Sum numerators / ((1 - w) - pole (1 + w) / 2) at w = exp(-i angle), conjugates included.
 
@@ -63,14 +83,3 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     of_cosine, of_sine = torch.complex(sums_real, sums_imaginary).chunk(2)
     phase = torch.complex(cosine, sine)
     return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)
-
-
-def resolvent_sums_plain(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
-    """Sum every fraction as it is written: the reference; arguments and result as above."""
-    w = torch.polar(torch.ones_like(angles), -angles)
-    total = 0
-    for numerator, pole in ((numerators, poles), (numerators.conj(), poles.conj())):
-        fractions = 1 / ((1 - w) - pole[..., None] * (1 + w) / 2)
-        total = total + (numerator[..., None] * fractions).sum(dim=-2)
-    assert isinstance(total, Tensor)
-    return total

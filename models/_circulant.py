@@ -89,6 +89,7 @@ class _Spectrum(Function):
 class _Multiply(Function):
     @staticmethod
     def forward(ctx: Any, response: Tensor, size: int, x: Tensor) -> Tensor:
+        response = response.contiguous()
         ctx.save_for_backward(response, x)
         ctx.size = size
         work = _Workspace(response, size, x)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from models._plain_forms import fast_form_of
+
 
 @dataclass(frozen=True)
 class InducingGrid:
@@ -170,6 +172,17 @@ class _Interpolate(Function):
         return _spread(gradients[0], ctx.grid), None, None
 
 
+def spread_plain(x: Tensor, grid: InducingGrid) -> Tensor:
+    """Multiply by W's transpose written out: the reference; arguments and result as below."""
+    return torch.einsum("np,bnc->bpc", grid.matrix(x.shape[1]).to(x), x)
+
+
+def interpolate_plain(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+    """Multiply by W written out: the reference; arguments and result as below."""
+    return torch.einsum("np,bpc->bnc", grid.matrix(length).to(z), z)
+
+
+@fast_form_of(spread_plain)
 def spread(x: Tensor, grid: InducingGrid) -> Tensor:
     """Multiply by the transpose of W: x (batch, length, channels) -> (batch, points, channels)."""
     result = _Spread.apply(x, grid)
@@ -177,6 +190,7 @@ def spread(x: Tensor, grid: InducingGrid) -> Tensor:
     return result
 
 
+@fast_form_of(interpolate_plain)
 def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
     """Multiply by W: z (batch, points, channels) -> (batch, length, channels).
 

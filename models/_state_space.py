@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models._recurrence import Recurrence, WrappedRecurrence
+from models._shared_kernels import kernel_for
 from models._toeplitz import toeplitz_multiply
 from models.base import MixerContext, RecurrentMixer
 
@@ -29,6 +30,10 @@ class StateSpaceKernel(nn.Module, abc.ABC):
     @abc.abstractmethod
     def kernel(self, length: int) -> Tensor:
         """Generate the kernels for lags 0..length - 1: (directions, channels, length)."""
+
+    def resolution(self, length: int) -> int:  # noqa: ARG002
+        """Return a number that is the same for lengths that see the same kernel."""
+        return 0
 
     @abc.abstractmethod
     def state_parameters(self) -> list[nn.Parameter]:
@@ -72,10 +77,13 @@ class StateSpaceMixer(RecurrentMixer):
         return {**rates, self.kernel.log_step: self.step_lr}
 
     def coefficients(self, length: int) -> tuple[Tensor, int]:
-        """Join the kernels of the directions.
+        """Join the kernels of the directions, once within `shared_kernels`.
 
         Returns: (num_lags, channels) for increasing lags, and the first lag.
         """
+        return kernel_for((self, self.kernel.resolution(length)), length, self._coefficients)
+
+    def _coefficients(self, length: int) -> tuple[Tensor, int]:
         with torch.autocast(self.direct.device.type, enabled=False):
             kernels = self.kernel.kernel(length)
         ahead = kernels[1:, :, : length - 1].flip(-1)

@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from models._gated_unit import GatedToeplitzUnit
 from models._recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
+from models._shared_kernels import kernel_for
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
 from models.base import LagOperator, MixerContext, RecurrentMixer
 
@@ -25,12 +26,16 @@ class ToeplitzOperator(LagOperator):
         """
 
     def coefficients(self, length: int) -> tuple[Tensor, int]:
-        """Return what `generate` does, outside of autocast.
+        """Return what `generate` does, outside of autocast, once within `shared_kernels`.
 
         Autocast would round lags above 256 to bfloat16, and neighbours to one number.
         """
         with torch.autocast(next(self.parameters()).device.type, enabled=False):
-            return self.generate(length)
+            return kernel_for((self, self.resolution(length)), length, self.generate)
+
+    def resolution(self, length: int) -> int:  # noqa: ARG002
+        """Return a number that is the same for lengths that see the same kernel."""
+        return 0
 
     def matrix(self, length: int) -> Tensor:
         """See `LagOperator.matrix`."""

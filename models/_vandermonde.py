@@ -7,7 +7,22 @@ import math
 import torch
 from torch import Tensor
 
+from models._plain_forms import fast_form_of
 
+
+def vandermonde_product_plain(
+    log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
+) -> Tensor:
+    """Sum by the (states, length) matrix of powers: the reference; arguments and result as below."""
+    lags = torch.arange(length, device=weights.device, dtype=log_poles.real.dtype)
+    exponents = lags.expand(*log_poles.shape, -1)
+    if shift is not None:
+        exponents = exponents - shift[..., None]
+    powers = torch.exp(log_poles[..., None] * exponents)
+    return torch.einsum("dcn,cnl->dcl", weights, powers).real
+
+
+@fast_form_of(vandermonde_product_plain)
 def vandermonde_product(
     log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
 ) -> Tensor:
@@ -48,12 +63,3 @@ def _block_length(length: int) -> int:
     """Return a length near the root whose multiples reach least beyond."""
     root = max(1, math.isqrt(length))
     return min(range(max(1, root // 2), 2 * root + 1), key=lambda b: (-length % b, abs(b - root)))
-
-
-def vandermonde_product_loop(log_poles: Tensor, weights: Tensor, length: int) -> Tensor:
-    """Sum weighted powers lag by lag: the reference; arguments and result as above."""
-    poles, power, kernel = log_poles.exp(), torch.ones_like(log_poles), []
-    for _ in range(length):
-        kernel.append((weights * power).sum(dim=-1).real)
-        power = power * poles
-    return torch.stack(kernel, dim=-1)

@@ -87,6 +87,10 @@ class NormalizedKernel(StateSpaceKernel):
         share = torch.expm1(falling) * reciprocal(torch.expm1(falling * longest) * poles)
         return steps, readout * share, shift + grows * (longest - 1)
 
+    def resolution(self, length: int) -> int:
+        """See `StateSpaceKernel.resolution`."""
+        return max(length, self.max_length)
+
     def kernel(self, length: int) -> Tensor:
         """See `StateSpaceKernel.kernel`."""
         log_poles, weights, shift = self.discretize(length)

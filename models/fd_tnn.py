@@ -8,20 +8,45 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from models._activations import Activation
 from models._circulant import circulant_multiply
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
+from models._shared_kernels import made_once
 from models._toeplitz import fast_fft_length
 from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
 from models.base import MixerContext
 
 FrequencyInput = Literal["angle", "cosine"]
+
+
+class _Join(Function):
+    """Real parts over imaginary parts, (2 channels, frequencies), to a complex response.
+
+    Its imaginary parts at both ends are zero. (As torch's own functions would join them, at half
+    the passes over memory.)
+    """
+
+    @staticmethod
+    def forward(ctx: Any, parts: Tensor) -> Tensor:  # noqa: ARG004 (nothing to keep)
+        real, imaginary = parts.contiguous().chunk(2)
+        response = torch.complex(real, imaginary)
+        response.imag[:, :: response.shape[1] - 1] = 0
+        return response
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+        of_parts = torch.cat([gradients[0].real, gradients[0].imag])
+        of_parts[len(gradients[0]) :, :: of_parts.shape[1] - 1] = 0
+        return of_parts
 
 
 class FrequencyOperator(ToeplitzOperator):
@@ -59,8 +84,18 @@ class FrequencyOperator(ToeplitzOperator):
         """Return the transform size whose frequencies sequences of a length use."""
         return 2 ** math.ceil(math.log2(2 * max(self.max_length, length)))
 
+    def resolution(self, length: int) -> int:
+        """See `ToeplitzOperator.resolution`."""
+        return self.size_for(length)
+
     def encode(self, size: int) -> Tensor:
-        """Evaluate the encoder from 0 to pi: (size / 2 + 1, outputs)."""
+        """Evaluate the encoder from 0 to pi, once within `shared_kernels`.
+
+        Returns: (size / 2 + 1, outputs).
+        """
+        return made_once((self, "encoded", size), lambda: self._encode(size))
+
+    def _encode(self, size: int) -> Tensor:
         weight = next(self.parameters())
         angles = torch.linspace(
             0, torch.pi, size // 2 + 1, dtype=weight.dtype, device=weight.device
@@ -75,9 +110,9 @@ class FrequencyOperator(ToeplitzOperator):
         """
         if self.causal:
             return torch.fft.rfft(self._causal_kernel(size), n=size)
-        real, imaginary = self.encode(size).T.chunk(2)
-        ends = torch.zeros_like(imaginary[:, :1])
-        return torch.complex(real, torch.cat([ends, imaginary[:, 1:-1], ends], dim=1))
+        response = _Join.apply(self.encode(size).T)
+        assert isinstance(response, Tensor)
+        return response
 
     def _causal_kernel(self, size: int) -> Tensor:
         """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size / 2 + 1).
@@ -108,7 +143,8 @@ class FrequencyOperator(ToeplitzOperator):
         if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
-            return circulant_multiply(self.response(size), size, x)
+            response = made_once((self, "response", size), lambda: self.response(size))
+            return circulant_multiply(response, size, x)
 
 
 def hilbert_transform_dense(real: Tensor) -> Tensor:

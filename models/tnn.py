@@ -64,7 +64,8 @@ class EncodedToeplitzOperator(ToeplitzOperator):
         first_lag = 0 if self.causal else 1 - reach
         weight = next(self.encoders.parameters())
         lags = torch.arange(first_lag, reach, dtype=weight.dtype, device=weight.device)
-        kernel = torch.cat([encoder(lags * self.lag_scale) for encoder in self.encoders], dim=-1)
+        heads = [encoder(lags * self.lag_scale).T for encoder in self.encoders]
+        kernel = (torch.cat(heads) if len(heads) > 1 else heads[0]).T
         if self.decay_logit is not None:
             log_decay = functional.logsigmoid(self.decay_logit)
             kernel = kernel * torch.exp(lags.abs()[:, None] * log_decay)

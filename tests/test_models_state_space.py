@@ -15,7 +15,7 @@ from models._cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
 from models._hippo import legs, normal_plus_low_rank
 from models._state_space import StateSpaceKernel, StateSpaceMixer, initial_log_steps
 from models._toeplitz import toeplitz_multiply
-from models._vandermonde import vandermonde_product, vandermonde_product_loop
+from models._vandermonde import vandermonde_product, vandermonde_product_plain
 from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedKernel
 from models.s4 import S4, NormalPlusLowRankKernel
@@ -58,7 +58,7 @@ def reference_kernel(kernel: StateSpaceKernel, length: int) -> Tensor:
     if isinstance(kernel, NormalPlusLowRankKernel):
         return unrolled(*kernel.transition(), kernel.effective_readout(), length)
     if isinstance(kernel, DiagonalKernel):
-        return vandermonde_product_loop(*kernel.discretize(), length)
+        return vandermonde_product_plain(*kernel.discretize(), length)
     assert isinstance(kernel, NormalizedKernel)
     return dss_by_proposition_1(kernel, length)
 
@@ -200,14 +200,14 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-def test_vandermonde_product_equals_its_loop(length: int) -> None:
+def test_vandermonde_product_equals_its_matrix_form(length: int) -> None:
     log_poles = torch.complex(
         -torch.rand(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
     ).requires_grad_()
     weights = torch.randn(2, 2, 3, dtype=torch.complex128).requires_grad_()
     assert_equal_with_gradients(
         lambda: vandermonde_product(log_poles, weights, length),
-        lambda: vandermonde_product_loop(log_poles, weights, length),
+        lambda: vandermonde_product_plain(log_poles, weights, length),
         [log_poles, weights],
     )
 

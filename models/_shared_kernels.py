@@ -1,0 +1,68 @@
+"""Making a kernel once where several products use it.
+
+A batch is mixed in groups of like length, and an evaluation in many batches; the kernel over
+lags that a mixer's parameters generate is the same for all of them, only cut to their length.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+from torch import Tensor
+
+from models._plain_forms import plain_forms_are_used
+
+T = TypeVar("T")
+Kernel = tuple[Tensor, int]
+"""(num_lags, channels) for increasing lags, and the first lag."""
+
+_MADE: ContextVar[dict[Hashable, Any] | None] = ContextVar("kernels_made", default=None)
+
+
+@contextlib.contextmanager
+def shared_kernels() -> Iterator[None]:
+    """Keep what is made within the outermost such block: no parameter may change in it."""
+    if _MADE.get() is not None:
+        yield
+        return
+    token = _MADE.set({})
+    try:
+        yield
+    finally:
+        _MADE.reset(token)
+
+
+def made_once(key: Hashable, make: Callable[[], T]) -> T:
+    """Make something, or take what was made under the same key within `shared_kernels`."""
+    made = None if plain_forms_are_used() else _MADE.get()
+    if made is None:
+        return make()
+    if key not in made:
+        made[key] = make()
+    return made[key]
+
+
+def kernel_for(key: Hashable, length: int, generate: Callable[[int], Kernel]) -> Kernel:
+    """Generate a kernel for sequences of a length, or cut one that was made for longer ones.
+
+    Args:
+        key: of all that the kernel at a lag depends on.
+        generate: makes the kernel for a length.
+    """
+    made = None if plain_forms_are_used() else _MADE.get()
+    if made is None:
+        return generate(length)
+    longest, kernel = made.get(key, (0, None))
+    if longest < length:
+        kernel = generate(length)
+        made[key] = length, kernel
+    return cut(*kernel, length)
+
+
+def cut(coefficients: Tensor, first_lag: int, length: int) -> Kernel:
+    """Drop the lags that sequences of a length do not have."""
+    first = max(first_lag, 1 - length)
+    return coefficients[first - first_lag : length - first_lag], first
