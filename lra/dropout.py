@@ -58,6 +58,8 @@ class _Keep(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         (kept,) = ctx.saved_tensors
         return (gradients[0] * kept).mul_(ctx.scale), None, None

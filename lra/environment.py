@@ -59,14 +59,34 @@ def reset_peak_memory(device: torch.device) -> None:
         Path("/proc/self/clear_refs").write_text("5")
 
 
+def memory_mib(device: torch.device) -> float:
+    """Return the memory held now: allocated on a GPU, resident on a CPU (0: unknown)."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device) / 2**20
+    return _resident_mib("VmRSS") or 0.0
+
+
+def reserved_memory_mib(device: torch.device) -> float | None:
+    """Return the most memory that the allocator of a GPU has taken; None on a CPU."""
+    return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
+
+
+def _resident_mib(which: str) -> float | None:
+    """Read a line of what Linux says of this process."""
+    status = Path("/proc/self/status")
+    if not status.is_file():
+        return None
+    (line,) = [line for line in status.read_text().splitlines() if line.startswith(which)]
+    return int(line.split()[1]) / 2**10
+
+
 def peak_memory_mib(device: torch.device) -> float:
     """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    status = Path("/proc/self/status")
-    if status.is_file():
-        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
-        return int(line.split()[1]) / 2**10
+    resident = _resident_mib("VmHWM")
+    if resident is not None:
+        return resident
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

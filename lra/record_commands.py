@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.bench_record import all_bench_records
+from lra.bench.record import all_bench_records
 from lra.cli import INCOMPLETE, Parser, carry_out, write_out
 from lra.errors import UserError
 from lra.files import write_atomically

@@ -19,7 +19,7 @@ from lra.axes import build_layer
 from lra.classifier import input_length
 from lra.config import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
 from lra.errors import UserError, unknown
-from lra.plugin import find_mixer
+from lra.plugin import MixerSource, find_mixer
 from lra.plugin_check import check_plug_in
 from lra.registry import TASKS, Section, options_model
 from lra.settings_file import Layer, SettingsFile, layer_of, parse_yaml, plain
@@ -107,6 +107,19 @@ def resolve_task(
     merged = _merge([*layers, *changes])
     with _origins_added(merged):
         return build_task(task, _validate("task", task, cls, merged))
+
+
+def resolve_options(source: MixerSource, overrides: Sequence[str]) -> Section:
+    """Lay up options of a mixer alone: defaults, but for texts of `--set`.
+
+    Raises: UserError, also for an override of anything but the mixer.
+    """
+    changes = _flag_layers(overrides, None)
+    for layer in changes:
+        for section, key in layer.values:
+            if section != "mixer":
+                raise UserError(f"{layer.origin}: {section}.{key} does not concern a mixer alone")
+    return _validate("mixer", source.name, source.options, _merge(changes))
 
 
 def _task_file(

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.nn import functional
+from torch.profiler import record_function
 
 from lra.classifier import Classifier
 from lra.config import RunConfig
@@ -36,17 +37,25 @@ class Trainer:
 
     Args:
         dataset: with splits train and val.
+        classifier: what is trained; a subclass computes the same by other ways.
     """
 
     def __init__(
-        self, config: RunConfig, info: TaskInfo, dataset: Dataset, seed: int, device: torch.device
+        self,
+        config: RunConfig,
+        info: TaskInfo,
+        dataset: Dataset,
+        seed: int,
+        device: torch.device,
+        *,
+        classifier: type[Classifier] = Classifier,
     ) -> None:
         seed_everything(seed)
         self.config = config
         self.train_config = config.train
         self.dataset = dataset
         self.device = device
-        self.model = Classifier(config, info).to(device)
+        self.model = classifier(config, info).to(device)
         self.model.train()
         self.optimizer = build_optimizer(self.model, config.train)
         self.order = BatchOrder(
@@ -101,7 +110,8 @@ class Trainer:
         """
         start = time.perf_counter()
         rate = rate_at(self.step, self.total_steps, self.train_config)
-        batch = self.dataset.splits["train"].batch(self.order.at(self.step)).to(self.device)
+        with record_function("data"):  # what a profile of a step calls it
+            batch = self.dataset.splits["train"].batch(self.order.at(self.step)).to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:

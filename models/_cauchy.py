@@ -14,7 +14,7 @@ CHUNK_NUMBERS = 2**20
 """Numbers in a (channels, states, frequencies) array that is made at once."""
 
 
-def at_once(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:  # noqa: ARG001
+def at_once(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
     """Compute for all angles: the reference; arguments and result as below."""
     return compute(angles)
 

@@ -79,7 +79,9 @@ class _Spectrum(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> Tensor:
         # The sum over half of the circle is that over all of it, of which pairs have a half each.
         scaled = gradients[0] * (ctx.size / 2)
         scaled[:, :: ctx.size // 2] *= 2
@@ -101,7 +103,9 @@ class _Multiply(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         response, x = ctx.saved_tensors
         size, gradient = ctx.size, gradients[0]
         wants_response, _, wants_x = ctx.needs_input_grad

@@ -55,7 +55,9 @@ class _Convolve(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         x, taps = ctx.saved_tensors
         of_x = of_taps = None
         if ctx.needs_input_grad[0]:

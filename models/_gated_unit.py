@@ -12,7 +12,7 @@ from models._activations import ACTIVATIONS, Activation
 from models._linear_pair import linear_pair
 from models._position_encoder import Norm, build_norm
 from models._two_axes import along_axes
-from models.base import MixerContext
+from models.base import MixerContext, Part
 
 ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 
@@ -63,6 +63,10 @@ class GatedToeplitzUnit(nn.Module):
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
         return self._project(self.gate(x), mixed)
+
+    def parts(self) -> dict[str, Part]:
+        """Name the operator, without projections and gates, as a mixer's `parts`."""
+        return {"mixing": Part(self.operator, self.value.out_features)}
 
     def _project(self, gate: Tensor, mixed: Tensor) -> Tensor:
         return self.output(self.norm(self.activation(gate) * mixed))

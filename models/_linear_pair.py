@@ -46,7 +46,9 @@ class _Pair(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
         x, w1, w2 = ctx.saved_tensors
         first, second = gradients
         input_type, parameter_type = ctx.types

@@ -63,9 +63,11 @@ class RelativePositionEncoder(nn.Module):
     def forward(self, numbers: Tensor) -> Tensor:
         """Encode signed lags, in positions, or frequencies: (count,) -> (count, channels)."""
         hidden = self.first(numbers[:, None])
-        for norm, linear in zip(self.norms[:-1], self.linears[:-1], strict=True):
+        for norm, linear in zip(list(self.norms)[:-1], list(self.linears)[:-1], strict=True):
             encoded = linear(self.activation(norm(hidden)))
             hidden = hidden + encoded if self.residual else encoded
-        hidden, last = self.activation(self.norms[-1](hidden)), self.linears[-1]
+        last = self.linears[-1]
+        assert isinstance(last, nn.Linear)
+        hidden = self.activation(self.norms[-1](hidden))
         # Channel by channel in memory, as the transforms of kernels and responses want them.
         return torch.addmm(last.bias[:, None], last.weight, hidden.T).T

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from torch import Tensor
+from torch.profiler import record_function
 
 from models._plain_forms import plain_forms_are_used
 
@@ -38,11 +39,13 @@ def shared_kernels() -> Iterator[None]:
 def made_once(key: Hashable, make: Callable[[], T]) -> T:
     """Make something, or take what was made under the same key within `shared_kernels`."""
     made = None if plain_forms_are_used() else _MADE.get()
-    if made is None:
-        return make()
-    if key not in made:
-        made[key] = make()
-    return made[key]
+    if made is not None and key in made:
+        return made[key]
+    with record_function("kernel"):  # what a profile of a step calls it
+        result = make()
+    if made is not None:
+        made[key] = result
+    return result
 
 
 def kernel_for(key: Hashable, length: int, generate: Callable[[int], Kernel]) -> Kernel:
@@ -53,13 +56,15 @@ def kernel_for(key: Hashable, length: int, generate: Callable[[int], Kernel]) ->
         generate: makes the kernel for a length.
     """
     made = None if plain_forms_are_used() else _MADE.get()
-    if made is None:
-        return generate(length)
-    longest, kernel = made.get(key, (0, None))
-    if longest < length:
-        kernel = generate(length)
-        made[key] = length, kernel
-    return cut(*kernel, length)
+    if made is not None and key in made:
+        longest, coefficients, first_lag = made[key]
+        if longest >= length:
+            return cut(coefficients, first_lag, length)
+    with record_function("kernel"):
+        coefficients, first_lag = generate(length)
+    if made is not None:
+        made[key] = length, coefficients, first_lag
+    return coefficients, first_lag
 
 
 def cut(coefficients: Tensor, first_lag: int, length: int) -> Kernel:

@@ -14,7 +14,7 @@ from torch.nn import functional
 from models._recurrence import Recurrence, WrappedRecurrence
 from models._shared_kernels import kernel_for
 from models._toeplitz import toeplitz_multiply
-from models.base import MixerContext, RecurrentMixer
+from models.base import MixerContext, Part, RecurrentMixer
 
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
@@ -31,7 +31,7 @@ class StateSpaceKernel(nn.Module, abc.ABC):
     def kernel(self, length: int) -> Tensor:
         """Generate the kernels for lags 0..length - 1: (directions, channels, length)."""
 
-    def resolution(self, length: int) -> int:  # noqa: ARG002
+    def resolution(self, length: int) -> int:
         """Return a number that is the same for lengths that see the same kernel."""
         return 0
 
@@ -95,6 +95,12 @@ class StateSpaceMixer(RecurrentMixer):
             x = x.masked_fill(~mask[..., None], 0)
         coefficients, first_lag = self.coefficients(x.shape[1])
         return self.gated(x, toeplitz_multiply(coefficients, first_lag, x))
+
+    def parts(self) -> dict[str, Part]:
+        """See `Mixer.parts`."""
+        kernel = Part(lambda x: self.coefficients(x.shape[1])[0])
+        mixing = Part(lambda x: toeplitz_multiply(*self.coefficients(x.shape[1]), x))
+        return {**super().parts(), "mixing": mixing, "kernel": kernel}
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Add the direct term, and project: both (..., dim) -> (..., dim)."""

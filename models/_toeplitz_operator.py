@@ -12,7 +12,7 @@ from models._gated_unit import GatedToeplitzUnit
 from models._recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
 from models._shared_kernels import kernel_for
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
-from models.base import LagOperator, MixerContext, RecurrentMixer
+from models.base import LagOperator, MixerContext, Part, RecurrentMixer
 
 
 class ToeplitzOperator(LagOperator):
@@ -33,7 +33,7 @@ class ToeplitzOperator(LagOperator):
         with torch.autocast(next(self.parameters()).device.type, enabled=False):
             return kernel_for((self, self.resolution(length)), length, self.generate)
 
-    def resolution(self, length: int) -> int:  # noqa: ARG002
+    def resolution(self, length: int) -> int:
         """Return a number that is the same for lengths that see the same kernel."""
         return 0
 
@@ -58,6 +58,10 @@ class ToeplitzMixer(RecurrentMixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         return self.unit(x, mask)
+
+    def parts(self) -> dict[str, Part]:
+        """See `Mixer.parts`."""
+        return {**super().parts(), **self.unit.parts()}
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:

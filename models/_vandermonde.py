@@ -13,7 +13,7 @@ from models._plain_forms import fast_form_of
 def vandermonde_product_plain(
     log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
 ) -> Tensor:
-    """Sum by the (states, length) matrix of powers: the reference; arguments and result as below."""
+    """Sum by the matrix of powers: the reference; arguments and result as below."""
     lags = torch.arange(length, device=weights.device, dtype=log_poles.real.dtype)
     exponents = lags.expand(*log_poles.shape, -1)
     if shift is not None:

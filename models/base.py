@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
@@ -27,6 +28,15 @@ class MixerContext:
     """(height, width) for a mixer that mixes along the axes of a grid itself, else None."""
     causal: bool = False
     """Whether position i may only depend on positions up to i."""
+
+
+class Part(NamedTuple):
+    """A part of a mixer that can be measured alone."""
+
+    compute: Callable[[Tensor], Tensor]
+    """Maps (batch, length, channels) to what the part makes of it, or of its length."""
+    channels: int | None = None
+    """That it works on; None for the context's."""
 
 
 class Mixer(nn.Module, abc.ABC):
@@ -63,6 +73,12 @@ class Mixer(nn.Module, abc.ABC):
         Returns: the highest learning rate by parameter; None stands for the run's.
         """
         return {}
+
+    def parts(self) -> dict[str, Part]:
+        """Name what `lra.bench --mode op` can measure of it: whole, and mixing without projections,
+        and kernel, where they can be told apart.
+        """
+        return {"whole": Part(self)}
 
 
 class LagOperator(nn.Module, abc.ABC):

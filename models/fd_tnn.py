@@ -35,7 +35,7 @@ class _Join(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, parts: Tensor) -> Tensor:  # noqa: ARG004 (nothing to keep)
+    def forward(ctx: Any, parts: Tensor) -> Tensor:
         real, imaginary = parts.contiguous().chunk(2)
         response = torch.complex(real, imaginary)
         response.imag[:, :: response.shape[1] - 1] = 0
@@ -43,7 +43,9 @@ class _Join(Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # noqa: ARG004
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> Tensor:
         of_parts = torch.cat([gradients[0].real, gradients[0].imag])
         of_parts[len(gradients[0]) :, :: of_parts.shape[1] - 1] = 0
         return of_parts

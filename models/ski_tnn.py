@@ -17,8 +17,9 @@ from models._depthwise import depthwise_convolution
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._interpolation import InducingGrid, interpolate, spread
 from models._position_encoder import Norm
+from models._shared_kernels import made_once
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
-from models.base import LagOperator, Mixer, MixerContext
+from models.base import LagOperator, Mixer, MixerContext, Part
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(gt=0, lt=1)]
@@ -80,6 +81,9 @@ class SparsePlusLowRank(LagOperator):
 
         Returns: (2 num_points - 1, channels) for increasing lags between points, and the first.
         """
+        return made_once((self, num_points), lambda: self._coefficients(num_points))
+
+    def _coefficients(self, num_points: int) -> tuple[Tensor, int]:
         first = 1 - num_points
         # In double precision, as the spacing is a fraction; it costs next to nothing.
         steps = torch.arange(first, num_points, dtype=torch.float64, device=self.taps.device)
@@ -165,3 +169,7 @@ class SKITNN(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         return self.unit(x, mask)
+
+    def parts(self) -> dict[str, Part]:
+        """See `Mixer.parts`."""
+        return {**super().parts(), **self.unit.parts()}

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from lra import bench
+from lra.bench import __main__ as bench
+from lra.bench.decoding import spread
 
 
-def test_decoding_is_tabulated(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--lengths", "32,64", "--dim", "4", "--repeats", "2", "--mixers", "s4d, tnn"]
+def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--mode", "decode", "--lengths", "32,64", "--dim", "4", "--repeats", "2"]
+    arguments += ["--mixers", "s4d, tnn", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0
     lines = capsys.readouterr().out.strip().splitlines()
     cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
@@ -20,8 +24,8 @@ def test_decoding_is_tabulated(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_quartiles_are_shown() -> None:
-    assert bench.spread([1.0]) == "1.000"
-    assert bench.spread([1.0, 2.0, 3.0, 4.0, 5.0]) == "3.000 (2.000 to 4.000)"
+    assert spread([1.0]) == "1.000"
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == "3.000 (2.000 to 4.000)"
 
 
 @pytest.mark.parametrize(
@@ -38,7 +42,7 @@ def test_quartiles_are_shown() -> None:
 def test_mistakes_are_one_line(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert bench.main(arguments) == 2
+    assert bench.main(["--mode", "decode", *arguments]) == 2
     error = capsys.readouterr().err
     assert message in error
     assert len(error.strip().splitlines()) == 1

@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(made: Path) -> Path:
     """Its report."""
     for length in (1024, 2048):
-        bench_record(length=length).save(made)
+        bench_record(length=length).save(made / "bench")
     out = made / "report"
     write_report(Results(made), Wanted(), out)
     return out
@@ -309,7 +309,7 @@ def test_ones_own_run_takes_the_place_of_the_shipped_one(
     save_all(tmp_path / "shipped", [record(), record(mixer="s4"), record(mixer="mean")])
     save_all(tmp_path, [record(test_accuracy=50.0)])
     for root, speed in ((tmp_path / "shipped", 1.0), (tmp_path, 3.0)):
-        bench_record(steps_per_second=speed).save(root)
+        bench_record(steps_per_second=speed).save(root / "bench")
     assert report.main(["--results-dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "50.00 (n=1)" in out

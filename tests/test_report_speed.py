@@ -10,11 +10,12 @@ import pytest
 from scipy.stats import linregress
 
 from figure_checks import overlaps
+from lra.report.benchmarks import bench_boards
 from lra.report.build import Wanted, sections
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
 from lra.report.scaling import fit, scaling_pictures
-from lra.report.speed import bench_boards, memory_table, speed_boards, speed_table
+from lra.report.speed import memory_table, speed_boards, speed_table
 from made_results import record, save_all
 from test_report_bench import bench_record
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
+from lra.report.benchmarks import bench_boards, benchmark_tables
 from lra.report.boards import Board, boards
 from lra.report.breakdown import breakdown_pictures
 from lra.report.bubbles import bubble_pictures
@@ -24,7 +25,7 @@ from lra.report.page import TITLE, Section, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
-from lra.report.speed import SpeedBoard, bench_boards, memory_table, speed_boards, speed_table
+from lra.report.speed import SpeedBoard, speed_boards, tables_of
 from lra.report.table import Table
 from tasks.progress import progress
 
@@ -57,7 +58,8 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
     Raises: UserError for a mixer or a method that is not there.
     """
     found = boards(results.records)
-    speeds = [*speed_boards(results.records), *bench_boards(results.bench)]
+    measured = bench_boards(results.bench)
+    speeds = [*speed_boards(results.records), *measured]
     baseline = wanted.baseline or DEFAULT_BASELINE
     if wanted.baseline is not None:
         check_methods([*found, *speeds], [baseline], "--baseline")
@@ -77,7 +79,7 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
             )
         )
     if speeds:
-        made.append(_speed_section(speeds, baseline, looks))
+        made.append(_speed_section(speeds, measured, baseline, looks))
     published = choose_published(wanted.published)
     if published:
         made.append(Section(PUBLISHED, "Published", [published_table(published)], []))
@@ -95,12 +97,14 @@ def _pictures(
     ]
 
 
-def _speed_section(boards: Sequence[SpeedBoard], baseline: str, looks: Looks) -> Section:
+def _speed_section(
+    boards: Sequence[SpeedBoard], measured: Sequence[SpeedBoard], baseline: str, looks: Looks
+) -> Section:
     tables: list[Table] = []
     pictures: list[Picture] = []
     for k, board in enumerate(boards):
-        tables.append(speed_table(board, baseline, f"speed-{k}"))
-        tables.append(memory_table(board, baseline, f"memory-{k}"))
+        make = benchmark_tables if board in measured else tables_of
+        tables += make(board, baseline, str(k))
         pictures += scaling_pictures(board, looks, f"speed-{k}")
     return Section("speed", "Speed and memory", tables, pictures)
 

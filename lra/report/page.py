@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.bench_record import BenchRecord
+from lra.bench.record import BenchRecord
 from lra.record import RunRecord
 from lra.report.accuracy import anchor
+from lra.report.benchmarks import bench_anchor
 from lra.report.cells import MISSING
 from lra.report.drawing import Picture
 from lra.report.repeat import bench_command, command
 from lra.report.results import Results
-from lra.report.speed import bench_anchor
 from lra.report.table import Table
 
 TEMPLATE = Path(__file__).with_name("page.html")
@@ -126,14 +126,18 @@ def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
 
 
 def _listed_bench(results: Results, record: BenchRecord, out: Path) -> ListedRun:
-    speed = _number(record.steps_per_second, "{:.2f} steps/s")
+    speed = _number(record.steps_per_second, "{:.2f} a second")
+    named = ["benchmark", record.mode, record.part, record.task, record.method, record.preset,
+             record.protocol, *record.overrides]  # fmt: skip
+    ratio = [record.ratio_low_quartile, record.ratio_to_reference, record.ratio_high_quartile]
     quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]
     return ListedRun(
         anchor=bench_anchor(record),
-        name=f"benchmark / {record.task} / {record.method} / {record.preset} / {record.protocol} / "
-        f"{record.length:,} positions: {record.status}, {speed}",
+        name=" / ".join(map(str, filter(None, named)))
+        + f" / {record.length:,} positions: {record.status}, {speed}",
         facts={
-            "quartiles": f"{' to '.join(quartiles)} steps/s, of {record.repeats} steps",
+            "quartiles": f"{' to '.join(quartiles)} a second, of {record.repeats} turns",
+            "against the reference": ", ".join(_number(v, "{:.2f}") for v in ratio),
             "peak memory": _number(record.peak_memory_mib, "{:,.0f} MiB"),
             "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
             "parameters": _number(record.params, "{:,}"),

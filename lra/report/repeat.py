@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from lra.bench_record import BenchRecord
+from lra.bench.record import BenchRecord
 from lra.record import RunRecord
 
 
@@ -20,8 +20,24 @@ def command(record: RunRecord) -> str:
 
 def bench_command(record: BenchRecord) -> str:
     """Write the command that measures what was measured in the same turns, at this length."""
-    words = ["python", "-m", "lra.bench", "--mode", record.mode, "--task", record.task]
-    words += ["--preset", record.preset, "--protocol", record.protocol]
-    words += ["--mixers", ",".join(record.measured_with), "--lengths", str(record.length)]
+    words = ["python", "-m", "lra.bench", "--mode", record.mode]
+    if record.task is not None:
+        words += ["--task", str(record.task), "--preset", str(record.preset)]
+        words += ["--protocol", str(record.protocol)]
+    if record.channels is not None:
+        words += ["--dim", str(record.channels)]
+    if record.mode == "op" and record.part != "product":
+        words += ["--parts", str(record.part)]
+    if record.mode != "decode":
+        words += ["--batch-size", str(record.batch_size)]
+    length = "task" if record.lengths == "task" else str(record.length)
+    words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
+    changes = list(record.overrides)
+    if record.precision != "fp32":
+        changes.append(f"train.precision={record.precision}")
+    for change in changes:
+        words += ["--set", change]
+    if record.ratio_to_reference is not None:
+        words += ["--compare", "reference"]
     words += ["--repeats", str(max(2, record.repeats))]
     return shlex.join(words if record.device.startswith("CPU") else [*words, "--device", "cuda"])

@@ -10,7 +10,7 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lra.bench_record import BenchRecord, all_bench_records
+from lra.bench.record import BenchRecord, all_bench_records
 from lra.errors import UserError
 from lra.record import SHIPPED, Amount, Percent, RunRecord, with_shipped
 

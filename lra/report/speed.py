@@ -6,14 +6,11 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from lra.bench_record import BenchRecord
 from lra.record import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.boards import label, with_hash
 from lra.report.cells import MISSING, counted
-from lra.report.drawing import slugify
 from lra.report.table import Table
 from tasks.base import BENCHMARK
 
@@ -50,6 +47,12 @@ class Speed:
     high: float | None = None
     """Quartiles of steps per second, of a benchmark."""
     link: str = ""
+    ratio_to_reference: float | None = None
+    """How many times as fast as the published code's way, of a benchmark that compared."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    shares: Mapping[str, float] | None = None
+    """Percent of a step's time by what it went to."""
 
     @property
     def examples_per_second(self) -> float:
@@ -134,41 +137,6 @@ def _reads_as(record: RunRecord) -> tuple[object, ...]:
     return record.preset, record.protocol, record.device, label(record), _place(record)
 
 
-def bench_anchor(record: BenchRecord) -> str:
-    """Return where the page lists a measurement."""
-    path = record.path(Path())
-    return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
-
-
-def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
-    """Sort measurements by device, task and settings."""
-    found: dict[tuple[str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
-    for r in sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.device, r.method)):
-        title = f"Benchmark, {r.task}, preset {r.preset}, protocol {r.protocol}, {r.precision}"
-        turns = (r.device, title, r.measured_with)
-        row = found.setdefault(turns, {}).setdefault(r.method, {})
-        row[Place(r.task, r.length, r.batch_size)] = Speed(
-            r.steps_per_second,
-            r.peak_memory_mib,
-            r.batch_size,
-            words="oom" if r.status == "oom" else "",
-            low=r.low_quartile,
-            high=r.high_quartile,
-            link=bench_anchor(r),
-        )
-    return [
-        SpeedBoard(
-            device,
-            title,
-            "Whole training steps on a synthetic batch in which all sequences are of the length "
-            "named, medians of steps made in turns. Memory is the peak of a process of its own on "
-            "a CPU, of what is allocated on a GPU.",
-            rows,
-        )
-        for (device, title, _), rows in found.items()
-    ]
-
-
 def speed_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
     """Tabulate steps per second, and how they compare with the baseline's."""
     return _table(board, baseline, slug, _Quantity("steps per second", "steps_per_second", 2))
@@ -177,6 +145,15 @@ def speed_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
 def memory_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
     """Tabulate peak memory in MiB, and how it compares with the baseline's."""
     return _table(board, baseline, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
+
+
+def tables_of(board: SpeedBoard, baseline: str, slug: str) -> list[Table]:
+    """Make the tables of a board that have anything in them."""
+    tables = [
+        speed_table(board, baseline, f"speed-{slug}"),
+        memory_table(board, baseline, f"memory-{slug}"),
+    ]
+    return [table for table in tables if table.facts or table.slug.startswith("speed-")]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Measuring mixers: `python -m lra.bench --help`."""

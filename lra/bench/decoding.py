@@ -1,0 +1,176 @@
+"""What one more position costs a causal mixer."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from lra.bench.operators import default_mixer
+from lra.bench.record import BenchRecord
+from lra.bench.turns import quartiles, synchronize
+from lra.cli import write_out
+from lra.environment import choose_device, device_name, git_state, versions
+from lra.errors import UserError
+from lra.plugin import MixerSource
+from lra.tables import markdown
+from models.base import MixerContext, RecurrentMixer
+from tasks.progress import progress, say
+
+WINDOW = 16
+"""Steps, up to a position, that its time is measured over."""
+
+MIXERS = "tnn,fd-tnn,s4,s4d,dss"
+LENGTHS = [256, 1024, 4096]
+
+
+@dataclass
+class Decoding:
+    """One mixer, run position by position."""
+
+    source: MixerSource
+    mixer: RecurrentMixer
+    positions: Sequence[int]
+    dim: int
+    device: torch.device
+    steps: dict[int, list[float]] = field(default_factory=dict)
+    """Milliseconds a step, by position."""
+    forwards: dict[int, list[float]] = field(default_factory=dict)
+    """Milliseconds for mixing all positions up to one, by position."""
+
+    @torch.inference_mode()
+    def measure(self) -> None:
+        """Decode a sequence to the last position, and mix each prefix as a whole."""
+        x = torch.randn(1, max(self.positions), self.dim, device=self.device)
+        recurrence = self.mixer.recurrence(max(self.positions))
+        state = recurrence.initial_state(1)
+
+        def advance(rows: Tensor) -> None:
+            nonlocal state
+            for row in rows[:, None].unbind():
+                _, state = recurrence.step(row, state)
+
+        done = 0
+        for position in self.positions:
+            advance(x[0, done : position - WINDOW])
+            window = x[0, position - WINDOW : position]
+            spent = self._timed(lambda rows=window: advance(rows)) / WINDOW
+            self.steps.setdefault(position, []).append(spent)
+            done = position
+        for position in self.positions:
+            spent = self._timed(lambda end=position: self.mixer(x[:, :end]))
+            self.forwards.setdefault(position, []).append(spent)
+
+    def forget(self) -> None:
+        """Drop what was measured so far."""
+        self.steps.clear()
+        self.forwards.clear()
+
+    def _timed(self, compute: Callable[[], object]) -> float:
+        synchronize(self.device)
+        start = time.perf_counter()
+        compute()
+        synchronize(self.device)
+        return 1e3 * (time.perf_counter() - start)
+
+    def rows(self) -> list[dict[str, str]]:
+        """Tabulate what was measured."""
+        first = statistics.median(self.steps[self.positions[0]])
+        return [
+            {
+                "mixer": self.source.name,
+                "position": f"{position:,}",
+                "step, ms": spread(self.steps[position]),
+                "of the first row's": f"{statistics.median(self.steps[position]) / first:.2f}",
+                "all so far, ms": spread(self.forwards[position]),
+            }
+            for position in self.positions
+        ]
+
+    def records(self, turns: tuple[str, ...], overrides: tuple[str, ...]) -> list[BenchRecord]:
+        """Make the records of what was measured."""
+        made = []
+        for part, times in (("recurrence", self.steps), ("prefix", self.forwards)):
+            for position, milliseconds in times.items():
+                low, middle, high = quartiles([1e3 / spent for spent in milliseconds])
+                made.append(
+                    BenchRecord(
+                        mode="decode",
+                        part=part,
+                        mixer=self.source.name,
+                        mixer_code=self.source.code,
+                        overrides=overrides,
+                        length=position,
+                        batch_size=1,
+                        channels=self.dim,
+                        device=device_name(self.device),
+                        precision="fp32",
+                        repeats=len(milliseconds),
+                        steps_per_second=middle,
+                        low_quartile=low,
+                        high_quartile=high,
+                        peak_memory_mib=None,
+                        params=sum(p.numel() for p in self.mixer.parameters()),
+                        flops_per_step=None,
+                        measured_with=turns,
+                        versions=versions(),
+                        git=git_state(),
+                    )
+                )
+        return made
+
+
+def spread(values: list[float]) -> str:
+    """Write a median with its quartiles."""
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
+
+
+def _decoding(
+    name: str, positions: Sequence[int], options: argparse.Namespace, device: torch.device
+) -> Decoding:
+    """Build a causal mixer.
+
+    Raises: UserError for one that cannot be causal or has no recurrence.
+    """
+    context = MixerContext(
+        dim=options.dim, max_length=max(positions), layer=0, depth=1, causal=True
+    )
+    source, mixer = default_mixer(name, context, options.overrides)
+    if not isinstance(mixer, RecurrentMixer):
+        raise UserError(f"{source.origin}: it has no recurrence to decode by")
+    return Decoding(source, mixer.to(device).eval(), positions, options.dim, device)
+
+
+def decode(
+    options: argparse.Namespace, names: Sequence[str], positions: Sequence[int]
+) -> list[BenchRecord]:
+    """Measure recurrences, tabulate them and return their records."""
+    if any(b - a < WINDOW for a, b in zip([0, *positions[:-1]], positions, strict=True)):
+        raise UserError(
+            f"--lengths {','.join(map(str, positions))}: expected steps of at least {WINDOW}, a "
+            f"time is so many"
+        )
+    device = choose_device(options.device)
+    decodings = [_decoding(name, positions, options, device) for name in names]
+    with progress("decoding", total=(options.repeats + 1) * len(decodings), unit="turn") as bar:
+        for turn in range(options.repeats + 1):
+            for decoding in decodings:
+                decoding.measure()
+                bar.update()
+            if turn == 0:  # the first turn warms up
+                for decoding in decodings:
+                    decoding.forget()
+    say(f"{options.dim} channels, one sequence, {device_name(device)}")
+    say(f"medians and quartiles of {options.repeats} turns, {WINDOW} steps each")
+    write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
+    turns = tuple(decoding.source.name for decoding in decodings)
+    overrides = tuple(options.overrides)
+    return [record for decoding in decodings for record in decoding.records(turns, overrides)]

@@ -1,0 +1,149 @@
+"""Parts of mixers alone, forward and backward."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lra.bench.turns import Case, Subject
+from lra.environment import choose_device
+from lra.errors import UserError
+from lra.flops import FlopCounter
+from lra.plugin import MixerSource, find_mixer
+from lra.plugin_check import check_plug_in
+from lra.resolve import resolve_options
+from models._plain_forms import plain_forms
+from models._toeplitz import toeplitz_multiply
+from models.base import Mixer, MixerContext, Part
+
+PRODUCT = "toeplitz"
+"""In place of a mixer: the product with Toeplitz matrices of all lags, kernels given."""
+
+
+def default_mixer(
+    name: str, context: MixerContext, overrides: Sequence[str]
+) -> tuple[MixerSource, Mixer]:
+    """Build a mixer of default options, but for what is overridden.
+
+    Args:
+        overrides: "mixer.key=value".
+    Raises: UserError for options that it does not have, or that have no default.
+    """
+    source = find_mixer(name, "--mixers")
+    options = resolve_options(source, overrides)
+    mixer = source.build(context, options)
+    check_plug_in(source, mixer, context.dim, causal=context.causal, grid=None)
+    return source, mixer
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorCase(Case):
+    """A part of one mixer at one length."""
+
+    part: str
+    length: int
+    batch_size: int
+    dim: int
+    overrides: tuple[str, ...]
+
+    def _context(self) -> MixerContext:
+        return MixerContext(dim=self.dim, max_length=self.length, layer=0, depth=1)
+
+    def build(self) -> Subject:
+        """See `Case.build`.
+
+        Raises: UserError for a part that the mixer does not have.
+        """
+        device = choose_device(self.device)
+        torch.manual_seed(0)
+        if self.mixer == PRODUCT:
+            module: nn.Module = _Product(self.length, self.dim)
+            part = Part(module)
+        else:
+            module = default_mixer(self.mixer, self._context(), self.overrides)[1]
+            part = self._part(module)
+        module.to(device)
+        x = torch.randn(self.batch_size, self.length, part.channels or self.dim, device=device)
+        return Operating(part.compute, module, x, is_reference=self.is_reference)
+
+    def _part(self, mixer: Mixer) -> Part:
+        # A plug-in need not be a subclass.
+        parts = mixer.parts() if isinstance(mixer, Mixer) else {"whole": Part(mixer)}
+        if self.part not in parts:
+            raise UserError(
+                f"--parts {self.part}: mixer {self.mixer} has no such part to itself "
+                f"(valid: {', '.join(parts)})"
+            )
+        return parts[self.part]
+
+    def settings(self) -> dict[str, Any]:
+        """See `Case.settings`."""
+        code, name, channels = None, self.mixer, self.dim
+        if self.mixer != PRODUCT:
+            source, mixer = default_mixer(self.mixer, self._context(), self.overrides)
+            name, code = source.name, source.code
+            channels = self._part(mixer).channels or self.dim
+        return {
+            "mode": "op",
+            "part": "product" if self.mixer == PRODUCT else self.part,
+            "mixer": name,
+            "mixer_code": code,
+            "overrides": self.overrides,
+            "length": self.length,
+            "batch_size": self.batch_size,
+            "channels": channels,
+            "precision": "fp32",
+        }
+
+
+class _Product(nn.Module):
+    def __init__(self, length: int, channels: int) -> None:
+        super().__init__()
+        self.kernel = nn.Parameter(torch.randn(2 * length - 1, channels))
+        self.first_lag = 1 - length
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x: (batch, length, channels) -> the same shape."""
+        return toeplitz_multiply(self.kernel, self.first_lag, x)
+
+
+class Operating(Subject):
+    """A part of a mixer on random numbers."""
+
+    def __init__(
+        self,
+        compute: Callable[[Tensor], Tensor],
+        module: nn.Module,
+        x: Tensor,
+        *,
+        is_reference: bool,
+    ) -> None:
+        self.compute = compute
+        self.module = module
+        self.x = x.requires_grad_()
+        self.is_reference = is_reference
+        with torch.no_grad(), self._forms():
+            self.gradient = torch.randn_like(compute(x))
+
+    def _forms(self) -> contextlib.AbstractContextManager[None]:
+        return plain_forms() if self.is_reference else contextlib.nullcontext()
+
+    def run(self) -> None:
+        """Compute it and its gradients."""
+        with self._forms():
+            result = self.compute(self.x)
+        result.backward(self.gradient)
+        self.x.grad = None
+        self.module.zero_grad()
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        with FlopCounter() as counter:
+            self.run()
+        params = sum(p.numel() for p in self.module.parameters())
+        return {"params": params, "flops_per_step": counter.total}

@@ -1,0 +1,209 @@
+"""Whole training steps, and batches of an evaluation, of a task's classifier."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lra.bench.shares import shares
+from lra.bench.turns import Case, Subject
+from lra.classifier import Classifier
+from lra.config import RunConfig
+from lra.environment import choose_device
+from lra.errors import UserError
+from lra.reference import ReferenceClassifier
+from lra.resolve import resolve
+from lra.trainer import Trainer
+from tasks.base import Batch, Dataset, Split, TaskInfo
+
+EVALUATED_BATCHES = 4
+"""In one go of a forward measurement, over which kernels are shared as in an evaluation."""
+
+
+class SyntheticSplit(Split):
+    """Random sequences that are all of one length."""
+
+    def __init__(self, info: TaskInfo, examples: int) -> None:
+        rng = np.random.default_rng(0)
+        self.info = info
+        self.lengths = np.full(examples, info.max_length, dtype=np.int64)
+        self.labels = rng.integers(0, info.num_classes, size=examples)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        info = self.info
+        positions = len(indices) * info.towers * info.max_length
+        if info.vocab_size is not None:
+            values = torch.randint(1, info.vocab_size, (positions,))
+        else:
+            values = torch.randn(positions, info.channels or 1)
+        lengths = torch.full((len(indices), info.towers), info.max_length)
+        return Batch(values, lengths, torch.from_numpy(self.labels[indices]))
+
+
+class Part(Split):
+    """The first examples of a split."""
+
+    def __init__(self, split: Split, examples: int) -> None:
+        self.split = split
+        self.lengths = split.lengths[:examples]
+        self.labels = split.labels[:examples]
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        return self.split.batch(indices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepCase(Case):
+    """Training steps of a classifier with one mixer."""
+
+    task: str
+    preset: str
+    protocol: str
+    overrides: tuple[str, ...]
+    length: int | None
+    """Of synthetic sequences, 0 for the task's longest; None for the task's own data."""
+    data_dir: Path
+
+    def config(self) -> RunConfig:
+        """Lay up the settings; the reference computes in single precision."""
+        config = resolve(
+            self.task,
+            self.mixer,
+            preset=self.preset,
+            protocol=self.protocol,
+            overrides=list(self.overrides),
+        )
+        if not self.is_reference:
+            return config
+        return dataclasses.replace(config, train=config.train.model_copy(update=_PUBLISHED))
+
+    def info(self) -> TaskInfo:
+        """Return the task with sequences of this length.
+
+        Raises: UserError for a length that the task's grid does not have.
+        """
+        info = self.config().build_task().info
+        if not self.length:
+            return info
+        if info.grid is not None and self.length != info.max_length:
+            raise UserError(
+                f"--lengths {self.length}: {self.task} is a grid of {info.max_length} positions"
+            )
+        return dataclasses.replace(info, max_length=self.length)
+
+    def trainer(self) -> Trainer:
+        """Build the classifier, its optimizer and its data."""
+        config, info = self.config(), self.info()
+        if self.length is None:
+            dataset = config.build_task().prepare(self.data_dir)
+        else:
+            split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
+            dataset = Dataset(
+                splits={"train": split, "val": split},
+                source="synthetic",
+                fingerprint="",
+                baselines={},
+                folder=Path(),
+            )
+        return Trainer(
+            config,
+            info,
+            dataset,
+            seed=0,
+            device=choose_device(self.device),
+            classifier=ReferenceClassifier if self.is_reference else Classifier,
+        )
+
+    def build(self) -> Subject:
+        """See `Case.build`."""
+        return Stepping(self.trainer())
+
+    def settings(self) -> dict[str, Any]:
+        """See `Case.settings`."""
+        config = self.config()
+        named = ("train.batch_size=", "train.precision=")
+        return {
+            "mode": "step",
+            "mixer": config.mixer_name,
+            "mixer_code": config.mixer_code,
+            "task": self.task,
+            "preset": self.preset,
+            "protocol": self.protocol,
+            "overrides": tuple(o for o in self.overrides if not o.startswith(named)),
+            "lengths": "task" if self.length is None else "full",
+            "length": self.info().max_length,
+            "batch_size": config.train.batch_size,
+            "precision": config.train.precision,
+        }
+
+
+_PUBLISHED = {"precision": "fp32", "bucketing": False, "checkpoint_activations": False}
+
+
+class Stepping(Subject):
+    """A classifier in training."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def run(self) -> None:
+        """Make one step."""
+        self.trainer.train_step()
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        return {
+            "params": self.trainer.num_parameters,
+            "flops_per_step": self.trainer.flops_per_step,
+            "shares": shares(self.run, self.trainer.device),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class ForwardCase(StepCase):
+    """Batches of an evaluation of a classifier with one mixer."""
+
+    def build(self) -> Subject:
+        """See `Case.build`."""
+        trainer = self.trainer()
+        examples = EVALUATED_BATCHES * trainer.train_config.batch_size
+        part = Part(trainer.dataset.splits["val"], examples)
+        splits = {**trainer.dataset.splits, "val": part}
+        trainer.dataset = dataclasses.replace(trainer.dataset, splits=splits)
+        return Evaluating(trainer)
+
+    def settings(self) -> dict[str, Any]:
+        """See `Case.settings`."""
+        return {**super().settings(), "mode": "forward"}
+
+
+class Evaluating(Subject):
+    """A classifier in evaluation."""
+
+    repetitions = EVALUATED_BATCHES
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer = trainer
+
+    def run(self) -> None:
+        """Evaluate some batches."""
+        self.trainer.score("val", _go_on)
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        return {"params": self.trainer.num_parameters, "flops_per_step": None}
+
+
+def _go_on() -> None:
+    """Never stop an evaluation."""
+
+
+CASES: dict[str, Callable[..., StepCase]] = {"step": StepCase, "forward": ForwardCase}

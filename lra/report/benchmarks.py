@@ -1,0 +1,155 @@
+"""Measurements of speed: what was timed in turns, beside the published code's way."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from lra.bench.record import BenchRecord
+from lra.report.cells import MISSING
+from lra.report.drawing import slugify
+from lra.report.speed import Place, Speed, SpeedBoard, tables_of
+from lra.report.table import Table
+
+
+def bench_anchor(record: BenchRecord) -> str:
+    """Return where the page lists a measurement."""
+    path = record.path(Path())
+    return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
+
+
+_NOTES = {
+    "step": "Whole training steps, medians of steps made in turns.",
+    "forward": "Batches of an evaluation, medians of batches made in turns.",
+    "op": "A part of the mixer alone, forward and backward, medians of turns.",
+    "decode": "One more position by the mixer's recurrence, or (prefix) by mixing all positions so "
+    "far again; medians of turns.",
+}
+_SEQUENCES = {
+    "full": "All sequences are synthetic and of the length named.",
+    "task": "Sequences are the task's own, up to the length named.",
+}
+_MEMORY = "Memory is the peak of a process of its own on a CPU, of what is allocated on a GPU."
+_EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
+
+
+def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
+    """Sort measurements by device, what was measured, and settings."""
+    found: dict[tuple[str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
+    for r in sorted(records, key=_bench_order):
+        memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
+        note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
+        row = found.setdefault((r.device, _bench_title(r), note, r.measured_with), {})
+        place = Place(r.task or r.part or r.mode, r.length, r.batch_size)
+        row.setdefault(r.method, {})[place] = Speed(
+            r.steps_per_second,
+            r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
+            r.batch_size,
+            words="oom" if r.status == "oom" else "",
+            low=r.low_quartile,
+            high=r.high_quartile,
+            link=bench_anchor(r),
+            ratio_to_reference=r.ratio_to_reference,
+            ratio_low=r.ratio_low_quartile,
+            ratio_high=r.ratio_high_quartile,
+            shares=r.shares,
+        )
+    return [
+        SpeedBoard(device, title, note, rows) for (device, title, note, _), rows in found.items()
+    ]
+
+
+def _bench_order(r: BenchRecord) -> tuple[object, ...]:
+    return (list(_NOTES).index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
+            r.overrides, r.precision, r.method, r.part or "", r.length)  # fmt: skip
+
+
+def _bench_title(r: BenchRecord) -> str:
+    parts = [f"Benchmark, {r.mode}"]
+    if r.task is not None:
+        parts += [r.task, f"preset {r.preset}", f"protocol {r.protocol}"]
+    if r.channels is not None:
+        parts.append(f"{r.channels} channels")
+    parts += [r.precision, *r.overrides]
+    return ", ".join(parts)
+
+
+def benchmark_tables(board: SpeedBoard, baseline: str, slug: str) -> list[Table]:
+    """Tabulate speed, memory and, where they were measured, ratios and shares."""
+    tables = tables_of(board, baseline, slug)
+    speeds = [speed for cells in board.rows.values() for speed in cells.values()]
+    if any(speed.ratio_to_reference is not None for speed in speeds):
+        tables.append(_ratio_table(board, f"ratio-{slug}"))
+    if any(speed.shares for speed in speeds):
+        tables.append(_share_table(board, f"shares-{slug}"))
+    return tables
+
+
+def _ratio_table(board: SpeedBoard, slug: str) -> Table:
+    rows: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    for method, cells in board.rows.items():
+        rows.append([method])
+        for place in board.places:
+            speed = cells.get(place)
+            ratio = speed.ratio_to_reference if speed is not None else None
+            rows[-1].append(_ratio(speed) if speed is not None else MISSING)
+            if speed is not None and ratio is not None:
+                facts.append(
+                    {
+                        "device": board.device,
+                        "setting": board.title,
+                        "mixer": method,
+                        "task": place.task,
+                        "length": place.length,
+                        "batch_size": place.batch_size,
+                        "ratio_to_reference": ratio,
+                        "low_quartile": speed.ratio_low,
+                        "high_quartile": speed.ratio_high,
+                    }
+                )
+    return Table(
+        slug=slug,
+        title=f"{board.title}, {board.device}: times as fast as the published code's way",
+        caption="Both took turns in one process; the reference is written as published code is "
+        "(lra/reference.py): transforms along the positions at twice the length, autograd and "
+        "allocator as they come, single precision, every sequence padded to the task's longest. "
+        "Medians of the ratios of turns; in brackets their quartiles.",
+        columns=["mixer", *map(str, board.places)],
+        rows=rows,
+        facts=facts,
+    )
+
+
+def _ratio(speed: Speed) -> str:
+    if speed.ratio_to_reference is None:
+        return MISSING
+    quartiles = f"{speed.ratio_low:.2f} to {speed.ratio_high:.2f}"
+    return f"{speed.ratio_to_reference:.2f} ({quartiles})"
+
+
+def _share_table(board: SpeedBoard, slug: str) -> Table:
+    rows: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    names: dict[str, None] = {}
+    shared = [
+        (method, place, speed.shares)
+        for method, cells in board.rows.items()
+        for place in board.places
+        if (speed := cells.get(place)) is not None and speed.shares
+    ]
+    for _, _, shares in shared:
+        names |= dict.fromkeys(shares)
+    for method, place, shares in shared:
+        rows.append([method, str(place), *(f"{shares.get(name, 0):.1f}" for name in names)])
+        facts.append({"device": board.device, "setting": board.title, "mixer": method,
+                      "place": str(place), **shares})  # fmt: skip
+    return Table(
+        slug=slug,
+        title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
+        caption="By torch's profiler, backward passes with their forward ones. Kernels: generating "
+        "them, with the products and transforms that takes.",
+        columns=["mixer", "", *names],
+        rows=rows,
+        facts=facts,
+    )
