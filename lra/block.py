@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from lra.config import ModelConfig
 from lra.dropout import Dropout
@@ -66,6 +69,18 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(sublayer(x)))
 
 
+@contextlib.contextmanager
+def _statistics_kept(block: nn.Module) -> Iterator[None]:
+    """Undo what computing a block a second time does to the running statistics of its norms."""
+    before = {name: buffer.clone() for name, buffer in block.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in block.named_buffers():
+                buffer.copy_(before[name])
+
+
 class Block(nn.Module):
     """A mixer and, if there is one, a channel mixer, each in a residual."""
 
@@ -84,3 +99,10 @@ class Block(nn.Module):
         """Transform packed positions: x (positions, dim) -> the same shape."""
         x = self.mixer_residual(functools.partial(layout.mix, self.mixer), x)
         return x if self.channel_mixer is None else self.channel_residual(self.channel_mixer, x)
+
+    def checkpointed(self, x: Tensor, layout: Layout) -> Tensor:
+        """Compute `forward`, keeping x alone, and again in the backward pass."""
+        contexts = lambda: (contextlib.nullcontext(), _statistics_kept(self))  # noqa: E731
+        result = checkpoint(self, x, layout, use_reentrant=False, context_fn=contexts)
+        assert isinstance(result, Tensor)
+        return result

@@ -116,6 +116,7 @@ class Classifier(nn.Module):
         model = config.model
         self.pooling = model.pooling
         self.towers = info.towers
+        self.checkpoint_activations = config.train.checkpoint_activations
         self.embedding = Embedding(config, info)
         length = input_length(config, info)
         self.blocks = nn.ModuleList(
@@ -139,7 +140,9 @@ class Classifier(nn.Module):
         """
         x, layout = self.embedding(values, lengths.flatten())
         for block in self.blocks:
-            x = block(x, layout)
+            assert isinstance(block, Block)
+            again = self.checkpoint_activations and torch.is_grad_enabled()
+            x = block.checkpointed(x, layout) if again else block(x, layout)
         if self.norm is not None:
             x = self.norm(x)
         features = layout.reduce(functools.partial(pool, how=self.pooling), x)

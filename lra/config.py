@@ -81,8 +81,12 @@ class TrainConfig(Section):
     """Passes over the training set; this or steps."""
     batch_size: PositiveInt = 32
     """Examples per step."""
-    micro_batch: PositiveInt | None = None
-    """Examples per forward pass; the gradients of a batch are accumulated. None: all."""
+    micro_batch: PositiveInt | Literal["auto"] | None = None
+    """Examples per forward pass; the gradients of a batch are accumulated. None: all. auto: as
+    many as fit into memory."""
+    checkpoint_activations: bool = False
+    """Whether blocks keep their input alone and are computed again in the backward pass: the same
+    numbers with less memory, for about a third more time."""
     bucketing: bool = False
     """Whether batches hold sequences of like length: faster, but no company for batch norm."""
     lr: PositiveFloat = 1e-3
@@ -109,13 +113,17 @@ class TrainConfig(Section):
     def _consistent(self) -> TrainConfig:
         if self.schedule_steps is not None and self.schedule != "cosine":
             raise ValueError(f"train.schedule_steps has no meaning for schedule {self.schedule}")
-        if self.micro_batch is not None and self.micro_batch > self.batch_size:
+        if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
             raise ValueError(
                 f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
             )
         if self.steps is None and self.epochs is None:
             raise ValueError("neither train.steps nor train.epochs is set; use --set train.steps=N")
         return self
+
+
+WITHOUT_EFFECT = {"train": {"checkpoint_activations"}}
+"""Settings beside those of `log` that change no number, and so no hash."""
 
 
 class LogConfig(Section):
@@ -165,8 +173,12 @@ class RunConfig:
         return self.mixer_source.code
 
     def values(self) -> dict[str, Any]:
-        """Dump names and all settings as plain values, `log` apart."""
-        sections = {name: getattr(self, name).model_dump() for name in SECTIONS if name != "log"}
+        """Dump names and all settings that can change a number as plain values."""
+        sections = {
+            name: getattr(self, name).model_dump(exclude=WITHOUT_EFFECT.get(name))
+            for name in SECTIONS
+            if name != "log"
+        }
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,

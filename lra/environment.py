@@ -13,11 +13,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from lra.errors import UserError
 
 ROOT = Path(__file__).resolve().parent.parent
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container may take, in bytes."""
 
 
 def choose_device(name: str) -> torch.device:
@@ -60,10 +66,21 @@ def reset_peak_memory(device: torch.device) -> None:
 
 
 def memory_mib(device: torch.device) -> float:
-    """Return the memory held now: allocated on a GPU, resident on a CPU (0: unknown)."""
+    """Return the memory held now: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.memory_allocated(device) / 2**20
-    return _resident_mib("VmRSS") or 0.0
+    return psutil.Process().memory_info().rss / 2**20
+
+
+def available_memory_mib(device: torch.device) -> float:
+    """Return the memory that could still be taken, within the limit of a container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    left = psutil.virtual_memory().available
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            left = min(left, int(text) - psutil.Process().memory_info().rss)
+    return left / 2**20
 
 
 def reserved_memory_mib(device: torch.device) -> float | None:
@@ -71,22 +88,14 @@ def reserved_memory_mib(device: torch.device) -> float | None:
     return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
 
 
-def _resident_mib(which: str) -> float | None:
-    """Read a line of what Linux says of this process."""
-    status = Path("/proc/self/status")
-    if not status.is_file():
-        return None
-    (line,) = [line for line in status.read_text().splitlines() if line.startswith(which)]
-    return int(line.split()[1]) / 2**10
-
-
 def peak_memory_mib(device: torch.device) -> float:
     """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device) / 2**20
-    resident = _resident_mib("VmHWM")
-    if resident is not None:
-        return resident
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
 

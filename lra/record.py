@@ -89,6 +89,8 @@ class RunRecord(_Part):
     length: PositiveInt
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveInt
+    micro_batch: PositiveInt | None = None
+    """Examples a pass; null in records from before it was noted."""
     wall_seconds: Amount
     """Of all sessions of the run, training and evaluation, preparation of data apart."""
     device: str

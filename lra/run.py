@@ -208,7 +208,7 @@ class Run:
 
     def _out_of_memory(self) -> str:
         train = self.config.train
-        size = train.micro_batch or train.batch_size
+        size = self.trainer.micro_batch or train.batch_size
         advice = "one example at a time does not fit"
         if size > 1:
             advice = f"try --set train.micro_batch={size // 2}, which keeps the batch size"
@@ -248,6 +248,7 @@ class Run:
             params=trainer.num_parameters,
             length=self.info.max_length,
             batch_size=config.train.batch_size,
+            micro_batch=trainer.micro_batch,
             wall_seconds=self._wall_seconds(),
             device=device_name(self.device),
             precision=config.train.precision,

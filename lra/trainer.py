@@ -17,6 +17,7 @@ from lra.config import RunConfig
 from lra.environment import random_state, restore_random_state, seed_everything
 from lra.evaluate import Score, evaluate
 from lra.flops import FlopCounter
+from lra.micro_batch import fitting_micro_batch
 from lra.optimizer import build_optimizer, rate_at, set_rate
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
@@ -67,6 +68,9 @@ class Trainer:
         per_epoch = self.order.batches_per_epoch
         self.total_steps = config.train.steps or math.ceil((config.train.epochs or 0) * per_epoch)
         self.evaluate_every = config.train.evaluate_every or per_epoch
+        chosen = config.train.micro_batch
+        self.micro_batch = None if chosen == "auto" else chosen or config.train.batch_size
+        """Examples per forward pass; None until the first step finds out how many fit."""
         self.step = 0
         self.validated_step = 0
         self.best: dict[str, Any] | None = None
@@ -108,6 +112,8 @@ class Trainer:
 
         Raises: Diverged, with the parameters as they were before the step.
         """
+        if self.micro_batch is None:
+            self.micro_batch = fitting_micro_batch(self)
         start = time.perf_counter()
         rate = rate_at(self.step, self.total_steps, self.train_config)
         with record_function("data"):  # what a profile of a step calls it
@@ -115,10 +121,10 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:
-                loss, correct = self._backward(batch)
+                loss, correct = self.backward(batch)
             self.step_flops.append(counter.total)
         else:
-            loss, correct = self._backward(batch)
+            loss, correct = self.backward(batch)
         norm = float(
             torch.nn.utils.clip_grad_norm_(
                 self.model.parameters(), self.train_config.clip_norm or math.inf
@@ -140,10 +146,10 @@ class Trainer:
         self._add(loss, correct, len(batch.labels), seconds)
         return {"lr": rate, "grad_norm": norm}
 
-    def _backward(self, batch: Batch) -> tuple[float, int]:
+    def backward(self, batch: Batch) -> tuple[float, int]:
         """Accumulate the gradient of the mean loss over a batch, in micro-batches."""
         examples = len(batch.labels)
-        size = self.train_config.micro_batch or examples
+        size = self.micro_batch or examples
         loss_sum = torch.zeros((), device=self.device)
         correct = torch.zeros((), dtype=torch.int64, device=self.device)
         for start in range(0, examples, size):
@@ -181,7 +187,7 @@ class Trainer:
         return evaluate(
             self.model,
             self.dataset.splits[split],
-            batch_size=self.train_config.micro_batch or self.train_config.batch_size,
+            batch_size=self.micro_batch or self.train_config.batch_size,
             device=self.device,
             autocast=self.autocast,
             check=check,
@@ -206,6 +212,7 @@ class Trainer:
         """Capture everything that later steps depend on."""
         return {
             "validated_step": self.validated_step,
+            "micro_batch": self.micro_batch,
             "sampler": {"seed": self.order.seed, "next_step": self.step},
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -220,6 +227,7 @@ class Trainer:
         """Take up a captured state."""
         self.step = state["sampler"]["next_step"]
         self.validated_step = state["validated_step"]
+        self.micro_batch = state.get("micro_batch") or self.micro_batch
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.best = state["best"]

@@ -29,7 +29,7 @@ def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor,
     """
     device = x.device.type
     rounded = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
-    rows = x.flatten(0, -2)
+    rows = x.reshape(-1, x.shape[-1])
     a, b = _Pair.apply(rows, first.weight, first.bias, second.weight, second.bias, rounded)
     return a.view(*x.shape[:-1], -1), b.view(*x.shape[:-1], -1)
 

@@ -30,15 +30,16 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A results folder of 200 records."""
-    return save_all(tmp_path_factory.mktemp("made"), made_records(200))
+    """A results folder of 200 records and two measurements."""
+    folder = save_all(tmp_path_factory.mktemp("made"), made_records(200))
+    for length in (1024, 2048):
+        bench_record(length=length).save(folder / "bench")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def written(made: Path) -> Path:
     """Its report."""
-    for length in (1024, 2048):
-        bench_record(length=length).save(made / "bench")
     out = made / "report"
     write_report(Results(made), Wanted(), out)
     return out

@@ -1,0 +1,198 @@
+"""Micro-batches that fit, activations computed again, dropout of 16 bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import TINY
+from lra import environment, micro_batch
+from lra.config import RunConfig
+from lra.dropout import Dropout
+from lra.errors import UserError
+from lra.micro_batch import fitting_micro_batch
+from lra.resolve import resolve
+from lra.trainer import Trainer
+from models._plain_forms import plain_forms
+from tasks.base import Dataset
+
+CPU = torch.device("cpu")
+
+
+def config_of(*changes: str) -> RunConfig:
+    return resolve("listops", "tnn", preset="quick", overrides=[*TINY, *changes])
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return config_of().build_task().prepare(tmp_path_factory.mktemp("data"))
+
+
+def trainer_of(dataset: Dataset, *changes: str) -> Trainer:
+    config = config_of(*changes)
+    return Trainer(config, config.build_task().info, dataset, 0, CPU)
+
+
+def after_steps(trainer: Trainer) -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    for _ in range(3):
+        trainer.train_step()
+    return trainer.model.state_dict()
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: str) -> None:
+    """Nor running statistics, nor what dropout draws."""
+    changes = [f"model.norm={norm}", "model.dropout=0.3", "model.depth=2"]
+    usual = trainer_of(dataset, *changes)
+    again = trainer_of(dataset, *changes, "train.checkpoint_activations=true")
+    assert again.config.hash == usual.config.hash
+    wanted = after_steps(usual)
+    for name, value in after_steps(again).items():
+        assert torch.equal(value, wanted[name]), name
+    assert again.interval == {**usual.interval, "seconds": again.interval["seconds"]}
+
+
+def test_computing_activations_again_keeps_less(dataset: Dataset) -> None:
+    kept = []
+    for again in ("false", "true"):
+        trainer = trainer_of(dataset, "model.depth=4", f"train.checkpoint_activations={again}")
+        batch = dataset.splits["train"].batch(trainer.order.at(0))
+        sizes: list[int] = []
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t
+        ):
+            trainer.model(batch.values, batch.lengths)
+        kept.append(sum(sizes))
+    assert kept[1] < kept[0] / 4
+
+
+def made_up_memory(
+    monkeypatch: pytest.MonkeyPatch, *, each: float, available: float, fails_at: int = 10**9
+) -> list[int]:
+    """Let a pass of n examples take 100 + n * each MiB; return what was tried."""
+    tried: list[int] = []
+
+    def peak(trainer: Trainer, examples: int) -> float | None:
+        tried.append(examples)
+        return None if examples >= fails_at else 100 + examples * each
+
+    monkeypatch.setattr(micro_batch, "_peak", peak)
+    monkeypatch.setattr(micro_batch, "memory_mib", lambda device: 100.0)
+    monkeypatch.setattr(micro_batch, "available_memory_mib", lambda device: available / 0.8)
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("each", "available", "expected", "tried"),
+    [
+        (1.0, 1000.0, 16, [1, 2, 4, 8, 16]),
+        (10.0, 100.0, 8, [1, 2, 4, 8]),
+        (10.0, 119.0, 8, [1, 2, 4, 8]),  # 11 would fit, but two passes need no more than 8
+        (10.0, 60.0, 6, [1, 2, 4]),  # of 16 in three passes: 6, 6, 4
+        (10.0, 10.0, 1, [1]),
+    ],
+)
+def test_the_largest_micro_batch_that_fits(  # noqa: PLR0917
+    dataset: Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+    each: float,
+    available: float,
+    expected: int,
+    tried: list[int],
+) -> None:
+    trainer = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    seen = made_up_memory(monkeypatch, each=each, available=available)
+    assert fitting_micro_batch(trainer) == expected
+    assert seen == tried
+
+
+def test_what_runs_out_of_memory_does_not_fit(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    made_up_memory(monkeypatch, each=0.0, available=1000.0, fails_at=8)
+    assert fitting_micro_batch(trainer) == 4
+    made_up_memory(monkeypatch, each=1.0, available=1000.0, fails_at=1)
+    with pytest.raises(UserError, match="checkpoint_activations=true takes less"):
+        fitting_micro_batch(trainer)
+
+
+def test_looking_for_a_micro_batch_leaves_no_trace(dataset: Dataset) -> None:
+    changes = ("model.dropout=0.3", "model.norm=batch")
+    usual = trainer_of(dataset, *changes)
+    found = trainer_of(dataset, *changes, "train.micro_batch=auto")
+    wanted = after_steps(usual)
+    for name, value in after_steps(found).items():
+        assert torch.equal(value, wanted[name]), name
+    assert found.micro_batch == usual.train_config.batch_size
+
+
+def test_a_resumed_run_keeps_its_micro_batch(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    made_up_memory(monkeypatch, each=10.0, available=60.0)
+    first.train_step()
+    second = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+    tried = made_up_memory(monkeypatch, each=1.0, available=1000.0)
+    second.restore(first.state())
+    second.train_step()
+    assert (second.micro_batch, tried) == (6, [])
+
+
+def test_memory_of_a_container_is_heeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free = environment.available_memory_mib(CPU)
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(environment, "CONTAINER_LIMITS", (limit,))
+    limit.write_text("max\n")
+    assert environment.available_memory_mib(CPU) == pytest.approx(free, rel=0.2)
+    held = environment.memory_mib(CPU)
+    limit.write_text(str(int((held + 50) * 2**20)))
+    assert environment.available_memory_mib(CPU) == pytest.approx(50, abs=20)
+
+
+@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1e-6, 0.99999])
+def test_dropout_keeps_the_share_and_the_mean(probability: float) -> None:
+    torch.manual_seed(0)
+    dropout = Dropout(probability)
+    x = torch.ones(1001, 999)
+    y = dropout(x)
+    kept = (y != 0).double().mean().item()
+    deviation = 5 * (probability * (1 - probability) / x.numel()) ** 0.5
+    assert abs(kept - (1 - probability)) <= deviation + 1 / 65536
+    if kept:
+        assert y.double().mean().item() == pytest.approx(1.0, abs=0.02 / (1 - probability) ** 0.5)
+        assert len(y.unique()) <= 2
+
+
+def test_dropout_is_independent_from_number_to_number() -> None:
+    torch.manual_seed(0)
+    kept = (Dropout(0.3)(torch.ones(2**20)) != 0).double() - 0.7
+    for shift in (1, 2, 3, 4, 8, 1024):
+        assert abs((kept[shift:] * kept[:-shift]).mean().item()) < 5 * 0.21 / 2**10
+
+
+def test_dropout_drops_the_gradient_of_what_it_drops() -> None:
+    x = torch.randn(7, 5, 3, requires_grad=True)
+    y = Dropout(0.4)(x)
+    y.sum().backward()
+    assert x.grad is not None
+    torch.testing.assert_close(y, x * x.grad)
+    values = set(x.grad.unique().tolist())
+    assert len(values) == 2
+    assert 0.0 in values
+
+
+def test_dropout_does_nothing_in_evaluation_and_torchs_own_in_plain_forms() -> None:
+    dropout, x = Dropout(0.4), torch.randn(100)
+    assert Dropout(0.0)(x) is x
+    torch.manual_seed(0)
+    with plain_forms():
+        plain = dropout(x)
+    torch.manual_seed(0)
+    assert torch.equal(plain, torch.nn.functional.dropout(x, 0.4))
+    assert dropout.eval()(x) is x
