@@ -101,7 +101,9 @@ def run(options: argparse.Namespace) -> int:
     from tasks.progress import say
 
     device = choose_device(options.device)
-    if device.type == "cpu" and keep_freed_memory():
+    # Where less memory is asked for, what is kept would lie about in pieces.
+    saves_memory = config.train.checkpoint_activations
+    if device.type == "cpu" and not saves_memory and keep_freed_memory():
         say("allocator: freed memory is kept for the next step")
     stop = StopRequest(options.max_minutes, options.max_steps)
     task = config.build_task()

@@ -9,24 +9,35 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn import functional
 from torch.profiler import record_function
 
 from lra.classifier import Classifier
 from lra.config import RunConfig
-from lra.environment import random_state, restore_random_state, seed_everything
+from lra.environment import (
+    available_memory_mib,
+    random_state,
+    restore_random_state,
+    seed_everything,
+)
 from lra.evaluate import Score, evaluate
 from lra.flops import FlopCounter
 from lra.micro_batch import fitting_micro_batch
 from lra.optimizer import build_optimizer, rate_at, set_rate
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
+from tasks.resident import resident
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
 
 COUNTED_STEPS = WARMUP_STEPS
 """First steps of a run, whose arithmetic is counted."""
+
+
+RESIDENT_SHARE = 0.25
+"""Of a GPU's memory, that a data set may take."""
 
 
 class Diverged(Exception):
@@ -54,6 +65,9 @@ class Trainer:
         seed_everything(seed)
         self.config = config
         self.train_config = config.train
+        if device.type == "cuda":
+            limit = RESIDENT_SHARE * 2**20 * available_memory_mib(device)
+            dataset = resident(dataset, device, limit)
         self.dataset = dataset
         self.device = device
         self.model = classifier(config, info).to(device)
@@ -121,15 +135,15 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:
-                loss, correct = self.backward(batch)
+                sums = self.backward(batch)
             self.step_flops.append(counter.total)
         else:
-            loss, correct = self.backward(batch)
-        norm = float(
-            torch.nn.utils.clip_grad_norm_(
-                self.model.parameters(), self.train_config.clip_norm or math.inf
-            )
+            sums = self.backward(batch)
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.train_config.clip_norm or math.inf
         )
+        # At one go: each number that is read waits for a GPU.
+        loss, correct, norm = torch.stack([*sums, norm]).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = "loss" if not math.isfinite(loss) else "gradient"
             raise Diverged(
@@ -143,15 +157,18 @@ class Trainer:
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
-        self._add(loss, correct, len(batch.labels), seconds)
+        self._add(loss, round(correct), len(batch.labels), seconds)
         return {"lr": rate, "grad_norm": norm}
 
-    def backward(self, batch: Batch) -> tuple[float, int]:
-        """Accumulate the gradient of the mean loss over a batch, in micro-batches."""
+    def backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Accumulate the gradient of the mean loss over a batch, in micro-batches.
+
+        Returns: that loss, and how many were right; both float32 numbers on the device.
+        """
         examples = len(batch.labels)
         size = self.micro_batch or examples
         loss_sum = torch.zeros((), device=self.device)
-        correct = torch.zeros((), dtype=torch.int64, device=self.device)
+        correct = torch.zeros((), device=self.device)
         for start in range(0, examples, size):
             part = batch.rows(start, start + size)
             with self.autocast:
@@ -160,7 +177,7 @@ class Trainer:
             loss.backward()
             loss_sum += loss.detach()
             correct += (logits.argmax(dim=-1) == part.labels).sum()
-        return float(loss_sum), int(correct)
+        return loss_sum, correct
 
     def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
         self.interval["loss"] += loss

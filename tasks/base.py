@@ -50,9 +50,12 @@ class Batch:
     """(batch,) int64."""
 
     def to(self, device: torch.device) -> Batch:
-        """Copy values and labels to a device."""
-        values = self.values.to(device, non_blocking=True)
-        return Batch(values, self.lengths, self.labels.to(device, non_blocking=True))
+        """Copy values and labels to a device, to a GPU while the processor goes on."""
+        values, labels = self.values, self.labels
+        if device.type == "cuda" and values.device.type == "cpu":
+            values, labels = values.pin_memory(), labels.pin_memory()
+        values = values.to(device, non_blocking=True)
+        return Batch(values, self.lengths, labels.to(device, non_blocking=True))
 
     def rows(self, start: int, stop: int) -> Batch:
         """Take a range of examples."""

@@ -85,6 +85,10 @@ class StepCase(Case):
             return config
         return dataclasses.replace(config, train=config.train.model_copy(update=_PUBLISHED))
 
+    def keeps_memory(self) -> bool:
+        """See `Case.keeps_memory`."""
+        return super().keeps_memory() and not self.config().train.checkpoint_activations
+
     def info(self) -> TaskInfo:
         """Return the task with sequences of this length.
 

@@ -70,6 +70,10 @@ class Case(abc.ABC):
     def settings(self) -> dict[str, Any]:
         """Return the fields of the record that name it."""
 
+    def keeps_memory(self) -> bool:
+        """Whether the allocator keeps what is freed, as it does in a run of these settings."""
+        return not self.is_reference
+
     def reference(self) -> Case:
         """Return the same, done the published code's way."""
         return dataclasses.replace(self, is_reference=True)
@@ -158,7 +162,7 @@ def _timed(case: Case, subject: Subject, *, settle: bool) -> float:
     """
     device = choose_device(case.device)
     if device.type == "cpu":
-        (return_freed_memory if case.is_reference else keep_freed_memory)()
+        (keep_freed_memory if case.keeps_memory() else return_freed_memory)()
     if settle:
         subject.run()
     synchronize(device)
@@ -178,7 +182,7 @@ def peak_memory(case: Case, threads: int) -> Memory | None:
     """Do it some times and return its memory; None if it does not suffice."""
     torch.set_num_threads(threads)
     device = choose_device(case.device)
-    if device.type == "cpu" and not case.is_reference:
+    if device.type == "cpu" and case.keeps_memory():
         keep_freed_memory()
     try:
         subject = case.build()

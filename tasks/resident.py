@@ -1,0 +1,132 @@
+"""Splits whose values lie on a device, so that a batch is gathered where it is used.
+
+All six tasks fit into the memory of a GPU. What crosses over for a batch are indices.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.base import Batch, Dataset, Split
+from tasks.batching import PackedTokens, Pixels
+
+Place = Callable[[np.ndarray], Tensor]
+"""Copies an array to the device, each once."""
+
+
+def resident(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
+    """Put the values of a data set on a device.
+
+    Args:
+        limit: bytes; of a larger data set, and of splits that cannot, batches are copied over.
+    """
+    placed: dict[int, Tensor] = {}
+
+    def place(array: np.ndarray) -> Tensor:
+        if id(array) not in placed:
+            whole = array.astype(np.int32) if array.dtype.itemsize > 1 else np.array(array)
+            placed[id(array)] = torch.from_numpy(whole).to(device)
+        return placed[id(array)]
+
+    arrays = {id(a): a.size * max(1, 4 * (a.dtype.itemsize > 1)) for a in _arrays(dataset)}
+    if sum(arrays.values()) > limit:
+        return dataset
+    splits = {name: on_device(split, place) for name, split in dataset.splits.items()}
+    return dataclasses.replace(dataset, splits=splits)
+
+
+def _arrays(dataset: Dataset) -> list[np.ndarray]:
+    found: list[np.ndarray] = []
+    for split in dataset.splits.values():
+        on_device(split, lambda array: found.append(array) or torch.empty(0))
+    return found
+
+
+@functools.singledispatch
+def on_device(split: Split, place: Place) -> Split:
+    """Return a split of the same examples whose values are where `place` puts them."""
+    return split
+
+
+class Resident(Split):
+    """The examples of another split."""
+
+    def __init__(self, split: Any) -> None:
+        self.split = split
+        self.lengths = split.lengths
+        self.labels = split.labels
+
+    def traits(self) -> dict[str, np.ndarray]:
+        """See `Split.traits`."""
+        return self.split.traits()
+
+
+class ResidentTokens(Resident):
+    """Token sequences on a device."""
+
+    split: PackedTokens
+
+    def __init__(self, split: PackedTokens, place: Place) -> None:
+        super().__init__(split)
+        self.tokens = place(split.sequences.tokens)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        sequences, device = self.split.sequences, self.tokens.device
+        which = self.split.which[indices]
+        lengths = sequences.lengths[which.ravel()]
+        ends = np.cumsum(lengths)
+        shifts = sequences.offsets[which.ravel()] - (ends - lengths)
+        few = torch.from_numpy(np.stack([shifts, lengths, ends])).to(device)
+        total = int(ends[-1])
+        shift = few[0].repeat_interleave(few[1], output_size=total)
+        # An end token has no place among those stored; the last one may lie beyond them.
+        where = (torch.arange(total, device=device) + shift).clamp_(max=len(self.tokens) - 1)
+        ids = self.tokens[where].long() + sequences.first_id
+        if sequences.end_token is not None:
+            ids[few[2] - 1] = sequences.end_token
+        return Batch(ids, torch.from_numpy(lengths.reshape(which.shape)), self._labels(indices))
+
+    def _labels(self, indices: np.ndarray) -> Tensor:
+        return torch.from_numpy(self.labels[indices].astype(np.int64)).to(self.tokens.device)
+
+
+class ResidentPixels(Resident):
+    """Images on a device."""
+
+    split: Pixels
+
+    def __init__(self, split: Pixels, place: Place) -> None:
+        super().__init__(split)
+        self.images = place(split.images)
+        self.scale = None if split.scale is None else torch.from_numpy(split.scale)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        device = self.images.device
+        which = torch.from_numpy(self.split.which[indices].astype(np.int64)).to(device)
+        levels = self.images[which].flatten(0, 1).long()
+        if self.scale is None:
+            values = levels[:, 0]
+        else:
+            self.scale = self.scale.to(device)
+            values = torch.take_along_dim(self.scale, levels, dim=0)
+        labels = torch.from_numpy(self.labels[indices].astype(np.int64)).to(device)
+        return Batch(values, torch.from_numpy(self.lengths[indices][:, None]), labels)
+
+
+@on_device.register
+def _(split: PackedTokens, place: Place) -> Split:
+    return ResidentTokens(split, place)
+
+
+@on_device.register
+def _(split: Pixels, place: Place) -> Split:
+    return ResidentPixels(split, place)

@@ -1,0 +1,90 @@
+"""Splits on a device hold the batches of those they were made from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tasks.base import Dataset, Split
+from tasks.batching import PackedTokens, Pixels, Sequences, scale
+from tasks.resident import ResidentPixels, ResidentTokens, resident
+
+CPU = torch.device("cpu")
+CUDA = pytest.param(torch.device("cuda"), marks=pytest.mark.gpu)
+
+
+def tokens_of(kind: type[np.integer], end_token: int | None, towers: int) -> PackedTokens:
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 20, size=30)
+    tokens = rng.integers(1, 200, size=lengths.sum()).astype(kind)
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    which = rng.integers(0, 30, size=(40, towers))
+    which[0] = 29  # its end token has no place after it
+    labels = np.arange(40, dtype=np.uint8) % 7
+    return PackedTokens(Sequences(tokens, offsets, 1, end_token), labels, which)
+
+
+def pixels_of(channels: int, table: np.ndarray | None) -> Pixels:
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, size=(12, 16, channels)).astype(np.uint8)
+    return Pixels(images, np.arange(9) % 2, rng.integers(0, 12, size=9), table)
+
+
+def dataset_of(split: Split) -> Dataset:
+    return Dataset(
+        splits={"train": split, "val": split}, source="made", fingerprint="", baselines={},
+        folder=Path(),
+    )  # fmt: skip
+
+
+SPLITS = {
+    "bytes": tokens_of(np.uint8, None, 1),
+    "ended": tokens_of(np.uint8, 250, 1),
+    "wide": tokens_of(np.uint16, 250, 2),
+    "levels": pixels_of(1, None),
+    "colours": pixels_of(3, scale([(100.0, 50.0)] * 3)),
+}
+
+
+@pytest.mark.parametrize("device", [CPU, CUDA])
+@pytest.mark.parametrize("name", SPLITS)
+def test_batches_are_the_same(name: str, device: torch.device) -> None:
+    split = SPLITS[name]
+    moved = resident(dataset_of(split), device, limit=1e9).splits["train"]
+    assert isinstance(moved, (ResidentTokens, ResidentPixels))
+    for indices in (np.array([0]), np.array([5, 0, 5, 8]), np.arange(len(split))):
+        got, wanted = moved.batch(indices), split.batch(indices)
+        assert got.values.device.type == device.type
+        assert got.lengths.device == CPU
+        for key in ("values", "lengths", "labels"):
+            a, b = getattr(got, key).cpu(), getattr(wanted, key)
+            assert a.dtype == b.dtype
+            assert torch.equal(a, b)
+    assert np.array_equal(moved.labels, split.labels)
+    assert np.array_equal(moved.lengths, split.lengths)
+
+
+def test_what_splits_share_is_placed_once() -> None:
+    split = SPLITS["ended"]
+    dataset = resident(dataset_of(split), CPU, limit=len(split.sequences.tokens))
+    first, second = (dataset.splits[name] for name in ("train", "val"))
+    assert isinstance(first, ResidentTokens) and isinstance(second, ResidentTokens)
+    assert first.tokens is second.tokens
+
+
+def test_what_does_not_fit_or_cannot_stays() -> None:
+    split = SPLITS["ended"]
+    dataset = dataset_of(split)
+    assert resident(dataset, CPU, limit=len(split.sequences.tokens) - 1) is dataset
+
+    class Own(Split):
+        def batch(self, indices: np.ndarray) -> object:  # type: ignore[override]
+            raise NotImplementedError
+
+    own = Own()
+    kept = resident(replace(dataset, splits={"train": own}), CPU, limit=1e9)
+    assert kept.splits["train"] is own
