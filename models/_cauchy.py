@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
 from models._plain_forms import fast_form_of
@@ -69,17 +72,61 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
     Returns: (sums, channels, frequencies) complex.
     """
     sine, cosine = torch.sin(angles / 2), torch.cos(angles / 2)
-    a, b = -poles.real[..., None], poles.imag[..., None]
-    # Factored, because b c and 2 s are close at a resonance.
-    real = (a * cosine).square() + (b * cosine - 2 * sine) * (b * cosine + 2 * sine)
-    imaginary = 4 * a * cosine * sine
-    # Divided twice by the absolute value: the gradient through its square would overflow.
-    size = torch.hypot(real, imaginary)
     x, y = numerators.real, numerators.imag
     with_cosine = 2 * (x * -poles.real - y * poles.imag)
     rows = torch.cat([with_cosine, 2 * x]).transpose(0, 1)
-    sums_real = torch.bmm(rows, real / size / size).transpose(0, 1)
-    sums_imaginary = torch.bmm(rows, -imaginary / size / size).transpose(0, 1)
-    of_cosine, of_sine = torch.complex(sums_real, sums_imaginary).chunk(2)
+    both = _Reciprocals.apply(rows, -poles.real, poles.imag, sine, cosine)
+    assert isinstance(both, Tensor)
+    of_cosine, of_sine = torch.complex(*both.transpose(1, 2)).chunk(2)
     phase = torch.complex(cosine, sine)
     return phase * (cosine * of_cosine + torch.complex(torch.zeros_like(sine), 2 * sine) * of_sine)
+
+
+class _Reciprocals(Function):
+    """Sum rows / d over states, d = (a c)^2 + (b c)^2 - (2 s)^2 + 4 i a c s.
+
+    With v = 1 / d, gradients in v are products with the rows, in d those times -v^2, and in a
+    and b sums of these over frequencies, weighted by 2 c^2 a, 2 c^2 b and 4 c s.
+    """
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
+        ctx: Any, rows: Tensor, a: Tensor, b: Tensor, sine: Tensor, cosine: Tensor
+    ) -> Tensor:
+        """Return real and imaginary parts: (2, channels, sums, frequencies).
+
+        Args:
+            rows: (channels, sums, states).
+            a: (channels, states), as b is.
+            sine: s, (frequencies,), as cosine, c, is.
+        """
+        bc = b[..., None] * cosine
+        # Factored, because b c and 2 s are close at a resonance.
+        real = (bc - 2 * sine).mul_(bc.add_(2 * sine)).add_((a[..., None] * cosine).square_())
+        imaginary = 4 * a[..., None] * (cosine * sine)
+        # Divided twice by the absolute value, whose square would overflow sooner.
+        size = torch.hypot(real, imaginary).reciprocal_()
+        real = real.mul_(size).mul_(size)
+        imaginary = imaginary.mul_(size).mul_(size).neg_()
+        ctx.save_for_backward(rows, a, b, sine, cosine, real, imaginary)
+        return torch.stack([torch.bmm(rows, real), torch.bmm(rows, imaginary)])
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        rows, a, b, sine, cosine, real, imaginary = ctx.saved_tensors
+        of_real, of_imaginary = gradients[0]
+        of_rows = torch.bmm(of_real, real.transpose(1, 2))
+        of_rows.baddbmm_(of_imaginary, imaginary.transpose(1, 2))
+        h_real = torch.bmm(rows.transpose(1, 2), of_real)
+        h_imaginary = torch.bmm(rows.transpose(1, 2), of_imaginary)
+        # Times v once, as a complex product, and again.
+        for _ in range(2):
+            turned = h_real * imaginary
+            h_real.mul_(real).addcmul_(h_imaginary, imaginary)
+            h_imaginary.mul_(real).sub_(turned)
+        both = torch.matmul(h_real, -2 * cosine.square())
+        of_a = both * a - torch.matmul(h_imaginary, 4 * cosine * sine)
+        return of_rows, of_a, both * b, None, None

@@ -370,7 +370,7 @@ def test_out_of_memory_names_a_batch_size(
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_backward", fail)
+        patch.setattr(Trainer, "backward", fail)
         assert run_task.main(tiny_arguments(tmp_path)) == run_task.EXIT_CODES["oom"]
     assert "--set train.micro_batch=8" in capsys.readouterr().err
     assert load_record(only_folder(tmp_path) / "result.json").status == "oom"

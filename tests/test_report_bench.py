@@ -10,7 +10,8 @@ from conftest import readme_example
 from lra.bench import __main__ as bench
 from lra.bench import turns
 from lra.bench.record import BenchRecord, all_bench_records
-from lra.report.benchmarks import bench_boards
+from lra.report.benchmarks import against_reference, bench_boards
+from lra.report.repeat import bench_command
 
 VALUES = {
     "mode": "step", "mixer": "tnn", "task": "listops", "preset": "paper", "protocol": "s4",
@@ -44,6 +45,87 @@ def test_steps_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert record.measured_with == ("tnn", "mean")
         assert record.flops_per_step
     assert "(1.00 x)" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_steps_stand_beside_the_reference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
+    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
+    arguments += ["--lengths", "32", "--repeats", "2", "--set", "train.precision=bf16"]
+    assert bench.main([*arguments, "--compare", "reference", "--out", str(tmp_path / "bench")]) == 0
+    ((record,), _) = all_bench_records(tmp_path)
+    assert (record.precision, record.batch_size) == ("bf16", 2)
+    assert record.ratio_low_quartile and record.ratio_to_reference and record.ratio_high_quartile
+    assert record.ratio_low_quartile <= record.ratio_to_reference <= record.ratio_high_quartile
+    assert record.overrides == ()
+    assert record.shares is not None
+    assert sum(record.shares.values()) == pytest.approx(100, abs=1)
+    for name in ("data", "kernels", "Fourier transforms", "matrix products", "optimizer"):
+        assert record.shares[name] > 0
+    shown = capsys.readouterr().out
+    assert "published code's way" in shown
+    assert "what a training step's time goes to" in shown
+
+
+@pytest.mark.slow
+def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
+    small = ["train=40", "val=20", "test=20", "min_length=8", "max_length=20", "sequence_length=24"]
+    changes = [word for change in small for word in ("--set", f"task.{change}")]
+    arguments = ["--preset", "quick", "--mixers", "tnn", "--lengths", "task", "--batch-size", "4"]
+    arguments += [*changes, "--repeats", "2", "--data-dir", str(tmp_path / "data")]
+    for mode in ("step", "forward"):
+        assert bench.main(["--mode", mode, *arguments, "--out", str(tmp_path / "bench")]) == 0
+    records, _ = all_bench_records(tmp_path)
+    assert sorted((r.mode, r.lengths, r.length) for r in records) == [
+        ("forward", "task", 24), ("step", "task", 24),
+    ]  # fmt: skip
+    assert all(len(r.overrides) == 6 for r in records)
+
+
+def test_operators_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
+    arguments = ["--mode", "op", "--dim", "4", "--lengths", "16,32", "--repeats", "2"]
+    arguments += ["--compare", "reference", "--out", str(tmp_path / "bench")]
+    assert bench.main([*arguments, "--mixers", "toeplitz,tnn,ski-tnn", "--set",
+                       "mixer.expand_ratio=2"]) == 2  # fmt: skip
+    assert bench.main([*arguments, "--mixers", "toeplitz,tnn,fd-tnn"]) == 0
+    assert bench.main([*arguments, "--mixers", "s4,s4d", "--parts", "mixing,kernel"]) == 0
+    records, _ = all_bench_records(tmp_path)
+    found = {(r.mixer, r.part, r.channels) for r in records}
+    assert found == {
+        ("toeplitz", "product", 4), ("tnn", "mixing", 12), ("fd-tnn", "mixing", 12),
+        ("s4", "mixing", 4), ("s4", "kernel", 4), ("s4d", "mixing", 4), ("s4d", "kernel", 4),
+    }  # fmt: skip
+    assert all(r.task is None and r.extra_memory_mib == 2.0 for r in records)
+    assert all(r.flops_per_step for r in records if r.part != "kernel")
+    assert all("lra.bench --mode op" in bench_command(r) for r in records)
+
+
+def test_what_was_compared_is_one_table() -> None:
+    ratio = {"ratio_to_reference": 2.0, "ratio_low_quartile": 1.9, "ratio_high_quartile": 2.1}
+    memory = {"base_memory_mib": 300.0, "reference_peak_memory_mib": 900.0,
+              "reference_base_memory_mib": 300.0}  # fmt: skip
+    step = bench_record(**ratio, **memory)
+    alone = {"task": None, "preset": None, "protocol": None, "channels": 4}
+    op = bench_record(mode="op", part="mixing", **alone, **ratio, **memory)
+    table = against_reference([step, op, bench_record(length=7)], "t")
+    assert table is not None
+    assert [list(row) for row in table.rows] == [
+        ["step, listops", "tnn", "8 x 1,024", "full", "fp32", "2.00 (1.90 to 2.10)", "56%"],
+        ["mixing alone", "tnn", "8 x 1,024 x 4", "full", "fp32", "2.00 (1.90 to 2.10)", "33%"],
+    ]
+    assert against_reference([bench_record()], "t") is None
+
+
+def test_measurements_of_other_settings_have_files_of_their_own() -> None:
+    changes: list[dict[str, object]] = [
+        {}, {"mode": "forward"}, {"part": "mixing"}, {"lengths": "task"}, {"channels": 3},
+        {"overrides": ("mixer.window=3",)}, {"overrides": ("mixer.window=4",)},
+    ]  # fmt: skip
+    assert len({bench_record(**change).name for change in changes}) == len(changes)
 
 
 def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> None:

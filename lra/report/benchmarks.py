@@ -11,6 +11,13 @@ from lra.report.drawing import slugify
 from lra.report.speed import Place, Speed, SpeedBoard, tables_of
 from lra.report.table import Table
 
+_COMPARED = (
+    "Both took turns in one process; the reference is written as published code is "
+    "(lra/reference.py, and the plain form beside each fast one): transforms along the positions "
+    "at twice the length, autograd and allocator as they come, single precision, every sequence "
+    "padded to the task's longest. Medians of the ratios of turns; in brackets their quartiles."
+)
+
 
 def bench_anchor(record: BenchRecord) -> str:
     """Return where the page lists a measurement."""
@@ -111,10 +118,7 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: times as fast as the published code's way",
-        caption="Both took turns in one process; the reference is written as published code is "
-        "(lra/reference.py): transforms along the positions at twice the length, autograd and "
-        "allocator as they come, single precision, every sequence padded to the task's longest. "
-        "Medians of the ratios of turns; in brackets their quartiles.",
+        caption=_COMPARED,
         columns=["mixer", *map(str, board.places)],
         rows=rows,
         facts=facts,
@@ -153,3 +157,54 @@ def _share_table(board: SpeedBoard, slug: str) -> Table:
         rows=rows,
         facts=facts,
     )
+
+
+def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None:
+    """Tabulate every measurement that was made beside the published code's way, if any was."""
+    compared = [r for r in sorted(records, key=_bench_order) if r.ratio_to_reference is not None]
+    if not compared:
+        return None
+    rows = []
+    for r in compared:
+        memory = _memory_share(r)
+        rows.append(
+            [
+                f"{r.part} alone" if r.part else f"{r.mode}, {r.task}",
+                r.method,
+                f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
+                "the task's own" if r.lengths == "task" else "full",
+                r.precision,
+                f"{r.ratio_to_reference:.2f} ({r.ratio_low_quartile:.2f} to "
+                f"{r.ratio_high_quartile:.2f})",
+                MISSING if memory is None else f"{memory:.0%}",
+            ]
+        )
+    return Table(
+        slug=slug,
+        title="Times as fast as the published code's way",
+        caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
+        "what they take beyond what was there.",
+        columns=["", "mixer", "batch x positions", "lengths", "precision", "times as fast",
+                 "memory"],
+        rows=rows,
+        facts=[{"device": r.device, **_facts(r)} for r in compared],
+    )  # fmt: skip
+
+
+def _memory_share(r: BenchRecord) -> float | None:
+    ours, reference = r.peak_memory_mib, r.reference_peak_memory_mib
+    if ours is None or reference is None:
+        return None
+    if r.mode == "op":
+        ours -= r.base_memory_mib or 0.0
+        reference -= r.reference_base_memory_mib or 0.0
+    return ours / reference if reference > 0 else None
+
+
+def _facts(r: BenchRecord) -> dict[str, object]:
+    names = ("mode", "part", "task", "preset", "mixer", "length", "batch_size", "channels",
+             "lengths", "precision", "steps_per_second", "ratio_to_reference",
+             "ratio_low_quartile", "ratio_high_quartile")  # fmt: skip
+    facts: dict[str, object] = {name: getattr(r, name) for name in names}
+    facts["memory_share"] = _memory_share(r)
+    return facts

@@ -13,7 +13,7 @@ from pathlib import Path
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
-from lra.report.benchmarks import bench_boards, benchmark_tables
+from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
 from lra.report.boards import Board, boards
 from lra.report.breakdown import breakdown_pictures
 from lra.report.bubbles import bubble_pictures
@@ -25,7 +25,7 @@ from lra.report.page import TITLE, Section, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
-from lra.report.speed import SpeedBoard, speed_boards, tables_of
+from lra.report.speed import SpeedBoard, speed_boards
 from lra.report.table import Table
 from tasks.progress import progress
 
@@ -58,8 +58,7 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
     Raises: UserError for a mixer or a method that is not there.
     """
     found = boards(results.records)
-    measured = bench_boards(results.bench)
-    speeds = [*speed_boards(results.records), *measured]
+    speeds = [*speed_boards(results.records), *bench_boards(results.bench)]
     baseline = wanted.baseline or DEFAULT_BASELINE
     if wanted.baseline is not None:
         check_methods([*found, *speeds], [baseline], "--baseline")
@@ -79,7 +78,7 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
             )
         )
     if speeds:
-        made.append(_speed_section(speeds, measured, baseline, looks))
+        made.append(_speed_section(results, speeds, baseline, looks))
     published = choose_published(wanted.published)
     if published:
         made.append(Section(PUBLISHED, "Published", [published_table(published)], []))
@@ -98,13 +97,13 @@ def _pictures(
 
 
 def _speed_section(
-    boards: Sequence[SpeedBoard], measured: Sequence[SpeedBoard], baseline: str, looks: Looks
+    results: Results, boards: Sequence[SpeedBoard], baseline: str, looks: Looks
 ) -> Section:
-    tables: list[Table] = []
+    compared = against_reference(results.bench, "against-reference")
+    tables: list[Table] = [compared] if compared else []
     pictures: list[Picture] = []
     for k, board in enumerate(boards):
-        make = benchmark_tables if board in measured else tables_of
-        tables += make(board, baseline, str(k))
+        tables += benchmark_tables(board, baseline, str(k))
         pictures += scaling_pictures(board, looks, f"speed-{k}")
     return Section("speed", "Speed and memory", tables, pictures)
 

@@ -5,51 +5,68 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
+from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.boards import boards
 from lra.report.bubbles import bubble_pictures
 from lra.report.build import DEFAULT_BASELINE
 from lra.report.drawing import Looks, Picture
 from lra.report.results import Results
-from lra.report.speed import memory_table, speed_boards, speed_table
+from lra.report.scaling import scaling_pictures
+from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
 
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
 
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between the two markers, and the figure that it shows."""
+    """What stands between the two markers, and the figures that it shows."""
 
     text: str
-    figure: Path | None
-    """Its name tells what numbers it was drawn from, so that a stale one is noticed."""
-    picture: Picture | None
+    figures: Mapping[Path, Picture]
+    """Their names tell what numbers they were drawn from, so that a stale one is noticed."""
 
 
 def make_block(results: Results, readme: Path) -> Block:
-    """Write the main accuracy tables and the speeds, and choose a bubble plot."""
+    """Write the main accuracy tables and the speeds, and choose a plot of each."""
     found = [board for board in boards(results.records) if board.is_main]
     tables = [accuracy_table(board, "accuracy") for board in found]
     memory = ""
     for board in speed_boards(results.records):
         tables.append(speed_table(board, DEFAULT_BASELINE, "speed"))
         memory += memory_table(board, DEFAULT_BASELINE, "memory").markdown()
+    compared = against_reference(results.bench, "against-reference")
+    tables += [compared] if compared else []
     parts = [f"**{table.title}.** {table.caption}\n\n{table.markdown()}" for table in tables]
-    looks = Looks(method for board in found for method in board.rows)
-    pictures = [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "readme")]
-    if not pictures:
-        return Block("\n".join(parts) or "No runs yet.\n", None, None)
-    picture = pictures[0]
-    digest = hashlib.sha256("".join([*parts, memory]).encode()).hexdigest()[:8]
-    figure = results.folder / f"bubbles-{digest}.svg"
-    link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
-    parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
-    return Block("\n".join(parts), figure, picture)
+    measured = bench_boards(results.bench)
+    looks = Looks(method for board in [*found, *measured] for method in board.rows)
+    digest = hashlib.sha256("".join([*parts, memory, repr(measured)]).encode()).hexdigest()[:8]
+    figures: dict[Path, Picture] = {}
+    for name, pictures in (
+        ("bubbles", [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "r")]),
+        ("lengths", _over_lengths(measured, looks)),
+    ):
+        if not pictures:
+            continue
+        picture = pictures[0]
+        figure = results.folder / f"{name}-{digest}.svg"
+        figures[figure] = picture
+        link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
+        parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
+    return Block("\n".join(parts) or "No runs yet.\n", figures)
+
+
+def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[Picture]:
+    """Draw the board of mixing alone that reaches over most lengths."""
+    mixing = [b for b in measured if any(place.task == "mixing" for place in b.places)]
+    mixing.sort(key=lambda board: -len(board.places))
+    return [picture for board in mixing[:1] for picture in scaling_pictures(board, looks, "r")]
 
 
 def split_readme(readme: Path) -> tuple[str, str, str]:
@@ -76,18 +93,18 @@ def check_readme(results: Results, readme: Path) -> list[str]:
             return [f"line {number} of the block is", old, "the records give", new]
     if len(have) != len(want):
         return [f"the block has {len(have)} lines, the records give {len(want)}"]
-    if block.figure is not None and not block.figure.is_file():
-        return [f"there is no figure {block.figure}"]
-    return []
+    missing = [figure for figure in block.figures if not figure.is_file()]
+    return [f"there is no figure {figure}" for figure in missing]
 
 
 def write_readme(results: Results, readme: Path) -> None:
     """Put the block in place, and its figure for that of earlier records."""
     before, _, after = split_readme(readme)
     block = make_block(results, readme)
-    if block.figure is not None and block.picture is not None:
-        write_atomically(block.figure, block.picture.files()[f"{block.picture.slug}.svg"])
+    for figure, picture in block.figures.items():
+        write_atomically(figure, picture.files()[f"{picture.slug}.svg"])
     write_atomically(readme, (before + block.text + after).encode())
-    for old in results.folder.glob("bubbles-" + "[0-9a-f]" * 8 + ".svg"):
-        if old != block.figure:
-            old.unlink()
+    for name in ("bubbles", "lengths"):
+        for old in results.folder.glob(f"{name}-" + "[0-9a-f]" * 8 + ".svg"):
+            if old not in block.figures:
+                old.unlink()
