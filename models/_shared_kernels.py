@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 from torch import Tensor
 from torch.profiler import record_function
 
+from models._circulant import circulant_multiply
 from models._plain_forms import plain_forms_are_used
+from models._toeplitz import (
+    circulant_response,
+    fast_fft_length,
+    smallest_circulant,
+    toeplitz_multiply,
+)
 
 T = TypeVar("T")
 Kernel = tuple[Tensor, int]
@@ -65,6 +72,33 @@ def kernel_for(key: Hashable, length: int, generate: Callable[[int], Kernel]) ->
     if made is not None:
         made[key] = length, coefficients, first_lag
     return coefficients, first_lag
+
+
+def multiply_shared(key: Hashable, coefficients: Callable[[int], Kernel], x: Tensor) -> Tensor:
+    """Multiply by the Toeplitz matrices of a kernel, `toeplitz_multiply`.
+
+    Within `shared_kernels` the transform of the kernel for longer sequences is taken for shorter
+    ones too, where its greater size costs less than another transform of the kernel.
+
+    Args:
+        key: of all that the kernel at a lag depends on.
+        coefficients: gives the kernel for a length.
+        x: (batch, length, channels).
+    Returns: (batch, length, channels).
+    """
+    batch, length, _ = x.shape
+    kernel, first_lag = coefficients(length)
+    made = None if plain_forms_are_used() else _MADE.get()
+    if made is None:
+        return toeplitz_multiply(kernel, first_lag, x)
+    size = fast_fft_length(smallest_circulant(kernel, first_lag, length))
+    responses = made.setdefault((key, "responses", x.dtype), [])
+    for longest, greater, response in responses:
+        if longest >= length and batch * (greater - size) <= size:
+            return circulant_multiply(response, greater, x)
+    response = circulant_response(kernel, first_lag, size, x.dtype)
+    responses.append((length, size, response))
+    return circulant_multiply(response, size, x)
 
 
 def cut(coefficients: Tensor, first_lag: int, length: int) -> Kernel:

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models._recurrence import Recurrence, WrappedRecurrence
-from models._shared_kernels import kernel_for
-from models._toeplitz import toeplitz_multiply
+from models._shared_kernels import kernel_for, multiply_shared
 from models.base import MixerContext, Part, RecurrentMixer
 
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
@@ -81,7 +80,10 @@ class StateSpaceMixer(RecurrentMixer):
 
         Returns: (num_lags, channels) for increasing lags, and the first lag.
         """
-        return kernel_for((self, self.kernel.resolution(length)), length, self._coefficients)
+        return kernel_for(self._key(length), length, self._coefficients)
+
+    def _key(self, length: int) -> tuple[object, int]:
+        return self, self.kernel.resolution(length)
 
     def _coefficients(self, length: int) -> tuple[Tensor, int]:
         with torch.autocast(self.direct.device.type, enabled=False):
@@ -93,14 +95,16 @@ class StateSpaceMixer(RecurrentMixer):
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        coefficients, first_lag = self.coefficients(x.shape[1])
-        return self.gated(x, toeplitz_multiply(coefficients, first_lag, x))
+        return self.gated(x, self.mixed(x))
+
+    def mixed(self, x: Tensor) -> Tensor:
+        """Multiply by the kernels: x (batch, length, dim) -> the same shape."""
+        return multiply_shared(self._key(x.shape[1]), self.coefficients, x)
 
     def parts(self) -> dict[str, Part]:
         """See `Mixer.parts`."""
         kernel = Part(lambda x: self.coefficients(x.shape[1])[0])
-        mixing = Part(lambda x: toeplitz_multiply(*self.coefficients(x.shape[1]), x))
-        return {**super().parts(), "mixing": mixing, "kernel": kernel}
+        return {**super().parts(), "mixing": Part(self.mixed), "kernel": kernel}
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Add the direct term, and project: both (..., dim) -> (..., dim)."""

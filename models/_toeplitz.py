@@ -109,18 +109,36 @@ def toeplitz_multiply(
     Returns: (batch, length, channels), in the type of x.
     Raises: ValueError for lags that do not fit the length, or too small an fft_length.
     """
-    length = x.shape[1]
+    minimum = smallest_circulant(coefficients, first_lag, x.shape[1])
+    size = fast_fft_length(minimum) if fft_length is None else fft_length
+    if size < minimum:
+        raise ValueError(f"got fft_length {size}, expected at least {minimum}")
+    return circulant_multiply(circulant_response(coefficients, first_lag, size, x.dtype), size, x)
+
+
+def smallest_circulant(coefficients: Tensor, first_lag: int, length: int) -> int:
+    """Return the size of the smallest circulant matrices that hold Toeplitz ones.
+
+    Raises: ValueError for lags that do not fit the length.
+    """
     check_lags(coefficients, first_lag, length)
     last_lag = first_lag + coefficients.shape[0] - 1
     # Sums reach from first_lag to last_lag + length - 1; what wraps around the circle must
     # not land on 0..length - 1.
-    minimum = length + max(last_lag, -first_lag)
-    size = fast_fft_length(minimum) if fft_length is None else fft_length
-    if size < minimum:
-        raise ValueError(f"got fft_length {size}, expected at least {minimum}")
+    return length + max(last_lag, -first_lag)
 
-    working = torch.promote_types(torch.float32, torch.promote_types(x.dtype, coefficients.dtype))
+
+def circulant_response(
+    coefficients: Tensor, first_lag: int, size: int, dtype: torch.dtype
+) -> Tensor:
+    """Return the frequency response of circulant matrices that hold Toeplitz ones.
+
+    Args:
+        coefficients: (num_lags, channels), for lags first_lag, first_lag + 1, ...
+        dtype: of what they will multiply.
+    Returns: (channels, size // 2 + 1) complex, of at least single precision.
+    """
+    working = torch.promote_types(torch.float32, torch.promote_types(dtype, coefficients.dtype))
     kernel = coefficients.to(working).T
     gap = kernel.new_zeros(kernel.shape[0], size - kernel.shape[1])
-    circulant = torch.cat([kernel[:, -first_lag:], gap, kernel[:, :-first_lag]], dim=1)
-    return circulant_multiply(spectrum(circulant), size, x)
+    return spectrum(torch.cat([kernel[:, -first_lag:], gap, kernel[:, :-first_lag]], dim=1))

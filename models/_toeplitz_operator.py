@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from models._gated_unit import GatedToeplitzUnit
 from models._recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
-from models._shared_kernels import kernel_for
-from models._toeplitz import toeplitz_matrix, toeplitz_multiply
+from models._shared_kernels import kernel_for, multiply_shared
+from models._toeplitz import toeplitz_matrix
 from models.base import LagOperator, MixerContext, Part, RecurrentMixer
 
 
@@ -31,7 +31,10 @@ class ToeplitzOperator(LagOperator):
         Autocast would round lags above 256 to bfloat16, and neighbours to one number.
         """
         with torch.autocast(next(self.parameters()).device.type, enabled=False):
-            return kernel_for((self, self.resolution(length)), length, self.generate)
+            return kernel_for(self._key(length), length, self.generate)
+
+    def _key(self, length: int) -> tuple[object, int]:
+        return self, self.resolution(length)
 
     def resolution(self, length: int) -> int:
         """Return a number that is the same for lengths that see the same kernel."""
@@ -43,8 +46,7 @@ class ToeplitzOperator(LagOperator):
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""
-        kernel, first_lag = self.coefficients(x.shape[1])
-        return toeplitz_multiply(kernel, first_lag, x)
+        return multiply_shared(self._key(x.shape[1]), self.coefficients, x)
 
 
 class ToeplitzMixer(RecurrentMixer):

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from models import _circulant
+from models import _circulant, _shared_kernels
 from models._circulant import circulant_multiply, spectrum
 from models._depthwise import depthwise_convolution
 from models._interpolation import InducingGrid, interpolate, spread
 from models._linear_pair import linear_pair
 from models._plain_forms import plain_forms, plain_forms_are_used
-from models._shared_kernels import cut, kernel_for, made_once, shared_kernels
+from models._shared_kernels import cut, kernel_for, made_once, multiply_shared, shared_kernels
 from models._toeplitz import toeplitz_multiply
 from references import assert_equal_with_gradients
 
@@ -186,3 +187,28 @@ def test_kernels_are_made_once_where_they_are_shared() -> None:
     kernel_for("key", 8, generate)
     assert len(made) == 4
     assert all(a >= b for a, b in pairwise(sorted(made, reverse=True)))
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_transforms_of_kernels_are_shared_where_that_is_cheaper(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = leaf(127, 3)
+    sizes: list[int] = []
+    transform = _shared_kernels.circulant_response
+
+    def noted(*arguments: Any) -> Tensor:
+        sizes.append(arguments[2])
+        return transform(*arguments)
+
+    monkeypatch.setattr(_shared_kernels, "circulant_response", noted)
+    groups = [leaf(rows, length, 3) for length in (64, 52, 40, 9)]
+
+    def compute() -> Tensor:
+        with shared_kernels():
+            products = [multiply_shared("k", lambda n: cut(kernel, -63, n), x) for x in groups]
+        return torch.cat([product.flatten() for product in products])
+
+    assert_plain_is_equal(compute, [kernel, *groups])
+    assert sizes[0] == 128
+    assert len(sizes) == {1: 2, 4: 3, 100: 4}[rows]

@@ -49,13 +49,13 @@ class BenchRecord(BaseModel):
     repeats: NonNegativeInt
     """Turns that medians and quartiles are over."""
     steps_per_second: Positive | None
-    """Median of times the thing was done a second; this and what follows is null where memory did
-    not suffice."""
+    """Median of times the thing was done a second, with the task's own lengths the mean; this and
+    what follows is null where memory did not suffice."""
     low_quartile: Positive | None
     high_quartile: Positive | None
     ratio_to_reference: Positive | None = None
-    """How many times as fast as the published code's way: the median over turns, with quartiles;
-    null where it was not compared."""
+    """How many times as fast as the published code's way: the median over turns, with the task's
+    own lengths of all turns together, with quartiles; null where it was not compared."""
     ratio_low_quartile: Positive | None = None
     ratio_high_quartile: Positive | None = None
     peak_memory_mib: Positive | None

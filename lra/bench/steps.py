@@ -72,6 +72,11 @@ class StepCase(Case):
     """Of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
 
+    @property
+    def varies(self) -> bool:
+        """See `Case.varies`."""
+        return self.length is None
+
     def config(self) -> RunConfig:
         """Lay up the settings; the reference computes in single precision."""
         config = resolve(

@@ -62,6 +62,11 @@ class Case(abc.ABC):
     is_reference: bool = False
     """Whether it is done the published code's way, with the allocator as it comes."""
 
+    @property
+    def varies(self) -> bool:
+        """Whether what is done differs from time to time."""
+        return False
+
     @abc.abstractmethod
     def build(self) -> Subject:
         """Set it up."""
@@ -119,6 +124,12 @@ class Measurement:
         times = self.subject.repetitions if self.subject is not None else 1
         slow, middle, fast = quartiles([times / seconds for seconds in self.seconds])
         low, ratio, high = quartiles(self.ratios)
+        if self.case.varies and self.seconds:
+            # What counts is how long all of them take: a median is of none in particular.
+            middle = times * len(self.seconds) / sum(self.seconds)
+            if self.ratios:
+                paired = zip(self.ratios, self.seconds, strict=True)
+                ratio = sum(r * seconds for r, seconds in paired) / sum(self.seconds)
         facts: dict[str, Any] = {"params": None, "flops_per_step": None}
         if self.subject is not None:
             facts = self.subject.facts()

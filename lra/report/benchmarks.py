@@ -15,7 +15,8 @@ _COMPARED = (
     "Both took turns in one process; the reference is written as published code is "
     "(lra/reference.py, and the plain form beside each fast one): transforms along the positions "
     "at twice the length, autograd and allocator as they come, single precision, every sequence "
-    "padded to the task's longest. Medians of the ratios of turns; in brackets their quartiles."
+    "padded to the task's longest. Medians of the ratios of turns, with the task's own lengths "
+    "the ratio of all turns together; in brackets quartiles of turns."
 )
 
 
