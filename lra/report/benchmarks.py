@@ -170,7 +170,7 @@ def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None
         memory = _memory_share(r)
         rows.append(
             [
-                f"{r.part} alone" if r.part else f"{r.mode}, {r.task}",
+                ", ".join([f"{r.part} alone" if r.part else f"{r.mode}, {r.task}", *r.overrides]),
                 r.method,
                 f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
                 "the task's own" if r.lengths == "task" else "full",
