@@ -35,13 +35,22 @@ def add_settings(parser: argparse.ArgumentParser, *, tasks: str = "listops, ..."
     parser.add_argument("--task", required=True, help=tasks)
     parser.add_argument("--preset", default="paper", help="paper (default) or quick")
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
+
+
+def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
+    """Add the flags that change settings and say where the data is.
+
+    Args:
+        text: help of --set.
+    """
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="SECTION.KEY=VALUE",
         dest="overrides",
-        help="change a setting, train.lr=1e-3 for instance; of several the last wins",
+        help=text,
     )
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"

@@ -14,7 +14,7 @@ from lra.bench.operators import PRODUCT, OperatorCase
 from lra.bench.record import BenchRecord
 from lra.bench.steps import CASES
 from lra.bench.turns import Case, measure, units
-from lra.cli import Parser, carry_out, positive_int, write_out
+from lra.cli import Parser, add_overrides, carry_out, positive_int, write_out
 from lra.environment import choose_device
 from lra.errors import UserError
 from tasks.progress import progress, say
@@ -56,14 +56,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--task", default="listops", help="step, forward: its classifier (listops)")
     parser.add_argument("--preset", default="paper", help="step, forward: paper (default) or quick")
     parser.add_argument("--protocol", default="s4", help="step, forward: s4 (default) or lra")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        dest="overrides",
-        help="change a setting, of the mixers alone for op and decode",
-    )
+    add_overrides(parser, "change a setting, of the mixers alone for op and decode")
     parser.add_argument(
         "--batch-size", type=positive_int, help=f"step, forward (the task's), op ({OPERATOR_BATCH})"
     )
@@ -75,9 +68,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     parser.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="for records (results/bench)"
-    )
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
     )
     return parser.parse_args(arguments)
 

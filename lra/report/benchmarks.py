@@ -33,6 +33,12 @@ _NOTES = {
     "decode": "One more position by the mixer's recurrence, or (prefix) by mixing all positions so "
     "far again; medians of turns.",
 }
+_UNITS = {
+    "step": "training speed, steps/s",
+    "forward": "evaluation, batches/s",
+    "op": "forward and backward, times/s",
+    "decode": "decoding, positions/s",
+}
 _SEQUENCES = {
     "full": "All sequences are synthetic and of the length named.",
     "task": "Sequences are the task's own, up to the length named.",
@@ -43,11 +49,12 @@ _EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a proces
 
 def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
     """Sort measurements by device, what was measured, and settings."""
-    found: dict[tuple[str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
+    found: dict[tuple[str, str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
     for r in sorted(records, key=_bench_order):
         memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
         note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
-        row = found.setdefault((r.device, _bench_title(r), note, r.measured_with), {})
+        board = (r.device, _bench_title(r), note, _UNITS[r.mode], r.measured_with)
+        row = found.setdefault(board, {})
         place = Place(r.task or r.part or r.mode, r.length, r.batch_size)
         row.setdefault(r.method, {})[place] = Speed(
             r.steps_per_second,
@@ -63,7 +70,8 @@ def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
             shares=r.shares,
         )
     return [
-        SpeedBoard(device, title, note, rows) for (device, title, note, _), rows in found.items()
+        SpeedBoard(device, title, note, rows, unit)
+        for (device, title, note, unit, _), rows in found.items()
     ]
 
 

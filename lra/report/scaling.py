@@ -72,13 +72,13 @@ def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture
                     f"{task}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
                     f"least squares on logarithms.",
-                    partial(_draw, lines, looks),
+                    partial(_draw, lines, looks, board.unit),
                 )
             )
     return pictures
 
 
-def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks) -> Figure:
+def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) -> Figure:
     from matplotlib.ticker import NullFormatter, NullLocator
 
     fits = {m: fit(*zip(*points, strict=True)) for m, points in sorted(lines.items())}
@@ -105,6 +105,6 @@ def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks) -> Figure:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("length, positions")
-    axes.set_ylabel("training speed, steps/s")
+    axes.set_ylabel(unit)
     legend_below(axes)
     return figure

@@ -75,6 +75,8 @@ class SpeedBoard:
     """How it was measured."""
     rows: Mapping[str, Mapping[Place, Speed]]
     """By method."""
+    unit: str = "training speed, steps/s"
+    """What an axis of speeds is called."""
 
     @property
     def places(self) -> list[Place]:
