@@ -37,6 +37,12 @@ def test_quartiles_are_shown() -> None:
         (["--lengths", "a"], "--lengths a: expected whole numbers"),
         (["--lengths", "20,30"], "--lengths 20,30: expected steps of at least 16"),
         (["--device", "cuda:9"], "no device"),
+        (["--task", "text"], "--task has no effect with --mode decode"),
+        (["--compare", "reference"], "--compare has no effect with --mode decode"),
+        (["--mode", "op", "--protocol", "s4"], "--protocol has no effect with --mode op"),
+        (["--mode", "step", "--dim", "8"], "--dim has no effect with --mode step"),
+        (["--mode", "op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
+        (["--mode", "op", "--mixers", "tnn", "--set", "model.dim=4"], "does not concern a mixer"),
     ],
 )
 def test_mistakes_are_one_line(

@@ -22,6 +22,7 @@ from tasks.progress import progress, say
 MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_LENGTHS = [1024, 2048, 4096, 16384]
 OPERATOR_BATCH = 4
+CHANNELS = 64
 TASK = "task"
 """In place of lengths: sequences as the task has them."""
 
@@ -53,23 +54,37 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compare", choices=["reference"], help="time each beside the published code's way"
     )
-    parser.add_argument("--task", default="listops", help="step, forward: its classifier (listops)")
-    parser.add_argument("--preset", default="paper", help="step, forward: paper (default) or quick")
-    parser.add_argument("--protocol", default="s4", help="step, forward: s4 (default) or lra")
+    parser.add_argument("--task", help="step, forward: its classifier (listops)")
+    parser.add_argument("--preset", help="step, forward: paper (default) or quick")
+    parser.add_argument("--protocol", help="step, forward: s4 (default) or lra")
     add_overrides(parser, "change a setting, of the mixers alone for op and decode")
     parser.add_argument(
         "--batch-size", type=positive_int, help=f"step, forward (the task's), op ({OPERATOR_BATCH})"
     )
-    parser.add_argument("--parts", default="mixing", help="op: mixing (default), kernel or whole")
-    parser.add_argument(
-        "--dim", type=positive_int, default=64, help="op, decode: channels (%(default)s)"
-    )
+    parser.add_argument("--parts", help="op: mixing (default), kernel or whole")
+    parser.add_argument("--dim", type=positive_int, help=f"op, decode: channels ({CHANNELS})")
     parser.add_argument("--repeats", type=positive_int, default=5, help="turns (%(default)s)")
     parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     parser.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="for records (results/bench)"
     )
     return parser.parse_args(arguments)
+
+
+def _settle(options: argparse.Namespace) -> None:
+    """Refuse flags that the mode has no use for, and give the others their defaults."""
+    of_task = {"task": "listops", "preset": "paper", "protocol": "s4"}
+    of_mixer = {"parts": "mixing", "dim": CHANNELS}
+    idle = set(of_task) if options.mode in ("op", "decode") else set(of_mixer)
+    if options.mode == "decode":
+        idle |= {"parts", "batch_size", "compare"}
+    for name in sorted(idle):
+        if getattr(options, name) is not None:
+            flag = name.replace("_", "-")
+            raise UserError(f"--{flag} has no effect with --mode {options.mode}; leave it out")
+    for name, default in {**of_task, **of_mixer}.items():
+        if getattr(options, name) is None:
+            setattr(options, name, default)
 
 
 def _numbers(text: str) -> list[int]:
@@ -175,6 +190,7 @@ MODES = {"step": _in_turns, "forward": _in_turns, "op": _in_turns, "decode": _de
 
 def bench(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
+    _settle(options)
     records = MODES[options.mode](options)
     say(f"{len(records)} records in {options.out}")
     return 0
