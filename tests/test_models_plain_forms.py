@@ -212,3 +212,14 @@ def test_transforms_of_kernels_are_shared_where_that_is_cheaper(
     assert_plain_is_equal(compute, [kernel, *groups])
     assert sizes[0] == 128
     assert len(sizes) == {1: 2, 4: 3, 100: 4}[rows]
+
+
+def test_what_was_made_for_shorter_sequences_is_not_taken_for_longer_ones() -> None:
+    kernel, groups = leaf(127, 3), [leaf(1, length, 3) for length in (50, 64)]
+
+    def compute() -> Tensor:
+        with shared_kernels():
+            products = [multiply_shared("k", lambda n: cut(kernel, -63, n), x) for x in groups]
+        return torch.cat([product.flatten() for product in products])
+
+    assert_plain_is_equal(compute, [kernel, *groups])
