@@ -27,6 +27,9 @@ T = TypeVar("T")
 Kernel = tuple[Tensor, int]
 """(num_lags, channels) for increasing lags, and the first lag."""
 
+MOST_RESPONSES = 4
+"""Transforms of one kernel that are kept, the last ones: an evaluation makes one per size."""
+
 _MADE: ContextVar[dict[Hashable, Any] | None] = ContextVar("kernels_made", default=None)
 
 
@@ -98,6 +101,7 @@ def multiply_shared(key: Hashable, coefficients: Callable[[int], Kernel], x: Ten
             return circulant_multiply(response, greater, x)
     response = circulant_response(kernel, first_lag, size, x.dtype)
     responses.append((length, size, response))
+    del responses[:-MOST_RESPONSES]
     return circulant_multiply(response, size, x)
 
 

@@ -223,3 +223,12 @@ def test_what_was_made_for_shorter_sequences_is_not_taken_for_longer_ones() -> N
         return torch.cat([product.flatten() for product in products])
 
     assert_plain_is_equal(compute, [kernel, *groups])
+
+
+def test_few_transforms_of_a_kernel_are_kept() -> None:
+    kernel, kept = leaf(127, 1), []
+    with shared_kernels(), torch.no_grad():
+        for length in range(64, 2, -4):
+            multiply_shared("k", lambda n: cut(kernel, -63, n), leaf(100, length, 1))
+        kept = [made for key, made in (_shared_kernels._MADE.get() or {}).items()]
+    assert [len(responses) for responses in kept] == [4]
