@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from lra.cli import (
     OUT_OF_MEMORY,
+    STOPPED,
     Parser,
     add_settings,
     carry_out,
@@ -20,9 +21,12 @@ from lra.cli import (
 )
 
 if TYPE_CHECKING:
-    from lra.config import RunConfig
+    import torch
 
-EXIT_CODES = {"done": 0, "stopped": 3, "diverged": 4, "oom": OUT_OF_MEMORY}
+    from lra.config import RunConfig
+    from lra.world import World
+
+EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": 4, "oom": OUT_OF_MEMORY}
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -51,6 +55,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--max-minutes", type=non_negative_float, help="stop, resumably, after this time"
     )
+    parser.add_argument(
+        "--stop-with", type=positive_int, metavar="PID",
+        help="stop, resumably, when this process, which started it, is gone",
+    )  # fmt: skip
     parser.add_argument(
         "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
     )
@@ -92,20 +100,37 @@ def run(options: argparse.Namespace) -> int:
     if options.show_config:
         write_out(config.show())
         return 0
+    from lra.environment import choose_device
+    from lra.world import join, local_device
+    from tasks.progress import be_silent
+
+    device = choose_device(local_device(options.device))
+    world = join(device)
+    if not world.is_first:
+        be_silent()
+    try:
+        return train(options, config, device, world)
+    finally:
+        world.leave()
+
+
+def train(
+    options: argparse.Namespace, config: RunConfig, device: torch.device, world: World
+) -> int:
+    """Make the run of a configuration, in one process of a world; return the exit code."""
     from lra.allocator import keep_freed_memory
-    from lra.environment import choose_device, device_name
+    from lra.environment import device_name
     from lra.run import Run
     from lra.run_folder import choose_folder
     from lra.stopping import StopRequest
     from lra.tables import task_table
     from tasks.progress import say
 
-    device = choose_device(options.device)
     # Where less memory is asked for, what is kept would lie about in pieces.
     saves_memory = config.train.checkpoint_activations
     if device.type == "cpu" and not saves_memory and keep_freed_memory():
         say("allocator: freed memory is kept for the next step")
-    stop = StopRequest(options.max_minutes, options.max_steps)
+    stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
     folder = choose_folder(options.results_dir, config, options.seed, options.resume)
@@ -123,8 +148,12 @@ def run(options: argparse.Namespace) -> int:
             device=device,
             folder=folder,
             stop=stop,
+            world=world,
         ).execute()
-    write_out(task_table(options.results_dir, record))
+    if world.is_first:
+        write_out(task_table(options.results_dir, record))
+    if world.size > 1 and record.status == "stopped":
+        return 0  # torchrun starts whatever else again
     return EXIT_CODES[record.status]
 
 

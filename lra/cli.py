@@ -13,6 +13,7 @@ from typing import NoReturn
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
 USER_ERROR = 2
+STOPPED = 3
 OUT_OF_MEMORY = 5
 INTERRUPTED = 130
 LARGEST_INT = 2**63 - 1
@@ -33,7 +34,7 @@ def add_settings(parser: argparse.ArgumentParser, *, tasks: str = "listops, ..."
         tasks: the values of --task, for its help.
     """
     parser.add_argument("--task", required=True, help=tasks)
-    parser.add_argument("--preset", default="paper", help="paper (default) or quick")
+    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
 

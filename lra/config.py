@@ -76,9 +76,12 @@ class TrainConfig(Section):
     """Optimization."""
 
     steps: PositiveInt | None = None
-    """Optimizer steps; this or epochs."""
+    """Optimizer steps; this, epochs or minutes."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Passes over the training set; this or steps."""
+    """Passes over the training set; this, steps or minutes."""
+    minutes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Time of training steps, evaluations apart; this, steps or epochs. The schedule follows the
+    time, so that how far a run comes, and its result, depend on the machine."""
     batch_size: PositiveInt = 32
     """Examples per step."""
     micro_batch: PositiveInt | Literal["auto"] | None = None
@@ -94,6 +97,9 @@ class TrainConfig(Section):
     schedule: Literal["cosine", "rsqrt", "constant"] = "cosine"
     """After the linear warm-up: cosine to 0, the inverse square root of the step, or flat."""
     warmup_steps: NonNegativeInt = 0
+    """Steps in which the rate rises; this or warmup_share."""
+    warmup_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the run in which the rate rises; this or warmup_steps."""
     schedule_steps: PositiveInt | None = None
     """Step at which the cosine reaches 0. None: the last."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
@@ -107,7 +113,7 @@ class TrainConfig(Section):
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16 concerns matrix products; transforms, norms' sums and the loss stay in fp32."""
     evaluate_every: PositiveInt | None = None
-    """Steps between validations. None: an epoch."""
+    """Steps between validations. None: an epoch, or of a run of minutes a quarter."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
@@ -117,13 +123,22 @@ class TrainConfig(Section):
             raise ValueError(
                 f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
             )
-        if self.steps is None and self.epochs is None:
-            raise ValueError("neither train.steps nor train.epochs is set; use --set train.steps=N")
+        if self.steps is None and self.epochs is None and self.minutes is None:
+            raise ValueError(
+                "none of train.steps, train.epochs and train.minutes is set; use "
+                "--set train.steps=N"
+            )
+        if self.minutes is not None and self.schedule_steps is not None:
+            raise ValueError("train.schedule_steps has no meaning for a run of train.minutes")
         return self
 
 
 WITHOUT_EFFECT = {"train": {"checkpoint_activations"}}
 """Settings beside those of `log` that change no number, and so no hash."""
+
+
+LATER_SETTINGS = ("minutes", "warmup_share")
+"""Settings of `train` that, not set, are left out of the hash, as before they were there."""
 
 
 class LogConfig(Section):
@@ -133,6 +148,10 @@ class LogConfig(Section):
     """Steps between lines of metrics."""
     checkpoint_minutes: PositiveFloat = 5.0
     """Minutes between checkpoints, besides those at validations and at the end."""
+    tensorboard: bool = False
+    """Whether metrics are written for TensorBoard, too, into the run's folder."""
+    wandb: bool = False
+    """Whether they are sent to Weights & Biases, too, into its project lra."""
 
 
 def build_task(name: str, options: Section) -> Task:
@@ -179,6 +198,9 @@ class RunConfig:
             for name in SECTIONS
             if name != "log"
         }
+        for key in LATER_SETTINGS:
+            if sections["train"][key] is None:
+                del sections["train"][key]
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,

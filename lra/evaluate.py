@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from torch import nn
 from torch.nn import functional
 from tqdm import tqdm
 
+from lra.world import ALONE, World
 from models._shared_kernels import shared_kernels
 from tasks.base import Split
 from tasks.batching import evaluation_batches
@@ -43,11 +45,13 @@ def evaluate(
     autocast: torch.autocast,
     check: Callable[[], None],
     title: str,
+    world: World = ALONE,
 ) -> Score:
     """Score a model on a split, in evaluation mode, leaving its mode as it was.
 
     Args:
         check: called before every batch; what it raises ends the evaluation.
+        world: the processes that share the batches out; each gets the whole score.
         title: of the progress bar, which shows on a terminal only.
     """
     was_training = model.training
@@ -57,7 +61,7 @@ def evaluate(
     try:
         with torch.inference_mode(), shared_kernels():
             # The longest first: kernels made for them serve all, and what does not fit fails.
-            batches = evaluation_batches(split.lengths, batch_size)[::-1]
+            batches = evaluation_batches(split.lengths, batch_size)[::-1][world.rank :: world.size]
             for indices in tqdm(batches, desc=title, leave=False, disable=not is_live()):
                 check()
                 batch = split.batch(indices).to(device)
@@ -68,5 +72,19 @@ def evaluate(
                 guesses[indices] = logits.argmax(dim=-1).cpu().numpy()
     finally:
         model.train(was_training)
+    loss, guesses = world.total(loss), _merged(guesses, world)
     correct = int((guesses == split.labels).sum())
     return Score(correct, len(split), loss / len(split), guesses)
+
+
+def _merged(guesses: np.ndarray, world: World) -> np.ndarray:
+    """Put together what processes guessed: (examples,), -1 where another did."""
+    if world.size == 1:
+        return guesses
+    return world.sum(torch.from_numpy(guesses + 1).to(world.device)).cpu().numpy() - 1
+
+
+if __name__ == "__main__":
+    from lra.transfer_command import main
+
+    sys.exit(main())

@@ -71,7 +71,7 @@ def set_rate(optimizer: torch.optim.Optimizer, share: float) -> None:
 
 def rate_at(step: int, total_steps: int, config: TrainConfig) -> float:
     """Return the learning rate of a 0-based step of a run of total_steps."""
-    warmup = config.warmup_steps
+    warmup = warmup_of(total_steps, config)
     if step < warmup:
         return config.lr * (step + 1) / warmup
     if config.schedule == "rsqrt":
@@ -81,6 +81,13 @@ def rate_at(step: int, total_steps: int, config: TrainConfig) -> float:
     end = config.schedule_steps or total_steps
     done = min(1.0, (step - warmup) / max(1, end - warmup))
     return config.lr * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def warmup_of(total_steps: int, config: TrainConfig) -> int:
+    """Return the steps in which the rate rises."""
+    if config.warmup_share is None:
+        return config.warmup_steps
+    return round(config.warmup_share * total_steps)
 
 
 def schedule_warning(total_steps: int, config: TrainConfig) -> str | None:

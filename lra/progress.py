@@ -24,11 +24,10 @@ class Progress:
 
     Args:
         step: steps made before.
-        total: steps in all.
+        total: steps in all, as far as is known.
     """
 
     def __init__(self, step: int, total: int) -> None:
-        self.total = total
         self.live = is_live()
         self.bar = tqdm(
             initial=step, total=total, unit="step", desc="training", disable=not self.live,
@@ -37,19 +36,20 @@ class Progress:
         self.start_step = step
         self.start = self.last_line = time.monotonic()
 
-    def step(self, step: int, loss: float, accuracy: float) -> None:
-        """Show a step: its mean loss, in nats, and accuracy, in percent, of late."""
+    def step(self, step: int, total: int, loss: float, accuracy: float) -> None:
+        """Show a step of a total: its mean loss, in nats, and accuracy, in percent, of late."""
         if self.live:
+            self.bar.total = total
             self.bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{accuracy:.1f} %", refresh=False)
             self.bar.update(step - self.bar.n)
             return
         now = time.monotonic()
-        if now - self.last_line >= SECONDS_BETWEEN_LINES or step == self.total:
+        if now - self.last_line >= SECONDS_BETWEEN_LINES or step == total:
             self.last_line = now
             rate = (step - self.start_step) / (now - self.start)
-            left = duration((self.total - step) / rate)
+            left = duration((total - step) / rate)
             say(
-                f"step {step}/{self.total}  loss {loss:.3f}  accuracy {accuracy:.1f} %  "
+                f"step {step}/{total}  loss {loss:.3f}  accuracy {accuracy:.1f} %  "
                 f"{rate:.2f} steps/s  {left} left"
             )
 

@@ -27,6 +27,8 @@ Kind = TypeVar("Kind", bound=BaseModel)
 
 Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
 """What folders and files are called by: nothing that leads elsewhere."""
+Status = Literal["done", "stopped", "diverged", "oom"]
+"""How a run ended."""
 Percent = Annotated[float, Field(ge=0, le=100)]
 Amount = Annotated[float, Field(ge=0, lt=1e18)]
 Positive = Annotated[float, Field(gt=0, lt=1e18)]
@@ -62,7 +64,7 @@ class RunRecord(_Part):
     overrides: list[str]
     """Settings changed by flags: with any, the run is no longer the preset's."""
     seed: int
-    status: Literal["done", "stopped", "diverged", "oom"]
+    status: Status
     message: str | None
     """What ended a run that is not done."""
     test_accuracy: Percent | None
@@ -91,6 +93,8 @@ class RunRecord(_Part):
     batch_size: PositiveInt
     micro_batch: PositiveInt | None = None
     """Examples a pass; null in records from before it was noted."""
+    train_seconds: Amount | None = None
+    """Of all training steps; null in records from before it was noted."""
     wall_seconds: Amount
     """Of all sessions of the run, training and evaluation, preparation of data apart."""
     device: str

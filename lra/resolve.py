@@ -225,8 +225,12 @@ def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> t
     return tuple(effective)
 
 
-_EXCLUSIVE = {("train", "steps"): ("train", "epochs"), ("train", "epochs"): ("train", "steps")}
-"""Settings of which a later one replaces the earlier."""
+_EXCLUSIVE = {
+    ("train", key): [("train", other) for other in group if other != key]
+    for group in (("steps", "epochs", "minutes"), ("warmup_steps", "warmup_share"))
+    for key in group
+}
+"""Settings of which a later one replaces the others, which it stands for."""
 
 
 def _merge(layers: Sequence[Layer]) -> Merged:
@@ -234,14 +238,13 @@ def _merge(layers: Sequence[Layer]) -> Merged:
     merged: dict[tuple[str, str], tuple[Any, str]] = {}
     for layer in layers:
         for key, value in layer.values.items():
-            other = _EXCLUSIVE.get(key)
-            if value is not None and other is not None and layer.values.get(other) is not None:
-                raise UserError(
-                    f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
-                )
-            merged[key] = (value, layer.origin)
-            if value is not None and other is not None:
+            for other in _EXCLUSIVE.get(key, []) if value is not None else []:
+                if layer.values.get(other) is not None:
+                    raise UserError(
+                        f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
+                    )
                 merged.pop(other, None)
+            merged[key] = (value, layer.origin)
     return merged
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -15,17 +16,19 @@ from lra.environment import (
     is_out_of_memory,
     peak_memory_mib,
     reset_peak_memory,
-    versions,
 )
 from lra.evaluate import Score
 from lra.files import write_atomically
 from lra.optimizer import schedule_warning
+from lra.outcome import make_record
 from lra.progress import Progress, duration
-from lra.record import DataRecord, RunRecord
+from lra.record import RunRecord, Status
 from lra.run_folder import RunFolder
+from lra.scalars import Scalars, open_scalars
 from lra.stopping import Stopped, StopRequest
 from lra.trainer import Diverged, Trainer
-from tasks.base import Dataset, TaskInfo, largest_class
+from lra.world import ALONE, World
+from tasks.base import Dataset, TaskInfo
 from tasks.progress import say
 
 ESTIMATE_AT_STEP = 5
@@ -43,11 +46,13 @@ class Run:
     device: torch.device
     folder: RunFolder
     stop: StopRequest
+    world: World = ALONE
     trainer: Trainer = field(init=False)
     seconds_before: float = field(init=False, default=0.0)
     peak_before: float = field(init=False, default=0.0)
     git: dict[str, Any] = field(init=False)
     earlier_commits: list[str] = field(init=False, default_factory=list)
+    scalars: list[Scalars] = field(init=False, default_factory=list)
     start: float = field(init=False)
     last_checkpoint: float = field(init=False)
 
@@ -56,23 +61,39 @@ class Run:
 
         Raises: UserError if the folder is in use or holds a run of other settings or data.
         """
-        with self.folder.locked():
-            record = self.folder.record()
-            if record is not None and record.status in ("done", "diverged"):
-                old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
-                self.folder.refuse_other(old, {"data": self._identity()["data"]})
-                say(f"this run is {record.status} (--resume never makes it again beside it)")
-                return record
+        with ExitStack() as held:
+            found = self.world.from_first(lambda: self._open(held))
+            if found["finished"] is not None:
+                return RunRecord.model_validate_json(found["finished"])
             reset_peak_memory(self.device)
             self.git = git_state()
             self.start = self.last_checkpoint = time.monotonic()
-            self.trainer = Trainer(self.config, self.info, self.dataset, self.seed, self.device)
-            self._resume()
+            self.trainer = Trainer(
+                self.config, self.info, self.dataset, self.seed, self.device, world=self.world
+            )
+            self._resume(found["state"])
+            if self.world.is_first:
+                path, step = self.folder.path, self.trainer.step
+                self.scalars = open_scalars(self.config, self.seed, path, step)
+            for scalars in self.scalars:
+                held.callback(scalars.close)
             return self._train()
+
+    def _open(self, held: ExitStack) -> dict[str, Any]:
+        """Hold the folder, and read from it the record of a finished run, or the last state."""
+        held.enter_context(self.folder.locked())
+        record = self.folder.record()
+        if record is None or record.status not in ("done", "diverged"):
+            return {"finished": None, "state": self.folder.resume(self._identity())}
+        old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
+        self.folder.refuse_other(old, {"data": self._identity()["data"]})
+        say(f"this run is {record.status} (--resume never makes it again beside it)")
+        return {"finished": record.model_dump_json(), "state": None}
 
     def _train(self) -> RunRecord:
         """Go on to the end or to a stop."""
-        write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
+        if self.world.is_first:
+            write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
         for warning in self._warnings():
             say(f"warning: {warning}")
         try:
@@ -86,26 +107,26 @@ class Run:
             say(f"diverged: {error}")
             return self._finish("diverged", str(error))
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
+            if not is_out_of_memory(error) or self.world.size > 1:
+                raise  # other processes wait for this one: they cannot write a record together
             message = self._out_of_memory()
             say(message)
             return self._finish("oom", message)
 
-    def _resume(self) -> None:
+    def _resume(self, state: dict[str, Any] | None) -> None:
         trainer = self.trainer
-        state = self.folder.resume(self._identity())
         if state is not None:
             trainer.restore(state["trainer"])
             self.seconds_before = state["wall_seconds"]
             self.earlier_commits = state["commits"]
             say(f"resumed at step {trainer.step} of {trainer.total_steps}")
-            if state["device"] == device_name(self.device):
+            if state["device"] == self.hardware():
                 self.peak_before = state["peak_memory_mib"]
             else:
                 trainer.step_seconds.clear()
                 say(f"until now on {state['device']}: speed and memory are measured anew")
-        self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
+        if self.world.is_first:
+            self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
 
     def _how_to_go_on(self, reason: str) -> str:
         how = "with a higher limit or none goes on" if reason == "--max-steps" else "goes on"
@@ -120,7 +141,9 @@ class Run:
 
     def _warnings(self) -> list[str]:
         train = self.config.train
-        found = [schedule_warning(self.trainer.total_steps, train)]
+        found: list[str | None] = []
+        if train.minutes is None:
+            found.append(schedule_warning(self.trainer.total_steps, train))
         if train.bucketing and self.config.model.norm == "batch":
             found.append(
                 "train.bucketing with model.norm=batch: batches of like length have statistics "
@@ -139,39 +162,51 @@ class Run:
                     self._validate()
                 if trainer.step >= trainer.total_steps:
                     return
-                self.stop.check(trainer.step, trainer.step - progress.start_step)
+                made = trainer.step - progress.start_step
+                if (reason := self.world.any(self.stop.reason(trainer.step, made))) is not None:
+                    raise Stopped(reason)
                 facts = trainer.train_step()
                 means = trainer.interval_means()
-                progress.step(trainer.step, means["loss"], means["accuracy"])
+                progress.step(trainer.step, trainer.total_steps, means["loss"], means["accuracy"])
                 if trainer.step % log.every_steps == 0:
                     self._log({**means, **facts})
                     trainer.end_interval()
                 if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
                     self._estimate()
-                if time.monotonic() - self.last_checkpoint > 60 * log.checkpoint_minutes:
+                if self._checkpoint_is_due():
                     self._checkpoint()
         finally:
             progress.close()
 
     def _log(self, facts: dict[str, float]) -> None:
-        self.folder.log({"step": self.trainer.step, "seconds": self._wall_seconds(), **facts})
+        if self.world.is_first:
+            step = self.trainer.step
+            self.folder.log({"step": step, "seconds": self.wall_seconds(), **facts})
+            for scalars in self.scalars:
+                scalars.write(step, facts)
 
     def _validate(self) -> None:
-        score = self.trainer.validate(self.stop.check_signal)
+        score = self.trainer.validate(self._check_signal)
         step = self.trainer.step
         self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
         say(f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}")
         self._checkpoint()
+
+    def _check_signal(self) -> None:
+        """Let a signal end an evaluation, unless other processes would wait for this one's part."""
+        if self.world.size == 1:
+            self.stop.check_signal()
 
     def _test(self) -> Score:
         """Test the best model, and put the last one back in its place."""
         last = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
         self.trainer.load_best()
         try:
-            score = self.trainer.score("test", self.stop.check_signal)
+            score = self.trainer.score("test", self._check_signal)
         finally:
             self.trainer.model.load_state_dict(last)
-        self.folder.save_guesses(self.dataset.splits["test"], score.guesses)
+        if self.world.is_first:
+            self.folder.save_guesses(self.dataset.splits["test"], score.guesses)
         return score
 
     def _estimate(self) -> None:
@@ -188,23 +223,35 @@ class Run:
     def _checkpoint(self) -> None:
         state = {
             "trainer": self.trainer.state(),
-            "wall_seconds": self._wall_seconds(),
-            "peak_memory_mib": self._peak_memory(),
-            "device": device_name(self.device),
-            "commits": self._commits(),
+            "wall_seconds": self.wall_seconds(),
+            "peak_memory_mib": self.peak_memory(),
+            "device": self.hardware(),
+            "commits": self.commits(),
         }
-        self.folder.save(self.trainer.step, state, self._identity())
+        if self.world.is_first:
+            self.folder.save(self.trainer.step, state, self._identity())
         self.last_checkpoint = time.monotonic()
 
-    def _commits(self) -> list[str]:
+    def _checkpoint_is_due(self) -> bool:
+        since = self.world.of_first(time.monotonic() - self.last_checkpoint)
+        return since > 60 * self.config.log.checkpoint_minutes
+
+    def hardware(self) -> str:
+        """Name what the run is made on, as records show it."""
+        name = device_name(self.device)
+        return name if self.world.size == 1 else f"{self.world.size} x {name}"
+
+    def commits(self) -> list[str]:
         """List the commits that the run's steps were made at, in order."""
         return list(dict.fromkeys([*self.earlier_commits, str(self.git["commit"])]))
 
-    def _wall_seconds(self) -> float:
+    def wall_seconds(self) -> float:
+        """Return the time of all sessions, preparation of data apart."""
         return self.seconds_before + time.monotonic() - self.start
 
-    def _peak_memory(self) -> float:
-        return max(self.peak_before, peak_memory_mib(self.device))
+    def peak_memory(self) -> float:
+        """Return the most memory that a process took so far, in MiB."""
+        return max(self.peak_before, self.world.highest(peak_memory_mib(self.device)))
 
     def _out_of_memory(self) -> str:
         train = self.config.train
@@ -214,55 +261,8 @@ class Run:
             advice = f"try --set train.micro_batch={size // 2}, which keeps the batch size"
         return f"out of memory on {self.device} at {size} examples a pass; {advice}"
 
-    def _finish(
-        self,
-        status: Literal["done", "stopped", "diverged", "oom"],
-        message: str | None,
-        test: Score | None = None,
-    ) -> RunRecord:
-        config, trainer, best = self.config, self.trainer, self.trainer.best
-        record = RunRecord(
-            run_id=self.folder.path.name,
-            task=config.task_name,
-            mixer=config.mixer_name,
-            mixer_code=config.mixer_code,
-            mixer_from=config.mixer_source.given if config.mixer_code else None,
-            preset=config.preset,
-            protocol=config.protocol,
-            overrides=list(config.overrides),
-            seed=self.seed,
-            status=status,
-            message=message,
-            test_accuracy=test.accuracy if test else None,
-            test_correct=test.correct if test else None,
-            test_total=test.total if test else None,
-            val_accuracy=best["val_accuracy"] if best else None,
-            selected_on=self.dataset.selected_on if best else None,
-            best_step=best["step"] if best else None,
-            steps=trainer.step,
-            total_steps=trainer.total_steps,
-            epochs=trainer.step / trainer.order.batches_per_epoch,
-            steps_per_second=trainer.steps_per_second,
-            flops_per_step=trainer.flops_per_step,
-            peak_memory_mib=self._peak_memory(),
-            params=trainer.num_parameters,
-            length=self.info.max_length,
-            batch_size=config.train.batch_size,
-            micro_batch=trainer.micro_batch,
-            wall_seconds=self._wall_seconds(),
-            device=device_name(self.device),
-            precision=config.train.precision,
-            versions=versions(),
-            git={**self.git, "all_commits": self._commits()},
-            config_hash=config.hash,
-            baselines=dict(self.dataset.baselines),
-            largest_class=largest_class(self.dataset.splits["test"].labels),
-            data=DataRecord(
-                source=self.dataset.source,
-                fingerprint=self.dataset.fingerprint,
-                sizes=self.dataset.sizes,
-                notes=dict(self.dataset.notes),
-            ),
-        )
-        record.save(self.folder.path)
+    def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
+        record = make_record(self, status, message, test)
+        if self.world.is_first:
+            record.save(self.folder.path)
         return record

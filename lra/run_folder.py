@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from lra.files import write_atomically
 from lra.record import RunRecord, load_record
 from tasks.base import Split
 from tasks.progress import say
+
+LOCK_SECONDS = 1.0
+"""To wait for a lock, which who only looks whether it is free holds for an instant."""
+
+LONGEST_LINE = 4096
+"""Bytes that two lines of metrics do not exceed."""
 
 
 def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
@@ -40,7 +47,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._metrics = path / "metrics.jsonl"
-        self._checkpoints = path / "checkpoints"
+        self.checkpoints = path / "checkpoints"
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -50,11 +57,39 @@ class RunFolder:
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
-            held = FileLock(self.path / "lock").acquire(timeout=0)
+            held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
         except Timeout:
             raise UserError(f"another process is at work on {self.path}") from None
         with held:
             yield
+
+    def is_held(self) -> bool:
+        """Whether another process is at work on the run now."""
+        if not (self.path / "lock").exists():
+            return False
+        try:
+            FileLock(self.path / "lock").acquire(timeout=0).lock.release()
+        except Timeout:
+            return True
+        return False
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return any(self.checkpoints.glob("step-*.pt"))
+
+    def last_metrics(self) -> dict[str, float]:
+        """Read the last whole line of metrics; empty before the first."""
+        try:
+            with self._metrics.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return {}
+        for line in reversed(lines):
+            with suppress(json.JSONDecodeError):
+                if isinstance(found := json.loads(line), dict):
+                    return found
+        return {}
 
     @property
     def is_repeat(self) -> bool:
@@ -107,7 +142,7 @@ class RunFolder:
 
     def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
         """Write a checkpoint of a run with an identity (see `resume`)."""
-        save_checkpoint(self._checkpoints, step, {**state, "identity": identity})
+        save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
     def resume(self, identity: dict[str, Any]) -> dict[str, Any] | None:
         """Load the newest whole checkpoint; None where there is none.
@@ -117,9 +152,9 @@ class RunFolder:
                 with the one that was stopped.
         Raises: UserError listing what differs.
         """
-        state = load_newest(self._checkpoints, say)
+        state = load_newest(self.checkpoints, say)
         if state is None:
-            if any(self._checkpoints.glob("*.damaged")):
+            if any(self.checkpoints.glob("*.damaged")):
                 say("no whole checkpoint is left; starting at step 0")
             elif (record := self.record()) is not None and record.status == "stopped":
                 raise UserError(

@@ -63,6 +63,27 @@ def plain(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=True, width=float("inf")).splitlines()[0]
 
 
+def alternatives(text: str, flag: str) -> list[str]:
+    """Turn "section.key=a,b" into the overrides it stands for; a list in brackets stays whole.
+
+    Raises: UserError naming the flag that it was given by.
+    """
+    key, equals, values = text.partition("=")
+    if not (equals and values.strip()):
+        raise UserError(f"{flag} {text}: expected section.key=value,value, train.lr=1e-3,2e-3 say")
+    parts: list[str] = []
+    depth = 0
+    for piece in values.split(","):
+        if depth:
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+        depth += piece.count("[") - piece.count("]")
+    if any(not part.strip() for part in parts):
+        raise UserError(f"{flag} {text}: an empty value; write null for none")
+    return [f"{key}={part.strip()}" for part in parts]
+
+
 @dataclass(frozen=True)
 class Layer:
     """Settings of one origin, one of those that a configuration is laid up from."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from types import FrameType
@@ -21,9 +22,20 @@ class StopRequest:
     Args:
         max_minutes: from the construction on.
         max_steps: steps of the whole run, not of this session.
+        parent: process that started this one, and whose end stops it.
+        time_flag: what max_minutes was given by.
     """
 
-    def __init__(self, max_minutes: float | None = None, max_steps: int | None = None) -> None:
+    def __init__(
+        self,
+        max_minutes: float | None = None,
+        max_steps: int | None = None,
+        parent: int | None = None,
+        *,
+        time_flag: str = "--max-minutes",
+    ) -> None:
+        self.time_flag = time_flag
+        self.parent = parent
         self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
         self.max_steps = max_steps
         self.signal: str | None = None
@@ -43,21 +55,36 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
 
-    def check_signal(self) -> None:
-        """Raise Stopped if a signal came."""
+    def at_once(self) -> str | None:
+        """Name what stops even an evaluation: a signal, or the end of the starting process."""
         if self.signal is not None:
-            raise Stopped(self.signal)
+            return self.signal
+        if self.parent is not None and os.getppid() != self.parent:
+            return "the end of what started it"
+        return None
 
-    def check(self, step: int, made: int) -> None:
-        """Raise Stopped if a signal came or a limit is reached.
+    def reason(self, step: int, made: int) -> str | None:
+        """Name what stops training now, if anything.
 
         Args:
             step: steps of the whole run.
             made: steps of this session; time alone never stops one that has made none, so
                 that a chain of sessions always goes on.
         """
-        self.check_signal()
+        if (found := self.at_once()) is not None:
+            return found
         if self.max_steps is not None and step >= self.max_steps:
-            raise Stopped("--max-steps")
+            return "--max-steps"
         if self.deadline is not None and made > 0 and time.monotonic() >= self.deadline:
-            raise Stopped("--max-minutes")
+            return self.time_flag
+        return None
+
+    def check_signal(self) -> None:
+        """Raise Stopped if something stops even an evaluation."""
+        if (found := self.at_once()) is not None:
+            raise Stopped(found)
+
+    def check(self, step: int, made: int) -> None:
+        """Raise Stopped if something stops training now; arguments as for `reason`."""
+        if (found := self.reason(step, made)) is not None:
+            raise Stopped(found)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from lra.classifier import Classifier
@@ -21,13 +24,21 @@ from lra.environment import (
     restore_random_state,
     seed_everything,
 )
+from lra.errors import UserError
 from lra.evaluate import Score, evaluate
 from lra.flops import FlopCounter
 from lra.micro_batch import fitting_micro_batch
 from lra.optimizer import build_optimizer, rate_at, set_rate
+from lra.world import ALONE, World
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
 from tasks.resident import resident
+
+VALIDATIONS_OF_TIME = 4
+"""Of a run whose length is a time, evenly over it, unless the settings say otherwise."""
+
+FIRST_GUESS = 1000
+"""Steps of such a run before its first one shows how long they take."""
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
@@ -50,6 +61,7 @@ class Trainer:
     Args:
         dataset: with splits train and val.
         classifier: what is trained; a subclass computes the same by other ways.
+        world: the processes that train it together.
     """
 
     def __init__(
@@ -61,8 +73,10 @@ class Trainer:
         device: torch.device,
         *,
         classifier: type[Classifier] = Classifier,
+        world: World = ALONE,
     ) -> None:
         seed_everything(seed)
+        self.world = world
         self.config = config
         self.train_config = config.train
         if device.type == "cuda":
@@ -72,6 +86,7 @@ class Trainer:
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
+        self._parallel = world.parallel(self.model)
         self.optimizer = build_optimizer(self.model, config.train)
         self.order = BatchOrder(
             dataset.splits["train"].lengths,
@@ -80,17 +95,28 @@ class Trainer:
             bucketing=config.train.bucketing,
         )
         per_epoch = self.order.batches_per_epoch
-        self.total_steps = config.train.steps or math.ceil((config.train.epochs or 0) * per_epoch)
-        self.evaluate_every = config.train.evaluate_every or per_epoch
+        epochs = config.train.epochs or 0
+        self._planned_steps = config.train.steps or math.ceil(epochs * per_epoch)
+        minutes = config.train.minutes
+        self.evaluate_every = config.train.evaluate_every or (None if minutes else per_epoch)
         chosen = config.train.micro_batch
+        if chosen == "auto" and world.size > 1:
+            raise UserError(
+                "train.micro_batch=auto measures one process; with torchrun, set a number (of all "
+                "processes together), train.micro_batch=32 say"
+            )
         self.micro_batch = None if chosen == "auto" else chosen or config.train.batch_size
         """Examples per forward pass; None until the first step finds out how many fit."""
         self.step = 0
+        self.seconds = 0.0
+        """Time that all steps of the run took."""
         self.validated_step = 0
+        self.validated_seconds = 0.0
         self.best: dict[str, Any] | None = None
         self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
         self.step_seconds: list[float] = []
-        self.step_flops: list[int] = []
+        self.step_flops: list[float] = []
+        self._part_randomness()
         self._session_steps = 0
 
     @property
@@ -105,6 +131,17 @@ class Trainer:
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     @property
+    def total_steps(self) -> int:
+        """Steps of the whole run; where its length is a time, what they will amount to."""
+        budget = self.train_config.minutes
+        if budget is None:
+            return self._planned_steps
+        if self.step == 0:
+            return FIRST_GUESS
+        share = self.seconds / (60 * budget)
+        return self.step if share >= 1 else 1 + math.floor(self.step / share)
+
+    @property
     def steps_per_second(self) -> float | None:
         """One over the median duration of a step; None before the first measured one."""
         return 1.0 / statistics.median(self.step_seconds) if self.step_seconds else None
@@ -116,8 +153,14 @@ class Trainer:
 
     def validation_is_due(self) -> bool:
         """Whether the present step must be validated before the next one is made."""
-        boundary = self.step % self.evaluate_every == 0 or self.step == self.total_steps
-        return self.step > 0 and boundary and self.validated_step != self.step
+        if self.step in (0, self.validated_step):
+            return False
+        if self.step == self.total_steps:
+            return True
+        if self.evaluate_every is not None:
+            return self.step % self.evaluate_every == 0
+        part = 60 * (self.train_config.minutes or math.inf) / VALIDATIONS_OF_TIME
+        return self.seconds // part > self.validated_seconds // part
 
     def train_step(self) -> dict[str, float]:
         """Make one optimizer step; return its learning rate and the norm of its gradient.
@@ -131,19 +174,21 @@ class Trainer:
         start = time.perf_counter()
         rate = rate_at(self.step, self.total_steps, self.train_config)
         with record_function("data"):  # what a profile of a step calls it
-            batch = self.dataset.splits["train"].batch(self.order.at(self.step)).to(self.device)
+            indices = self.order.at(self.step)
+            own = self.world.share(indices, self.micro_batch)
+            batch = self.dataset.splits["train"].batch(own).to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:
-                sums = self.backward(batch)
-            self.step_flops.append(counter.total)
+                sums = self.backward(batch, len(indices))
+            self.step_flops.append(self.world.total(counter.total))
         else:
-            sums = self.backward(batch)
+            sums = self.backward(batch, len(indices))
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.train_config.clip_norm or math.inf
         )
         # At one go: each number that is read waits for a GPU.
-        loss, correct, norm = torch.stack([*sums, norm]).tolist()
+        loss, correct, norm = torch.stack([*self.world.sum(sums), norm]).tolist()
         if not (math.isfinite(loss) and math.isfinite(norm)):
             what = "loss" if not math.isfinite(loss) else "gradient"
             raise Diverged(
@@ -153,31 +198,50 @@ class Trainer:
         set_rate(self.optimizer, rate / self.train_config.lr)
         self.optimizer.step()
         self.step += 1
-        seconds = time.perf_counter() - start
+        seconds = self.world.of_first(time.perf_counter() - start)
+        self.seconds += seconds
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
-        self._add(loss, round(correct), len(batch.labels), seconds)
+        self._add(loss, round(correct), len(indices), seconds)
         return {"lr": rate, "grad_norm": norm}
 
-    def backward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+    def backward(self, batch: Batch, examples: int | None = None) -> Tensor:
         """Accumulate the gradient of the mean loss over a batch, in micro-batches.
 
-        Returns: that loss, and how many were right; both float32 numbers on the device.
+        Args:
+            batch: this process's share of it.
+            examples: in the whole batch; None: as many as in `batch`.
+        Returns: (2,) float32 on the device, this process's part of that loss, and of how many
+            were right.
         """
-        examples = len(batch.labels)
-        size = self.micro_batch or examples
-        loss_sum = torch.zeros((), device=self.device)
-        correct = torch.zeros((), device=self.device)
-        for start in range(0, examples, size):
-            part = batch.rows(start, start + size)
-            with self.autocast:
-                logits = self.model(part.values, part.lengths)
-            loss = functional.cross_entropy(logits.float(), part.labels, reduction="sum") / examples
-            loss.backward()
-            loss_sum += loss.detach()
-            correct += (logits.argmax(dim=-1) == part.labels).sum()
-        return loss_sum, correct
+        examples = examples or len(batch.labels)
+        sums = torch.zeros(2, device=self.device)
+        passes = list(self.world.passes(examples, self.micro_batch or examples))
+        for number, (start, stop, counted) in enumerate(passes, start=1):
+            part = batch.rows(start, stop)
+            with self._gradients_kept_apart(number < len(passes)):
+                with self.autocast:
+                    logits = self._parallel(part.values, part.lengths)
+                summed = functional.cross_entropy(logits.float(), part.labels, reduction="sum")
+                loss = summed * counted / examples
+                (loss * self.world.size).backward()  # of which the mean over processes is taken
+            sums[0] += loss.detach()
+            sums[1] += counted * (logits.argmax(dim=-1) == part.labels).sum()
+        return sums
+
+    def _gradients_kept_apart(self, apart: bool) -> AbstractContextManager[None]:
+        """Exchange no gradients meanwhile, if so: once a batch is enough."""
+        if apart and isinstance(self._parallel, DistributedDataParallel):
+            return self._parallel.no_sync()
+        return contextlib.nullcontext()
+
+    def _part_randomness(self) -> None:
+        """Give each process but the first random numbers of its own, by seed, place and step."""
+        if not self.world.is_first:
+            torch.manual_seed(
+                (2**32 * self.world.rank + 2**16 * self.order.seed + self.step) % 2**63
+            )
 
     def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
         self.interval["loss"] += loss
@@ -209,12 +273,13 @@ class Trainer:
             autocast=self.autocast,
             check=check,
             title=f"evaluating on {split}",
+            world=self.world,
         )
 
     def validate(self, check: Callable[[], None]) -> Score:
         """Evaluate on the validation split and keep the model if it is the best so far."""
         score = self.score("val", check)
-        self.validated_step = self.step
+        self.validated_step, self.validated_seconds = self.step, self.seconds
         if self.best is None or score.accuracy > self.best["val_accuracy"]:
             weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
             self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
@@ -228,7 +293,9 @@ class Trainer:
     def state(self) -> dict[str, Any]:
         """Capture everything that later steps depend on."""
         return {
+            "seconds": self.seconds,
             "validated_step": self.validated_step,
+            "validated_seconds": self.validated_seconds,
             "micro_batch": self.micro_batch,
             "sampler": {"seed": self.order.seed, "next_step": self.step},
             "model": self.model.state_dict(),
@@ -243,6 +310,8 @@ class Trainer:
     def restore(self, state: dict[str, Any]) -> None:
         """Take up a captured state."""
         self.step = state["sampler"]["next_step"]
+        self.seconds = state.get("seconds", 0.0)  # as below: from before it was noted
+        self.validated_seconds = state.get("validated_seconds", 0.0)
         self.validated_step = state["validated_step"]
         self.micro_batch = state.get("micro_batch") or self.micro_batch
         self.model.load_state_dict(state["model"])
@@ -252,3 +321,4 @@ class Trainer:
         self.step_seconds = state["step_seconds"]
         self.step_flops = state["step_flops"]
         restore_random_state(state["random"], self.device)
+        self._part_randomness()

@@ -10,18 +10,30 @@ from typing import Any
 
 from tqdm import tqdm
 
+_silent = False
+
+
+def be_silent() -> None:
+    """Show nothing from now on: another process does, that is at the same work."""
+    global _silent  # noqa: PLW0603 (what a process shows is a matter of the whole process)
+    _silent = True
+
 
 def say(message: str) -> None:
     """Print a line on standard error without tearing a progress bar.
 
     A reader that has gone away must not end the work.
     """
+    if _silent:
+        return
     with contextlib.suppress(BrokenPipeError):
         tqdm.write(message, file=sys.stderr)
 
 
 def is_live() -> bool:
     """Whether progress can be drawn over itself: on a terminal that has a width."""
+    if _silent:
+        return False
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
     except OSError:

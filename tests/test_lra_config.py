@@ -132,7 +132,7 @@ def test_steps_and_epochs_replace_each_other() -> None:
         ({"set": "log.a(=1"}, ["unknown option of log 'a('"]),
         ({"set": "task.data_seed=10000000000000000000000"}, ["data_seed"]),
         ({"set": "train.micro_batch=500"}, ["exceeds batch_size 128"]),
-        ({"set": "train.epochs=null"}, ["neither train.steps nor train.epochs"]),
+        ({"set": "train.epochs=null"}, ["none of train.steps, train.epochs and train.minutes"]),
     ],
 )  # fmt: skip
 def test_mistakes_name_value_origin_and_valid_names(

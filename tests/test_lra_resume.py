@@ -60,7 +60,8 @@ def assert_same(a: object, b: object, path: str = "") -> None:
 def timeless(state: dict) -> dict:
     """Drop what a clock measured."""
     interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
-    return {**state, "step_seconds": [], "interval": interval}
+    timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}
+    return {**state, **timed, "interval": interval}
 
 
 def timeless_metrics(folder: Path) -> list[dict]:

@@ -48,7 +48,7 @@ CHANGED = {
     "train.warmup_steps": 1, "train.schedule_steps": 7, "train.weight_decay": 0.5,
     "train.weight_decay_on": "matrices", "train.beta1": 0.5, "train.beta2": 0.5,
     "train.epsilon": 0.1, "train.clip_norm": 1e-4, "train.precision": "bf16",
-    "train.evaluate_every": 2,
+    "train.evaluate_every": 2, "train.minutes": 0.01, "train.warmup_share": 0.5,
 }  # fmt: skip
 """A value other than the tiny run's for every setting of model and train."""
 
@@ -221,3 +221,71 @@ def test_prenorm_blocks_end_in_a_norm(dataset: Dataset) -> None:
         assert model.norm is not None
         model.norm.weight.mul_(2)
     assert not torch.allclose(model(batch.values, batch.lengths), before)
+
+
+class Clock:
+    """Tells a time that goes on by so many seconds whenever it is looked at."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        self.now += self.seconds
+        return self.now
+
+
+TIMED = ("train.minutes=0.1", "train.evaluate_every=null", "train.warmup_share=0.25")
+
+
+def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lra.trainer.time", Clock(0.5))
+    trainer = trainer_of(dataset, *TIMED)
+    rates, validated, expected = [], [], []
+    while trainer.step < trainer.total_steps:
+        rates.append(trainer.train_step()["lr"])
+        expected.append(trainer.total_steps)
+        if trainer.validation_is_due():
+            validated.append(trainer.step)
+            trainer.validate(lambda: None)
+    assert (trainer.step, trainer.seconds) == (12, 6.0)  # half a second each
+    assert set(expected) <= {12, 13}
+    assert rates[0] < 0.01 * trainer.train_config.lr
+    assert validated == [3, 6, 9, 12]
+    assert max(rates) == pytest.approx(trainer.train_config.lr, rel=0.05)
+    assert rates[3:] == sorted(rates[3:], reverse=True)
+    assert rates[-1] < 0.1 * trainer.train_config.lr
+
+
+def test_a_faster_machine_makes_more_steps_of_the_same_minutes(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    for seconds in (0.5, 0.25):
+        monkeypatch.setattr("lra.trainer.time", Clock(seconds))
+        trainer = trainer_of(dataset, *TIMED)
+        while trainer.step < trainer.total_steps:
+            trainer.train_step()
+        made.append(trainer.step)
+    assert made == [12, 24]
+
+
+def test_minutes_are_counted_over_all_sessions(tmp_path: Path) -> None:
+    import run_task
+    from conftest import tiny_arguments
+    from lra.record import load_record
+
+    timed = [part for text in TIMED for part in ("--set", text)]
+    for stop in ("3", "9"):
+        run_task.main(tiny_arguments(tmp_path, *timed, "--max-steps", stop))
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    before = load_record(path)
+    assert (before.status, before.steps) == ("stopped", 9)
+    assert before.train_seconds is not None
+    assert run_task.main(tiny_arguments(tmp_path, *timed)) == 0
+    record = load_record(path)
+    assert record.train_seconds is not None
+    assert 6.0 <= record.train_seconds < 6.0 + 1.0
+    assert record.total_steps == record.steps > 9

@@ -55,7 +55,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--compare", choices=["reference"], help="time each beside the published code's way"
     )
     parser.add_argument("--task", help="step, forward: its classifier (listops)")
-    parser.add_argument("--preset", help="step, forward: paper (default) or quick")
+    parser.add_argument("--preset", help="step, forward: paper (default), quick or budget")
     parser.add_argument("--protocol", help="step, forward: s4 (default) or lra")
     add_overrides(parser, "change a setting, of the mixers alone for op and decode")
     parser.add_argument(

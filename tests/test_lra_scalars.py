@@ -1,0 +1,97 @@
+"""TensorBoard and Weights & Biases, where a user asks for them."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import run_task
+from conftest import tiny_arguments
+from lra.cli import USER_ERROR
+
+TENSORBOARD = ("--set", "log.tensorboard=true")
+WANDB = ("--set", "log.wandb=true")
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    (run,) = folder.glob("results/runs/*/*/*/tensorboard")
+    found = EventAccumulator(str(run)).Reload()
+    return {
+        tag: [(event.step, event.value) for event in found.Scalars(tag)]
+        for tag in found.Tags()["scalars"]
+    }
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path) -> None:
+    run_task.main(tiny_arguments(tmp_path, *TENSORBOARD, "--max-steps", "10"))
+    assert run_task.main(tiny_arguments(tmp_path, *TENSORBOARD)) == 0
+    found = scalars(tmp_path)
+    assert [step for step, _ in found["training/loss"]] == [4, 8, 12, 16, 20]
+    assert [step for step, _ in found["validation/accuracy"]] == [10, 20]
+    assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}
+
+
+def test_no_run_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    assert run_task.main(tiny_arguments(tmp_path)) == 0
+    assert not list(tmp_path.glob("results/runs/*/*/*/tensorboard"))
+
+
+@pytest.mark.parametrize(
+    ("package", "module"), [("tensorboard", "torch.utils.tensorboard"), ("wandb", "wandb")]
+)
+def test_a_missing_package_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    package: str,
+    module: str,
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    assert run_task.main(tiny_arguments(tmp_path, "--set", f"log.{package}=true")) == USER_ERROR
+    assert f"pip install {package}" in capsys.readouterr().err
+
+
+def test_weights_and_biases_gets_the_same_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a stand-in: the package needs an account."""
+    calls: list[tuple[str, Any]] = []
+
+    class Run:
+        def log(self, values: dict[str, float], step: int) -> None:
+            calls.append(("log", (step, values)))
+
+        def finish(self) -> None:
+            calls.append(("finish", None))
+
+    def init(**arguments: Any) -> Run:
+        calls.append(("init", arguments))
+        return Run()
+
+    module = types.ModuleType("wandb")
+    module.__dict__["init"] = init
+    monkeypatch.setitem(sys.modules, "wandb", module)
+    assert run_task.main(tiny_arguments(tmp_path, *WANDB)) == 0
+    (_, started), *logged, (last, _) = calls
+    assert last == "finish"
+    assert started["resume"] == "allow"
+    assert started["config"]["model"]["dim"] == 16
+    assert [step for _, (step, _) in logged] == [4, 8, 10, 12, 16, 20, 20]
+    assert any("validation/accuracy" in values for _, (_, values) in logged)
+
+
+def test_what_is_shown_changes_no_result(tmp_path: Path) -> None:
+    from lra.resolve import resolve
+
+    plain = resolve("listops", "tnn", preset="quick")
+    shown = resolve("listops", "tnn", preset="quick", overrides=["log.tensorboard=true"])
+    assert plain.hash == shown.hash
