@@ -1,0 +1,123 @@
+"""Runs of a sweep as jobs of a cluster, through submitit (an extra: `pip install submitit`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from lra.environment import ROOT
+from lra.errors import UserError
+from lra.files import write_atomically
+from lra.settings_file import parse_yaml
+from lra.sweep.plan import Limits, PlannedRun, note_failure
+
+RUN_TASK = ROOT / "run_task.py"
+JOB = "job.json"
+"""File of a run's folder that says which job holds it."""
+
+
+class ClusterRun:
+    """What a job does: one run. A job that is preempted, or whose time is up, saves and is
+    queued again.
+
+    Args:
+        command: of run_task.py, but for --stop-with.
+        folder: of the run.
+        log: to append to.
+    """
+
+    def __init__(self, command: list[str], folder: Path, log: Path) -> None:
+        self.command = command
+        self.folder = folder
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __call__(self) -> int:
+        """Make the run, and return the exit code of its process."""
+        with self.log.open("ab") as log:
+            command = [*self.command, "--stop-with", str(os.getpid())]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        code = self.process.wait()
+        note_failure(self.folder, self.log, code)
+        return code
+
+    def checkpoint(self) -> Any:
+        """Let the run save, and ask for the job to be queued again; submitit calls this."""
+        import submitit
+
+        # In a handler of a signal that came amid the wait above, which holds a lock of Popen's.
+        if self.process is not None and psutil.pid_exists(self.process.pid):
+            run = psutil.Process(self.process.pid)
+            run.terminate()
+            run.wait()
+        return submitit.helpers.DelayedSubmission(ClusterRun(self.command, self.folder, self.log))
+
+
+def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
+    """Make what submits jobs.
+
+    Args:
+        cluster: slurm, or local for processes of this machine.
+        folder: for submitit's files.
+        parameters: texts "name=value" of submitit.AutoExecutor.update_parameters.
+    Raises: UserError without submitit, a cluster, or for parameters that it does not know.
+    """
+    try:
+        import submitit
+    except ImportError:
+        raise UserError("--launcher slurm needs submitit: pip install submitit") from None
+    values: dict[str, Any] = {}
+    for text in parameters:
+        name, equals, value = text.partition("=")
+        if not (equals and name.strip()):
+            raise UserError(f"--cluster {text}: expected name=value, timeout_min=600 say")
+        values[name.strip()] = parse_yaml(value, f"--cluster {text}")
+    try:
+        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+        executor.update_parameters(**values)
+    except (NameError, TypeError, ValueError, RuntimeError) as error:
+        raise UserError(f"--launcher {cluster}: {' '.join(str(error).split())}") from None
+    return executor
+
+
+def submit(
+    runs: Sequence[PlannedRun], limits: Limits, device: str, executor: Any
+) -> list[tuple[PlannedRun, Any]]:
+    """Submit a job for every run that no job holds yet, as one array.
+
+    Returns: the runs and their jobs.
+    """
+    free = [run for run in runs if not is_queued(run)]
+    jobs: list[Any] = []
+    with executor.batch():
+        for run in free:
+            run.folder.path.mkdir(parents=True, exist_ok=True)
+            command = [sys.executable, str(RUN_TASK), *run.arguments(limits, "--device", device)]
+            jobs.append(executor.submit(ClusterRun(command, run.folder.path, run.log)))
+    for run, job in zip(free, jobs, strict=True):
+        facts = {"cluster": executor.cluster, "id": job.job_id, "folder": str(executor.folder)}
+        write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
+    return list(zip(free, jobs, strict=True))
+
+
+def is_queued(run: PlannedRun) -> bool:
+    """Whether a job waits or works that was submitted for a run."""
+    import submitit
+
+    try:
+        facts = json.loads((run.folder.path / JOB).read_text(encoding="utf-8"))
+        if facts["cluster"] != "slurm":
+            return False  # whose jobs are processes: at work, they hold the run's folder
+        job = submitit.SlurmJob(folder=facts["folder"], job_id=facts["id"])
+    except (OSError, ValueError, KeyError):
+        return False
+    return not job.done(force_check=True)

@@ -1,0 +1,83 @@
+"""How long runs will take, from what was measured before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from lra.bench.record import BenchRecord, all_bench_records
+from lra.environment import device_name
+from lra.progress import duration
+from lra.record import SHIPPED, RunRecord, with_shipped
+from lra.sweep.plan import PlannedRun
+
+
+class Estimates:
+    """Knows the speeds of earlier runs and measurements on devices of a kind, CPU or GPU.
+
+    Runs count more than measurements, which are at full length, and those on the same device
+    more than others.
+
+    Args:
+        results_dir: of one's own results, the shipped ones in it.
+    """
+
+    def __init__(self, results_dir: Path, device: torch.device) -> None:
+        runs = [record for _, record in with_shipped(results_dir)[0]]
+        roots = (results_dir / SHIPPED, results_dir)
+        measured = [
+            bench
+            for root in roots
+            for bench in all_bench_records(root)[0]
+            if bench.mode == "step" and not bench.overrides
+        ]
+        here = device_name(device)
+        known: list[BenchRecord | RunRecord] = [*measured, *runs]
+        known = [r for r in known if r.device.startswith("CPU") == (device.type == "cpu")]
+        self.speeds = {
+            (record.task, record.method, record.preset, record.protocol): record.steps_per_second
+            for record in sorted(known, key=lambda record: record.device == here)
+            if record.steps_per_second
+        }
+        """Steps per second by task, mixer, preset and protocol."""
+        self.training_examples = {
+            (record.task, record.preset, record.protocol): record.data.sizes["train"]
+            for record in runs
+        }
+
+    def seconds(self, run: PlannedRun) -> float | None:
+        """Estimate the training that is left, evaluations apart; None where nothing is known."""
+        config = run.config
+        train = config.train
+        record = run.folder.record()
+        if train.minutes is not None:
+            done = (record.train_seconds or 0.0) if record else 0.0
+            return max(0.0, 60 * train.minutes - done)
+        task, preset, protocol = config.task_name, config.preset, config.protocol
+        speed = self.speeds.get((task, config.mixer_name, preset, protocol))
+        examples = self.training_examples.get((task, preset, protocol))
+        steps = train.steps
+        if steps is None and train.epochs is not None and examples is not None:
+            steps = round(train.epochs * examples / train.batch_size)
+        if speed is None or steps is None:
+            return None
+        return max(0, steps - (record.steps if record else 0)) / speed
+
+    def text(self, run: PlannedRun) -> str:
+        """Write the estimate of a run."""
+        seconds = self.seconds(run)
+        return "not known" if seconds is None else f"about {duration(seconds)}"
+
+    def total(self, runs: Sequence[PlannedRun]) -> str:
+        """Write the estimate of all runs, one after the other."""
+        known = [s for run in runs if (s := self.seconds(run)) is not None]
+        text = (
+            f"{len(runs)} runs to carry out, training about {duration(sum(known))} in all, one "
+            f"after the other"
+        )
+        missing = len(runs) - len(known)
+        if missing:
+            text += f", without {missing} of which no speed is known (lra.bench --mode step)"
+        return text

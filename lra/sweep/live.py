@@ -1,0 +1,81 @@
+"""What a sweep shows while it runs: a bar of all runs and a line on each at work."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from tqdm import tqdm
+
+from lra.sweep.plan import PlannedRun, State
+from tasks.progress import is_live, say
+
+SECONDS_BETWEEN_LOOKS = 1.0
+"""At the metrics of runs, on a terminal."""
+SECONDS_BETWEEN_LINES = 60.0
+"""Elsewhere."""
+
+
+class Live:
+    """Shows how far the runs are.
+
+    Args:
+        total: runs to show.
+        slots: that work at a time.
+    """
+
+    def __init__(self, total: int, slots: int) -> None:
+        self.live = is_live()
+        off = not self.live
+        self.overall = tqdm(
+            total=total, unit=" run", desc="sweep", disable=off, dynamic_ncols=True, smoothing=0
+        )
+        self.lines = [
+            tqdm(bar_format="{desc}", position=1 + i, leave=False, disable=off, dynamic_ncols=True)
+            for i in range(slots)
+        ]
+        self.ends: Counter[str] = Counter()
+        self._last = time.monotonic()
+
+    def ended(self, run: PlannedRun, state: State, note: str) -> None:
+        """Tell that a run came to a state."""
+        self.ends[state] += 1
+        say(f"{run.name}: {state}{f' ({note})' if note else ''}")
+        self.overall.set_postfix(self.ends, refresh=False)
+        self.overall.update()
+
+    def show(self, runs: Sequence[PlannedRun | None], waiting: int) -> None:
+        """Tell how far the runs in the slots are, now and then."""
+        now = time.monotonic()
+        if now - self._last < (SECONDS_BETWEEN_LOOKS if self.live else SECONDS_BETWEEN_LINES):
+            return
+        self._last = now
+        texts = [_line(run) if run else "" for run in runs]
+        for bar, text in zip(self.lines, texts, strict=True):
+            bar.set_description_str(text)
+        self.overall.refresh()
+        if not self.live:
+            say(" | ".join([*filter(None, texts), f"{waiting} runs to come"]))
+
+    def close(self) -> None:
+        """End the display."""
+        for bar in [*self.lines, self.overall]:
+            bar.close()
+
+
+def _line(run: PlannedRun) -> str:
+    """Describe a run at work by the last line of its metrics."""
+    found = run.folder.last_metrics()
+    shown = [
+        f"{label} {found[key]:{form}}"
+        for key, label, form in (
+            ("step", "step", ",.0f"),
+            ("loss", "loss", ".3f"),
+            ("accuracy", "accuracy", ".1f"),
+            ("val_accuracy", "validation", ".1f"),
+            ("steps_per_second", "steps/s", ".2f"),
+        )
+        if key in found
+    ]
+    return f"{run.name}: {', '.join(shown) or 'starting'}"

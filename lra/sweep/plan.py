@@ -1,0 +1,214 @@
+"""What a sweep is to run, and how far each of its runs is."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from lra.checkpoint import read_newest
+from lra.cli import OUT_OF_MEMORY, STOPPED
+from lra.config import RunConfig
+from lra.errors import UserError
+from lra.files import write_atomically
+from lra.record import RunRecord
+from lra.resolve import resolve
+from lra.run_folder import RunFolder, choose_folder
+from lra.settings_file import alternatives
+
+State = Literal["new", "to go on", "elsewhere", "done", "at its limit", "diverged", "oom", "failed"]
+"""How far a run is; elsewhere: another process is at work on it."""
+OPEN: tuple[State, ...] = ("new", "to go on")
+"""What a sweep works on."""
+RETRIED: tuple[State, ...] = ("oom", "failed")
+"""What it works on again only when asked."""
+
+RECORDED = (0, STOPPED, 4, OUT_OF_MEMORY)
+"""Exit codes of runs that left a record of how they ended."""
+TAIL = 2000
+"""Bytes of a log, at its end, that hold the reason of a failure."""
+
+
+class Failure(BaseModel):
+    """How a run ended that left no record of its end."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    exit_code: int
+    """Of its process; negative: the signal that killed it."""
+    message: str
+
+    FILE: ClassVar[str] = "failure.json"
+
+    def save(self, folder: Path) -> None:
+        """Write the file into a run's folder."""
+        write_atomically(folder / self.FILE, (self.model_dump_json(indent=2) + "\n").encode())
+
+
+def note_failure(folder: Path, log: Path, code: int) -> None:
+    """Note in a run's folder how its process ended, unless that left a record of it."""
+    if code in RECORDED:
+        return
+    if code < 0:
+        name = signal.Signals(-code).name
+        also = ", as the system does where memory runs out" if name == "SIGKILL" else ""
+        message = f"killed by {name}{also}"
+    else:
+        lines = log.read_bytes()[-TAIL:].decode(errors="replace").split("\n")
+        written = [line.strip() for line in lines if line.strip()]
+        message = written[-1] if written else f"exit code {code}"
+    Failure(exit_code=code, message=f"{message}; see {log}").save(folder)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """Where a run is stopped, resumably, though it is not done."""
+
+    max_steps: int | None = None
+    """Of the whole run."""
+    minutes: float | None = None
+    """Of the whole run, training and evaluation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """One run of a plan."""
+
+    config: RunConfig
+    mixer: str
+    """What --mixer is to be given: of a plug-in, where it is."""
+    seed: int
+    overrides: tuple[str, ...]
+    folder: RunFolder
+    data_dir: Path
+    results_dir: Path
+
+    @property
+    def name(self) -> str:
+        """Task, mixer and run."""
+        return f"{self.config.task_name}/{self.config.mixer_name}/{self.folder.path.name}"
+
+    @property
+    def log(self) -> Path:
+        """What its processes wrote."""
+        return self.folder.path / "log.txt"
+
+    def minutes_made(self) -> float:
+        """Read how long it was at work, at its last checkpoint."""
+        state = read_newest(self.folder.checkpoints)
+        return 0.0 if state is None else state["wall_seconds"] / 60
+
+    def arguments(self, limits: Limits, *more: str) -> list[str]:
+        """Write the command line of run_task.py."""
+        config = self.config
+        line = ["--task", config.task_name, "--mixer", self.mixer, "--preset", config.preset]
+        line += ["--protocol", config.protocol, "--seed", str(self.seed)]
+        line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
+        line += [part for text in self.overrides for part in ("--set", text)]
+        if limits.max_steps is not None:
+            line += ["--max-steps", str(limits.max_steps)]
+        if limits.minutes is not None:
+            left = max(0.0, limits.minutes - self.minutes_made())
+            line += ["--max-minutes", f"{left:.3f}"]
+        return [*line, *more]
+
+    def failure(self) -> Failure | None:
+        """Read how it failed, if it did."""
+        path = self.folder.path / Failure.FILE
+        try:
+            return Failure.model_validate_json(path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except ValueError:
+            return Failure(exit_code=0, message=f"{path} cannot be read")
+
+    def forget_failure(self) -> None:
+        """Let it be tried again."""
+        (self.folder.path / Failure.FILE).unlink(missing_ok=True)
+
+    def state(self, limits: Limits) -> tuple[State, str]:
+        """Tell how far it is, and what there is to say of that."""
+        if self.folder.is_held():
+            return "elsewhere", "another process is at work on it"
+        try:
+            record = self.folder.record()
+        except UserError as error:
+            return "failed", str(error)
+        failure = self.failure()
+        if record is not None and record.status in ("done", "diverged"):
+            return record.status, record.message or ""
+        if failure is not None:
+            return "failed", failure.message
+        if record is not None:
+            return _state_of(record, limits)
+        return ("to go on", "") if self.folder.has_checkpoint() else ("new", "")
+
+
+def _state_of(record: RunRecord, limits: Limits) -> tuple[State, str]:
+    """Tell how far a run is whose record says oom or stopped."""
+    if record.status == "oom":
+        return "oom", record.message or ""
+    at = f"step {record.steps:,} of {record.total_steps:,}"
+    if limits.max_steps is not None and record.steps >= limits.max_steps:
+        return "at its limit", at
+    if limits.minutes is not None and record.wall_seconds >= 60 * limits.minutes:
+        return "at its limit", at
+    return "to go on", at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What a sweep was asked for."""
+
+    tasks: Sequence[str]
+    mixers: Sequence[str]
+    seeds: Sequence[int]
+    preset: str
+    protocol: str
+    overrides: Sequence[str]
+    grid: Sequence[str]
+    """Texts "section.key=value,value,...": every combination is run."""
+    data_dir: Path
+    results_dir: Path
+
+
+def plan(wanted: Wanted) -> list[PlannedRun]:
+    """List the runs of every task, mixer, seed and combination of settings, each once.
+
+    Runs are the same if their settings and seed are. Seeds come last: a table has its first full
+    set of cells early.
+
+    Raises: UserError naming the run that cannot be.
+    """
+    found: dict[tuple[str, int], PlannedRun] = {}
+    choices = [alternatives(text, "--grid") for text in wanted.grid]
+    for seed in wanted.seeds:
+        for task, mixer in itertools.product(wanted.tasks, wanted.mixers):
+            for combination in itertools.product(*choices):
+                overrides = (*wanted.overrides, *combination)
+                try:
+                    config = resolve(
+                        task,
+                        mixer,
+                        preset=wanted.preset,
+                        protocol=wanted.protocol,
+                        overrides=overrides,
+                    )
+                except UserError as error:
+                    raise UserError(f"{task}, {mixer}: {error}") from None
+                run = PlannedRun(
+                    config=config,
+                    mixer=mixer,
+                    seed=seed,
+                    overrides=overrides,
+                    folder=choose_folder(wanted.results_dir, config, seed, "auto"),
+                    data_dir=wanted.data_dir,
+                    results_dir=wanted.results_dir,
+                )
+                found.setdefault((config.hash, seed), run)
+    return list(found.values())

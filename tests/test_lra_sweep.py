@@ -1,0 +1,375 @@
+"""Sweeps: planned once, made once, whatever happens on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from filelock import FileLock
+
+import run_task
+from conftest import ROOT, TINY
+from lra.cli import INCOMPLETE, STOPPED, USER_ERROR
+from lra.errors import UserError
+from lra.record import RunRecord, all_records
+from lra.sweep.__main__ import main
+from lra.sweep.local import make_slots
+from lra.sweep.plan import Failure, Limits, PlannedRun, Wanted, plan
+from made_results import record as made_record
+from test_lra_resume import assert_same_run
+
+FREE = Limits()
+
+
+def arguments(folder: Path, *more: str, mixers: str = "mean,fnet", seeds: str = "0,1") -> list[str]:
+    """Write the command line of a sweep of tiny runs."""
+    changes = [part for text in TINY for part in ("--set", text)]
+    places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
+    start = ["--tasks", "listops", "--mixers", mixers, "--seeds", seeds, "--preset", "quick"]
+    return [*start, "--device", "cpu", *places, *changes, *more]
+
+
+def wanted(folder: Path, **changes: object) -> Wanted:
+    values: dict[str, object] = {
+        "tasks": ["listops"], "mixers": ["mean", "fnet"], "seeds": [0, 1], "preset": "quick",
+        "protocol": "s4", "overrides": list(TINY), "grid": [], "data_dir": folder / "data",
+        "results_dir": folder / "results",
+    }  # fmt: skip
+    return Wanted(**{**values, **changes})  # pyright: ignore[reportArgumentType]
+
+
+def one_run(folder: Path) -> PlannedRun:
+    (run,) = plan(wanted(folder, mixers=["mean"], seeds=[0]))
+    return run
+
+
+def records_of(folder: Path) -> list[RunRecord]:
+    records, faults = all_records(folder / "results")
+    assert not faults
+    return records
+
+
+def test_a_plan_is_every_combination_once(tmp_path: Path) -> None:
+    grid = ["train.lr=1e-3,2e-3", "model.depth=1,2"]
+    runs = plan(wanted(tmp_path, grid=grid))
+    assert len(runs) == len({(run.config.hash, run.seed) for run in runs}) == 16
+    assert {run.config.train.lr for run in runs} == {1e-3, 2e-3}
+    assert [run.seed for run in runs] == [0] * 8 + [1] * 8
+
+
+def test_runs_of_the_same_settings_are_one(tmp_path: Path) -> None:
+    """Settings are compared as they act: 0.001 is 1e-3, and the preset's own value no change."""
+    (run,) = plan(wanted(tmp_path, mixers=["mean"], seeds=[0], grid=["train.lr=1e-3,0.001"]))
+    assert run.config.train.lr == 1e-3
+    runs = plan(wanted(tmp_path, mixers=["mean", "mean"], grid=["model.dim=16,8,16"]))
+    assert len(runs) == 4
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ({"grid": ["train.lr"]}, ["--grid train.lr", "section.key=value,value"]),
+        ({"grid": ["train.lr=1e-3,"]}, ["--grid train.lr=1e-3,", "empty value"]),
+        ({"mixers": ["tnm"]}, ["listops, tnm", "did you mean tnn?"]),
+        ({"tasks": ["listop"]}, ["did you mean listops?"]),
+        ({"grid": ["mixer.decay=0.9"]}, ["listops, mean", "mixer.decay", "decay"]),
+    ],
+)
+def test_a_plan_that_cannot_be_names_the_run(
+    tmp_path: Path, change: dict, parts: list[str]
+) -> None:
+    with pytest.raises(UserError) as caught:
+        plan(wanted(tmp_path, **change))
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_states(tmp_path: Path) -> None:
+    run = one_run(tmp_path)
+    path = run.folder.path
+    assert run.state(FREE) == ("new", "")
+    path.mkdir(parents=True)
+    (path / "checkpoints").mkdir()
+    (path / "checkpoints" / "step-000000004-0123456789abcdef.pt").write_bytes(b"")
+    assert run.state(FREE) == ("to go on", "")
+    Failure(exit_code=-9, message="killed").save(path)
+    assert run.state(FREE) == ("failed", "killed")
+    run.forget_failure()
+    stopped = made_record(
+        run_id=path.name, mixer="mean", status="stopped", message="stopped by SIGINT", steps=12,
+        wall_seconds=120.0,
+    )  # fmt: skip
+    stopped.save(path)
+    assert run.state(FREE) == ("to go on", "step 12 of 20")
+    assert run.state(Limits(max_steps=12))[0] == "at its limit"
+    assert run.state(Limits(max_steps=13))[0] == "to go on"
+    assert run.state(Limits(minutes=2.0))[0] == "at its limit"
+    assert run.state(Limits(minutes=2.1))[0] == "to go on"
+    stopped.model_copy(update={"status": "oom", "message": "too much"}).save(path)
+    assert run.state(FREE) == ("oom", "too much")
+    stopped.model_copy(update={"status": "diverged", "message": "nan"}).save(path)
+    assert run.state(FREE) == ("diverged", "nan")
+    made_record(run_id=path.name, mixer="mean").save(path)
+    assert run.state(FREE) == ("done", "")
+    with FileLock(path / "lock"):
+        assert run.state(FREE)[0] == "elsewhere"
+    (path / "result.json").write_text("{")
+    state, message = run.state(FREE)
+    assert state == "failed"
+    assert "result.json" in message
+
+
+def test_the_command_line_of_a_run_resolves_to_its_settings(tmp_path: Path) -> None:
+    run = one_run(tmp_path)
+    options = run_task.parse_arguments(run.arguments(Limits(max_steps=3, minutes=2.0)))
+    assert run_task.configure(options).hash == run.config.hash
+    assert (options.seed, options.max_steps, options.max_minutes) == (0, 3, 2.0)
+
+
+def test_slots() -> None:
+    assert [slot.device for slot in make_slots("cuda:1", 2)] == ["cuda:1", "cuda:1"]
+    assert {slot.device for slot in make_slots("auto", 1)} != set()
+
+
+def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments(tmp_path, "--dry-run")) == 0
+    output = capsys.readouterr()
+    assert output.out.count("| listops/mean/") == 2
+    assert "not known" in output.out
+    assert "4 runs to carry out" in output.err
+    assert not (tmp_path / "results").exists()
+    folder = tmp_path / "results" / "runs" / "listops" / "mean" / "abc-s0"
+    folder.mkdir(parents=True)
+    made_record(task="listops", mixer="mean", preset="quick", steps_per_second=10.0).save(folder)
+    main(arguments(tmp_path, "--dry-run"))
+    assert "about 2 s" in capsys.readouterr().out  # 20 steps
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--seeds", "a"], "--seeds a: expected whole numbers"),
+        (["--seeds", "-1"], "expected at least 0"),
+        (["--mixers", "tnn,,mean"], "an empty name"),
+        (["--cluster", "timeout_min=3"], "--cluster has no effect with --launcher local"),
+        (["--launcher", "slurm", "--per-device", "2"], "--per-device has no effect"),
+        (["--device", "cuda:77"], "no device 'cuda:77'"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], part: str
+) -> None:
+    assert main(arguments(tmp_path, *more)) == USER_ERROR
+    err = capsys.readouterr().err
+    assert part in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.slow
+def test_a_sweep_makes_every_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments(tmp_path, "--per-device", "2", "--max-steps", "11")) == 0
+    assert {(r.status, r.steps) for r in records_of(tmp_path)} == {("stopped", 11)}
+    assert "4 at its limit of 4 runs" in capsys.readouterr().err
+    assert main(arguments(tmp_path, "--per-device", "2")) == 0
+    records = records_of(tmp_path)
+    assert {(r.mixer, r.seed) for r in records} == {
+        (m, s) for m in ("mean", "fnet") for s in (0, 1)
+    }
+    assert {r.status for r in records} == {"done"}
+    output = capsys.readouterr()
+    for record in records:
+        assert f"{record.test_accuracy:.2f} %" in output.out
+        log = tmp_path / "results" / "runs" / "listops" / record.mixer / record.run_id / "log.txt"
+        assert "resumed at step 11" in log.read_text()
+    files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
+    assert main(arguments(tmp_path)) == 0
+    assert "4 runs planned, 0 to carry out" in capsys.readouterr().err
+    assert files == {path: path.stat().st_mtime_ns for path in files}
+
+
+CRASHING = """
+import os
+import torch
+from torch import nn
+
+class Crashing(nn.Module):
+    '''how: what happens at the third call in training.'''
+    def __init__(self, context, *, how: str = "exit"):
+        super().__init__()
+        self.how, self.calls = how, 0
+        self.scale = nn.Parameter(torch.ones(context.dim))
+
+    def forward(self, x, mask=None):
+        self.calls += self.training
+        if self.calls > 4 and not os.path.exists("mended"):
+            if self.how == "oom":
+                raise torch.OutOfMemoryError("out of memory")
+            if self.how == "error":
+                raise KeyError("broken")
+            os.kill(os.getpid(), 9)
+        return x * self.scale
+"""
+
+
+@pytest.mark.slow
+def test_one_that_fails_touches_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("crashing.py").write_text(CRASHING)
+    grid = ("--grid", "mixer.how=kill,error,oom")
+    crashing = arguments(tmp_path, *grid, mixers="crashing.py:Crashing", seeds="0")
+    assert main(crashing) == INCOMPLETE
+    out = capsys.readouterr().out
+    assert "killed by SIGKILL" in out
+    assert "KeyError: 'broken'" in out
+    assert "out of memory on cpu" in out
+    assert main(arguments(tmp_path, seeds="0")) == 0
+    assert main(crashing) == INCOMPLETE  # at once: nothing is tried again
+    assert "3 runs planned, 0 to carry out" in capsys.readouterr().err
+    Path("mended").touch()
+    assert main([*crashing, "--retry-failed"]) == 0
+    assert [r.status for r in records_of(tmp_path)] == ["done"] * 5
+
+
+SLOW = ("--set", "train.steps=60", "--set", "log.checkpoint_minutes=0.001")
+
+
+def start(folder: Path, *more: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lra.sweep", *arguments(folder, *SLOW, *more)],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def wait_for_step(folder: Path, count: int = 1) -> None:
+    """Wait until some runs have checkpoints."""
+    for _ in range(600):
+        if len({p.parent for p in folder.glob("results/runs/*/*/*/checkpoints/step-*")}) >= count:
+            return
+        time.sleep(0.1)
+    raise AssertionError("no checkpoint came")
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    process = start(tmp_path, "--per-device", "2", "--set", "train.steps=100000")
+    wait_for_step(tmp_path, 2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == STOPPED, err
+    assert "stopped by SIGINT; the same command goes on" in err
+    records = records_of(tmp_path)
+    assert [r.status for r in records] == ["stopped", "stopped"]
+    most = str(max(r.steps for r in records) + 5)
+    again = start(tmp_path, "--set", "train.steps=100000", "--max-steps", most)
+    _, err = again.communicate(timeout=120)
+    assert again.returncode == 0, err
+    assert {r.steps for r in records_of(tmp_path)} == {int(most)}
+
+
+@pytest.mark.slow
+def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Path) -> None:
+    """The sweep alone or its runs, too, at random moments; the results are those of no kill."""
+    moments = random.Random(7)
+    kills = 0
+    while kills < 10:
+        process = start(tmp_path, "--per-device", "2")
+        try:
+            process.wait(moments.uniform(0.5, 6.0))
+        except subprocess.TimeoutExpired:
+            runs = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+            for run in runs if moments.random() < 0.5 else []:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    run.kill()
+            kills += 1
+        else:
+            break
+        process.communicate()
+    out, err = start(tmp_path, "--per-device", "2").communicate(timeout=240)
+    assert "4 done of 4 runs" in err, (out, err)
+    records = records_of(tmp_path)
+    assert {(r.mixer, r.seed, r.status, r.steps) for r in records} == {
+        (mixer, seed, "done", 60) for mixer in ("mean", "fnet") for seed in (0, 1)
+    }
+    assert len(records) == 4
+    assert kills > 2
+    unbroken = tmp_path / "unbroken"
+    _, err = start(unbroken, "--per-device", "2").communicate(timeout=240)
+    assert "4 done of 4 runs" in err
+    for record in records:
+        place = Path("results", "runs", "listops", record.mixer, record.run_id)
+        assert_same_run(tmp_path / place, unbroken / place)
+
+
+@pytest.mark.slow
+def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
+    """Two sweeps of the same plan share it."""
+    first, second = start(tmp_path), start(tmp_path)
+    outputs = [process.communicate(timeout=240) for process in (first, second)]
+    assert [first.returncode, second.returncode] == [0, 0], outputs
+    logs = [path.read_text() for path in tmp_path.glob("results/runs/*/*/*/log.txt")]
+    assert [log.count("step 60: validation") for log in logs] == [1] * 4
+
+
+@pytest.mark.slow
+def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
+    process = start(tmp_path, "--set", "train.steps=100000")
+    wait_for_step(tmp_path)
+    (run,) = psutil.Process(process.pid).children()
+    process.kill()
+    process.communicate()
+    run.wait(timeout=30)
+    (record,) = records_of(tmp_path)
+    assert record.message == "stopped by the end of what started it"
+
+
+@pytest.mark.slow
+def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Path) -> None:
+    """Through submitit's executor for processes of this machine."""
+    from lra.sweep.cluster import make_executor, submit
+
+    runs = plan(wanted(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=400"], seeds=[0]))
+    executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
+    jobs = submit(runs, FREE, "cpu", executor)
+    assert [run for run, _ in jobs] == runs
+    for run in runs:
+        facts = json.loads((run.folder.path / "job.json").read_text())
+        assert facts["cluster"] == "local"
+    wait_for_step(tmp_path, 2)
+    for _, job in jobs:
+        (task,) = psutil.Process(job._process.pid).children()
+        task.send_signal(signal.SIGUSR2)  # as Slurm does before it preempts
+    assert [job.result() for _, job in jobs] == [0, 0]
+    assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 400)] * 2
+    for run in runs:
+        log = run.log.read_text()
+        assert log.count("stopped by SIGTERM") == log.count("resumed at step") == 1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "parameters", "part"),
+    [
+        ("local", ["timeout_min"], "--cluster timeout_min: expected name=value"),
+        ("local", ["colour=red"], "colour"),
+        ("slurm", [], "slurm"),
+    ],
+)
+def test_mistakes_about_the_cluster_are_one_line(
+    tmp_path: Path, cluster: str, parameters: list[str], part: str
+) -> None:
+    from lra.sweep.cluster import make_executor
+
+    with pytest.raises(UserError) as caught:
+        make_executor(cluster, tmp_path, parameters)
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
