@@ -14,6 +14,7 @@ from lra.cli import INCOMPLETE, Parser, carry_out, write_out
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, all_records, folder_of
+from lra.transfer import FILES as TRANSFERS
 from tasks.progress import say
 
 if TYPE_CHECKING:
@@ -106,6 +107,11 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
         faults += more + others
         found = [(folder_of(target, r), folder_of(source, r)) for r in records]
         found += [(r.path(target), r.path(source)) for r in measured]
+        found += [
+            (folder_of(target, r) / path.name, path)
+            for r in records
+            for path in folder_of(source, r).glob(TRANSFERS)
+        ]
         for place, new in found:
             old = taken.get(place, place)
             if old == place and not place.exists():

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -145,6 +145,25 @@ class Task(abc.ABC):
             f"{dataset.folder}, for {folder}: {self.name} data is read from official files and "
             f"never made, so there is nothing to export; copy those files"
         )
+
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """Change options so that a model meets a test set that it was not trained for.
+
+        Args:
+            options: of the task that it was trained on, by name.
+            length: positions of the longest sequence; None: as they are.
+            examples: of a test set that is drawn anew, where one can be.
+        Returns: the options that change.
+        Raises: DataError for a length that there is no data of.
+        """
+        if length is None:
+            return {}
+        if "sequence_length" not in options:
+            raise DataError(f"{cls.name} has examples of one length alone")
+        return {"sequence_length": length}
 
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:

@@ -47,6 +47,8 @@ from tasks.progress import progress
 OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
 OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 SPLITS = tuple(OFFICIAL_COUNTS)
+FRESH_TRAINING = 1000
+"""Examples that guesses without a model are fitted to, beside a test set for trained models."""
 PARTS = ("tokens", "offsets", "labels")
 
 
@@ -198,6 +200,18 @@ class ListOps(Task):
             baselines=cache.manifest.baselines,
             folder=cache.folder,
         )
+
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: expressions of three quarters of the length and more, new ones."""
+        drawn = {"source": "generate", "data_seed": options["data_seed"] + 1, "test": examples}
+        few = {"train": FRESH_TRAINING, "val": 1}
+        if length is None:
+            return {**drawn, **few}
+        limits = {"min_length": max(4, 3 * length // 4), "max_length": length}
+        return {**drawn, **few, **limits, "sequence_length": length + options["end_token"]}
 
     def verify(self, dataset: Dataset) -> list[str]:
         """See `Task.verify`: checksums, lengths, answers, and no example twice."""

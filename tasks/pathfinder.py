@@ -6,6 +6,8 @@ arXiv:2011.04006).
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -26,6 +28,9 @@ OFFICIAL_COUNT = 200_000
 DRAWN_AGAIN = 500
 """Images that a verification draws again."""
 
+TEST_SHARE = 10
+"""Images for each of the test set."""
+SIZES = (32, 64, 128, 256)
 SPLITS = ("train", "val", "test")
 MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that bring levels to -1 ... 1, as S4's experiments do."""
@@ -186,6 +191,21 @@ class Pathfinder(Task):
         markers = find_markers(images, self.size, self.law.marker_radius)
         made.save("marker_guesses", cross_fitted_trees(markers, np.asarray(labels)))
 
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: new images, of which a tenth is the test set."""
+        drawn = {"source": "generate", "data_seed": options["data_seed"] + 1}
+        drawn |= {"examples": examples * TEST_SHARE}
+        if length is None:
+            return drawn
+        side = math.isqrt(length)
+        if side**2 != length or side not in SIZES:
+            sizes = ", ".join(str(size**2) for size in SIZES)
+            raise DataError(f"there are images of {sizes} pixels")
+        return {**drawn, "size": side}
+
     def verify(self, dataset: Dataset) -> list[str]:
         """See `Task.verify`: checksums, the labels, and images drawn again."""
         cache = read_cache(dataset.folder)
@@ -236,5 +256,5 @@ class Pathfinder(Task):
 
 def _cuts(count: int) -> list[int]:
     """Return where the validation and the test split begin: after 80 and about 90 %."""
-    held = count // 10
+    held = count // TEST_SHARE
     return [count - 2 * held, count - held]

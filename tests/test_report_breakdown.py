@@ -13,9 +13,9 @@ from lra.record import RunRecord
 from lra.report.boards import boards
 from lra.report.breakdown import (
     Outcome,
-    _draw_shares,
     breakdown_pictures,
     confusion,
+    draw_shares,
     outcome,
     shares,
     wilson,
@@ -133,7 +133,7 @@ def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
         ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
     ]  # fmt: skip
     with style():
-        (axes,) = _draw_shares({"tnn": parts}, "kind", False, Looks(["tnn"])).axes
+        (axes,) = draw_shares({"tnn": parts}, "kind", False, Looks(["tnn"])).axes
     ticks = {
         tick: label.get_text()
         for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)

@@ -23,7 +23,7 @@ class Board:
 
     preset: str
     protocol: str
-    rows: Mapping[str, Mapping[str, Cell]]
+    rows: Mapping[str, Mapping[str, Cell[RunRecord]]]
     """Cells by task, by method."""
     conditions: Mapping[str, str]
     """What data each task's column was measured on, and what the models were selected on."""
@@ -163,7 +163,7 @@ def with_hash(name: str, record: RunRecord) -> str:
     return f"{name} [settings {record.config_hash[:8]}]"
 
 
-def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell]]:
+def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell[RunRecord]]]:
     """Group runs into cells; runs that read the same but have other settings get rows apart."""
     hashes: dict[tuple[str, str], set[str]] = {}
     for record in records:

@@ -121,7 +121,7 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
                     f"{task}: accuracy by {trait}",
                     f"{board.name}. Mean over seeds on parts of at least {FEWEST} test examples; "
                     f"bars: 95 % interval of a share of so many (Wilson).",
-                    partial(_draw_shares, parts, trait, is_number(values), looks),
+                    partial(draw_shares, parts, trait, is_number(values), looks),
                 )
             )
         pictures.append(
@@ -136,9 +136,10 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
     return pictures
 
 
-def _draw_shares(
+def draw_shares(
     found: dict[str, list[Share]], trait: str, of_numbers: bool, looks: Looks
 ) -> Figure:
+    """Draw shares by method over a trait, numbers or names."""
     figure = new_figure(found)
     axes = figure.subplots()
     for k, (method, parts) in enumerate(sorted(found.items())):

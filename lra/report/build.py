@@ -27,6 +27,7 @@ from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
 from lra.report.speed import SpeedBoard, speed_boards
 from lra.report.table import Table
+from lra.report.transfer import transfer_pictures, transfer_table, tried_elsewhere
 from tasks.progress import progress
 
 FORMATS = ("markdown", "latex", "csv", "html")
@@ -73,7 +74,10 @@ def sections(results: Results, wanted: Wanted) -> list[Section]:
             Section(
                 slug,
                 board.name,
-                [accuracy_table(board, f"accuracy-{slug}")],
+                [
+                    accuracy_table(board, f"accuracy-{slug}"),
+                    *(transfer_table(tried, slug) for tried in tried_elsewhere(results, board)),
+                ],
                 _pictures(results, board, baseline, looks, slug),
             )
         )
@@ -92,6 +96,7 @@ def _pictures(
         *bubble_pictures(board, baseline, looks, slug),
         *curve_pictures(results, board, looks, slug),
         *breakdown_pictures(results, board, looks, slug),
+        *(p for t in tried_elsewhere(results, board) for p in transfer_pictures(t, looks, slug)),
         *kernel_pictures(results, board, slug),
     ]
 

@@ -6,8 +6,9 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from lra.record import RunRecord
 
@@ -17,11 +18,43 @@ CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 
 
+class Result(Protocol):
+    """What the accuracy of a run, or of its model on other data, is told by."""
+
+    @property
+    def status(self) -> str:
+        """How the run ended."""
+        ...
+
+    @property
+    def test_accuracy(self) -> float | None:
+        """Percent; None for a run that is not done."""
+        ...
+
+    @property
+    def test_total(self) -> int | None:
+        """Examples."""
+        ...
+
+    @property
+    def baselines(self) -> Mapping[str, float]:
+        """Accuracy of guesses without a model, in percent."""
+        ...
+
+    @property
+    def largest_class(self) -> float | None:
+        """Percent of the examples."""
+        ...
+
+
+AnyResult = TypeVar("AnyResult", bound=Result)
+
+
 @dataclass(frozen=True)
-class Cell:
+class Cell(Generic[AnyResult]):
     """Counted runs of one row and column; see `counted`."""
 
-    runs: tuple[RunRecord, ...] = ()
+    runs: tuple[AnyResult, ...] = ()
 
     @property
     def accuracies(self) -> list[float]:
@@ -71,7 +104,7 @@ class Cell:
         return ", ".join([text, *([f"{lucky} at chance"] if lucky else []), *self.words])
 
 
-def is_at_chance(run: RunRecord) -> bool:
+def is_at_chance(run: Result) -> bool:
     """Whether a finished run is no better than one answer to all, by a test of proportions."""
     majority = run.baselines.get("majority class")
     chance = majority if run.largest_class is None else run.largest_class

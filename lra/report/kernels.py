@@ -61,33 +61,20 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
 
     Raises: UserError if the run's settings can no longer be laid up as they were.
     """
-    from lra.checkpoint import read_newest
-
-    state = None
-    if record.mixer_code is None:
-        state = read_newest(results.path(record) / "checkpoints")
-    if state is None:
+    folder = results.path(record)
+    if record.mixer_code is not None or not (folder / "checkpoints").is_dir():
         return []
     import torch
 
-    from lra.classifier import Classifier, input_length
-    from lra.resolve import resolve
+    from lra.classifier import input_length
+    from lra.trained import best_model, config_of
     from models.base import LagOperator
 
-    config = resolve(
-        record.task,
-        record.mixer,
-        preset=record.preset,
-        protocol=record.protocol,
-        overrides=record.overrides,
-    )
-    if config.hash != record.config_hash:
-        raise UserError(f"{results.path(record)}: its settings files have changed since")
+    config = config_of(folder, record)
+    model = best_model(folder, config)
+    if model is None:
+        return []
     info = config.build_task().info
-    model = Classifier(config, info)
-    trainer = state["trainer"]
-    model.load_state_dict((trainer["best"] or trainer)["model"])
-    model.eval()
     is_grid = info.grid is not None and config.model.axes != "flat"
     longest = max(info.grid or ()) if is_grid else input_length(config, info)
     with torch.no_grad():

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from lra.bench.record import BenchRecord, all_bench_records
 from lra.errors import UserError
 from lra.record import SHIPPED, Amount, Percent, RunRecord, with_shipped
+from lra.transfer import TransferRecord, transfers_of
 
 MOST_CLASSES = 1000
 """More are no classes of this benchmark but a damaged file."""
@@ -78,6 +79,7 @@ class Results:
             new = {record.path(Path()) for record in measured}
             self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
         self._guesses: dict[Path, Guesses | None] = {}
+        self._transfers: dict[Path, list[TransferRecord]] = {}
         self._validations: dict[Path, list[MetricsLine]] = {}
 
     def keep(self, wanted: Callable[[RunRecord | BenchRecord], bool]) -> None:
@@ -115,6 +117,15 @@ class Results:
                 )
         validations = [line for line in found if line.val_accuracy is not None]
         return sorted(validations, key=lambda line: line.step)
+
+    def transfers(self, record: RunRecord) -> list[TransferRecord]:
+        """Read what the model of a run scored on other data than it was trained for."""
+        folder = self.path(record)
+        if folder not in self._transfers:
+            self._transfers[folder], faults = transfers_of(folder)
+            for fault in faults:
+                self._fault(fault)
+        return self._transfers[folder]
 
     def guesses(self, record: RunRecord) -> Guesses | None:
         """Read the guesses of a finished run.

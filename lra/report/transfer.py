@@ -1,0 +1,141 @@
+"""Trained models on data of other lengths and difficulty than they were trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lra.report.boards import Board
+from lra.report.breakdown import Share, draw_shares, wilson
+from lra.report.cells import MISSING, Cell
+from lra.report.drawing import Looks, Picture, slugify
+from lra.report.results import Results
+from lra.report.table import Table, ranks
+from lra.transfer import TransferRecord, order
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What the runs of one column of a board scored elsewhere."""
+
+    board: Board
+    task: str
+    rows: Mapping[str, Mapping[str, Cell[TransferRecord]]]
+    """Cells by label of the data, by method."""
+    columns: Sequence[TransferRecord]
+    """A record of each label, in order."""
+
+    @property
+    def trained_lengths(self) -> str:
+        """Name the positions that the models were trained at."""
+        return " and ".join(f"{n:,}" for n in sorted({c.trained_length for c in self.columns}))
+
+    def cell(self, method: str, column: TransferRecord) -> Cell[TransferRecord] | None:
+        """Return what a method scored on the data of a column; None if it was not tried."""
+        return self.rows[method].get(column.label)
+
+
+def tried_elsewhere(results: Results, board: Board) -> list[Tried]:
+    """Group what the models of a board scored elsewhere, by task.
+
+    Models are compared on the same examples: of data of one label, the first seen.
+    """
+    made: list[Tried] = []
+    for task in board.tasks:
+        rows: dict[str, dict[str, Cell[TransferRecord]]] = {}
+        columns: dict[str, TransferRecord] = {}
+        for method, cells in board.rows.items():
+            groups: dict[str, list[TransferRecord]] = {}
+            for run in cells[task].runs if task in cells else ():
+                for found in results.transfers(run):
+                    first = columns.setdefault(found.label, found)
+                    if found.data.fingerprint == first.data.fingerprint:
+                        groups.setdefault(found.label, []).append(found)
+            if groups:
+                rows[method] = {label: Cell(tuple(group)) for label, group in groups.items()}
+        if rows:
+            made.append(Tried(board, task, rows, sorted(columns.values(), key=order)))
+    return made
+
+
+def transfer_table(tried: Tried, slug: str) -> Table:
+    """Tabulate accuracies elsewhere beside those of the test set of the training's own data."""
+    trained = {method: tried.board.rows[method][tried.task] for method in tried.rows}
+    lines: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    for method in tried.rows:
+        cells = [tried.cell(method, column) for column in tried.columns]
+        texts = [MISSING if cell is None else cell.text for cell in cells]
+        lines.append([method, trained[method].text, *texts])
+        facts += [_fact(method, one) for cell in cells if cell is not None for one in cell.runs]
+    values = [[cell.value for cell in trained.values()]]
+    for column in tried.columns:
+        cells = [tried.cell(method, column) for method in tried.rows]
+        values.append([None if cell is None else cell.value for cell in cells])
+    return Table(
+        slug=f"transfer-{slug}-{tried.task}",
+        title=f"{tried.board.name}: {tried.task} elsewhere",
+        caption=f"Test accuracy in percent of models trained at up to {tried.trained_lengths} "
+        f"positions, on fresh data that differs from theirs as named; they are not trained any "
+        f"further. The best of a column in bold, the second underlined.",
+        columns=["mixer", "as trained", *(column.label for column in tried.columns)],
+        rows=[*lines, *_guesses(tried)],
+        marks={(i, j): m for j, row in enumerate(values, start=1) for i, m in ranks(row).items()},
+        facts=facts,
+    )
+
+
+def _guesses(tried: Tried) -> list[list[str]]:
+    own = {name: found.get(tried.task) for name, found in tried.board.guesses().items()}
+    lines: list[list[str]] = []
+    for name in dict.fromkeys(name for column in tried.columns for name in column.baselines):
+        found = [own.get(name), *(column.baselines.get(name) for column in tried.columns)]
+        texts = [MISSING if one is None else f"{one:.2f}" for one in found]
+        lines.append([f"guess: {name}", *texts])
+    return lines
+
+
+def _fact(method: str, record: TransferRecord) -> dict[str, object]:
+    fields = {"run_id", "seed", "trained_length", "test_accuracy", "test_total", "loss"}
+    return {"method": method, "data": record.label, **record.model_dump(include=fields)}
+
+
+def transfer_pictures(tried: Tried, looks: Looks, slug: str) -> list[Picture]:
+    """Make a figure over length, and one over the values of each other option."""
+    kinds: dict[tuple[bool, str], list[TransferRecord]] = {}
+    for column in tried.columns:
+        if column.length is not None:
+            also = f" with {', '.join(column.changes)}" if column.changes else ""
+            kinds.setdefault((True, f"length{also}"), []).append(column)
+        else:
+            names = [text.partition("=")[0].removeprefix("task.") for text in column.changes]
+            kinds.setdefault((False, ", ".join(names)), []).append(column)
+    return [
+        Picture(
+            f"{slug}-{tried.task}-elsewhere-{slugify(what)}",
+            f"{tried.task}: trained models by {what}",
+            f"{tried.board.name}. Accuracy on fresh data of models trained at up to "
+            f"{tried.trained_lengths} positions. Mean over seeds; bars: 95 % interval of a share "
+            f"of so many examples (Wilson).",
+            partial(draw_shares, _shares(tried, columns), what, over_length, looks),
+        )
+        for (over_length, what), columns in kinds.items()
+        if len(columns) > 1
+    ]
+
+
+def _shares(tried: Tried, columns: Sequence[TransferRecord]) -> dict[str, list[Share]]:
+    """Place accuracies by method: at lengths, or at the number of what else was changed."""
+    found: dict[str, list[Share]] = {}
+    for method in tried.rows:
+        for place, column in enumerate(columns):
+            cell = tried.cell(method, column)
+            if cell is None or cell.mean is None:
+                continue
+            x = float(place if column.length is None else column.length)
+            name = ", ".join(text.partition("=")[2] for text in column.changes)
+            interval = wilson(cell.mean / 100, column.test_total)
+            share = Share(name, x, cell.mean, *interval, column.test_total)
+            found.setdefault(method, []).append(share)
+    return found

@@ -1,0 +1,140 @@
+"""Trained models on other data: `python -m lra.evaluate --help`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from pathlib import Path
+
+from lra.cli import STOPPED, Parser, carry_out, positive_int, write_out
+from lra.environment import choose_device
+from lra.errors import UserError
+from lra.record import RunRecord, load_record
+from lra.settings_file import alternatives
+from lra.stopping import Stopped, StopRequest
+from lra.tables import markdown
+from lra.transfer import Elsewhere, TransferRecord, transfer, transfers_of
+from tasks.progress import say
+
+EXAMPLES = 2000
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.evaluate",
+        description="Evaluate the best model of a run on other data of its task: longer, deeper, "
+        "harder than what it was trained on. ListOps and Pathfinder draw a fresh test set; of "
+        "other tasks the test set is shown with other options. Records go into the run's folder, "
+        "and into the report.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on.",
+    )
+    parser.add_argument(
+        "--run", type=Path, required=True, action="append",
+        help="folder of a run, results/runs/listops/tnn/...; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--lengths", help="positions of the longest sequences, comma-separated")
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
+        help="an option of the task, of several --vary every combination",
+    )  # fmt: skip
+    parser.add_argument(
+        "--examples", type=positive_int, default=EXAMPLES, help="of a fresh test set (%(default)s)"
+    )
+    parser.add_argument("--again", action="store_true", help="measure again what has a record")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _lengths(text: str | None) -> list[int | None]:
+    if text is None:
+        return [None]
+    try:
+        lengths = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--lengths {text}: expected whole numbers, 2000,4000 say") from None
+    if min(lengths) < 1:
+        raise UserError(f"--lengths {text}: expected at least 1")
+    return list(dict.fromkeys(lengths))
+
+
+def _conditions(options: argparse.Namespace) -> list[Elsewhere]:
+    if options.lengths is None and not options.vary:
+        raise UserError("--lengths or --vary: expected at least one of them, --lengths 2000 say")
+    choices = [alternatives(text, "--vary") for text in options.vary]
+    return [
+        Elsewhere(length=length, changes=changes, examples=options.examples)
+        for changes in itertools.product(*choices)
+        for length in _lengths(options.lengths)
+    ]
+
+
+def _record_of(folder: Path) -> RunRecord:
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"--run {folder}: there is no {path}, expected the folder of a run")
+    record = load_record(path)
+    if record.status != "done":
+        raise UserError(f"--run {folder}: the run is {record.status}, expected a finished one")
+    return record
+
+
+def _table(folders: list[Path]) -> str:
+    rows: list[dict[str, str]] = []
+    for folder in folders:
+        run = _record_of(folder)
+        accuracies = {
+            found.label: f"{found.test_accuracy:.2f}" for found in transfers_of(folder)[0]
+        }
+        rows.append(
+            {"run": f"{run.method}/{run.run_id}", "as trained": f"{run.test_accuracy:.2f}"}
+            | accuracies
+        )
+    return markdown(rows)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    device = choose_device(options.device)
+    runs = [(folder, _record_of(folder)) for folder in options.run]
+    conditions = _conditions(options)
+    with StopRequest() as stop:
+        for (folder, record), elsewhere in itertools.product(runs, conditions):
+            if not options.again and _is_there(folder, elsewhere):
+                continue
+            try:
+                stop.check_signal()
+                found = transfer(
+                    folder, record, elsewhere,
+                    data_dir=options.data_dir, device=device, check=stop.check_signal,
+                )  # fmt: skip
+            except Stopped as reason:
+                say(f"stopped by {reason}; the same command goes on")
+                return STOPPED
+            _tell(found, found.save(folder))
+    write_out(_table(options.run))
+    return 0
+
+
+def _is_there(folder: Path, elsewhere: Elsewhere) -> bool:
+    return any(
+        (found.length, found.changes) == (elsewhere.length, sorted(elsewhere.changes))
+        for found in transfers_of(folder)[0]
+    )
+
+
+def _tell(found: TransferRecord, path: Path) -> None:
+    guesses = ", ".join(f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items())
+    say(
+        f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total} "
+        f"(guessing by {guesses}); {path}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = parse_arguments(arguments)
+    return carry_out("lra.evaluate", lambda: run(options))

@@ -1,0 +1,253 @@
+"""Trained models on other data: longer, deeper, harder."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import report
+import run_task
+from conftest import tiny_arguments
+from lra.cli import USER_ERROR
+from lra.evaluate import evaluate
+from lra.record import load_record
+from lra.record_commands import main as record_main
+from lra.registry import TASKS
+from lra.trained import best_model, config_of
+from lra.transfer import Elsewhere, TransferRecord, lay_up, transfers_of
+from lra.transfer_command import main
+from made_results import record as made_record
+from tasks.base import DataError
+
+
+def nothing() -> None:
+    """Let an evaluation go on."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two tiny runs on ListOps."""
+    folder = tmp_path_factory.mktemp("trained")
+    for mixer in ("tnn", "fd-tnn"):
+        assert run_task.main(tiny_arguments(folder, mixer=mixer)) == 0
+    return folder
+
+
+def run_of(folder: Path, mixer: str = "tnn") -> Path:
+    (run,) = folder.glob(f"results/runs/listops/{mixer}/*")
+    return run
+
+
+def command(folder: Path, *more: str) -> list[str]:
+    return ["--data-dir", str(folder / "data"), "--device", "cpu", "--examples", "30", *more]
+
+
+def test_lengths_are_evaluated_and_recorded(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(trained, copy)
+    run = run_of(copy)
+    arguments = command(copy, "--run", str(run), "--lengths", "40,160")
+    assert main(arguments) == 0
+    assert "160 positions" in capsys.readouterr().out
+    found, faults = transfers_of(run)
+    assert not faults
+    assert [(one.length, one.test_total, one.trained_length) for one in found] == [
+        (40, 30, 80), (160, 30, 80),
+    ]  # fmt: skip
+    assert all(one.baselines.keys() == {"majority class", "root operator"} for one in found)
+    files = {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    assert main(arguments) == 0
+    assert files == {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    assert main([*arguments, "--again"]) == 0
+    again = {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    assert again.keys() == files.keys()
+    assert all(again[path] > files[path] for path in files)
+
+
+def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Path) -> None:
+    run = run_of(trained)
+    record = load_record(run / "result.json")
+    elsewhere = Elsewhere(length=120, changes=("task.max_depth=4",), examples=30)
+    config = lay_up(run, record, elsewhere)
+    model = best_model(run, config)
+    assert model is not None
+    split = config.build_task().prepare(trained / "data").splits["test"]
+    with torch.no_grad():
+        guesses = []
+        for i in range(len(split)):
+            batch = split.batch(np.array([i]))
+            guesses.append(int(model(batch.values, batch.lengths).argmax()))
+    right = int((np.array(guesses) == split.labels).sum())
+    assert main(
+        command(trained, "--run", str(run), "--lengths", "120", "--vary", "task.max_depth=4")
+    ) == 0  # fmt: skip
+    (found,) = [one for one in transfers_of(run)[0] if one.length == 120]
+    assert (found.test_correct, found.test_total) == (right, 30)
+    assert found.changes == ["task.max_depth=4"]
+    assert found.label == "120 positions, max_depth=4"
+
+
+def test_fresh_expressions_are_of_the_length_and_new(trained: Path) -> None:
+    run = run_of(trained)
+    record = load_record(run / "result.json")
+    own = config_of(run, record).build_task().prepare(trained / "data")
+    seen = {bytes(_tokens(split, i)) for split in own.splits.values() for i in range(len(split))}
+    for length in (None, 100):
+        config = lay_up(run, record, Elsewhere(length=length, changes=(), examples=30))
+        fresh = config.build_task().prepare(trained / "data").splits["test"]
+        assert len(fresh) == 30
+        if length is not None:
+            assert fresh.lengths.min() >= 75
+            assert fresh.lengths.max() <= 101
+            assert not {bytes(_tokens(fresh, i)) for i in range(30)} & seen
+
+
+def _tokens(split: object, index: int) -> np.ndarray:
+    return split.batch(np.array([index])).values.numpy().astype(np.uint8)  # type: ignore[attr-defined]
+
+
+def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
+    """Laid up anew for the data of its training, the best model scores as its record says."""
+    for mixer in ("tnn", "fd-tnn"):
+        run = run_of(trained, mixer)
+        record = load_record(run / "result.json")
+        config = config_of(run, record)
+        model = best_model(run, config)
+        assert model is not None
+        score = evaluate(
+            model, config.build_task().prepare(trained / "data").splits["test"], batch_size=16,
+            device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False),
+            check=nothing, title="",
+        )  # fmt: skip
+        assert score.correct == record.test_correct
+
+
+def test_pathfinder_at_other_difficulty_and_size() -> None:
+    fresh = TASKS.get("pathfinder", "").fresh
+    options = {"data_seed": 3, "size": 32, "contour": 6}
+    assert fresh(options, length=None, examples=20) == {
+        "source": "generate", "data_seed": 4, "examples": 200,
+    }  # fmt: skip
+    assert fresh(options, length=4096, examples=20)["size"] == 64
+    with pytest.raises(DataError, match="images of 1024, 4096, 16384, 65536 pixels"):
+        fresh(options, length=2000, examples=20)
+
+
+def test_documents_are_read_further_and_images_are_what_they_are() -> None:
+    assert TASKS.get("text", "").fresh({"sequence_length": 9}, length=20, examples=5) == {
+        "sequence_length": 20
+    }
+    with pytest.raises(DataError, match="one length alone"):
+        TASKS.get("image", "").fresh({}, length=20, examples=5)
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        ([], "expected at least one of them"),
+        (["--lengths", "a"], "--lengths a: expected whole numbers"),
+        (["--lengths", "0"], "expected at least 1"),
+        (["--vary", "train.lr=1"], "only options of the task can differ"),
+        (["--vary", "task.contour=6"], "contour"),
+        (["--lengths", "2"], "task.max_length"),
+    ],
+)
+def test_mistakes_are_one_line(
+    trained: Path, capsys: pytest.CaptureFixture[str], more: list[str], part: str
+) -> None:
+    assert main(command(trained, "--run", str(run_of(trained)), *more)) == USER_ERROR
+    err = capsys.readouterr().err
+    assert part in err
+    assert "Traceback" not in err
+
+
+def test_runs_that_cannot_be_evaluated(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = ("--lengths", "40")
+    assert main(command(trained, "--run", str(tmp_path), *lengths)) == USER_ERROR
+    assert "expected the folder of a run" in capsys.readouterr().err
+    made_record(status="stopped", message="").save(tmp_path)
+    assert main(command(trained, "--run", str(tmp_path), *lengths)) == USER_ERROR
+    assert "the run is stopped, expected a finished one" in capsys.readouterr().err
+    shutil.copy(run_of(trained) / "result.json", tmp_path)
+    assert main(command(trained, "--run", str(tmp_path), *lengths)) == USER_ERROR
+    assert "no checkpoint of this run" in capsys.readouterr().err
+
+
+def test_learned_positions_reach_no_further(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, "--set", "model.positions=learned")) == 0
+    run = str(run_of(tmp_path))
+    assert main(command(tmp_path, "--run", run, "--lengths", "160")) == USER_ERROR
+    assert "embedding.learned.weight" in capsys.readouterr().err
+
+
+def transfer_record(**changes: object) -> TransferRecord:
+    run = made_record()
+    values: dict[str, object] = {
+        "run_id": run.run_id, "task": run.task, "mixer": run.mixer, "seed": 0,
+        "config_hash": run.config_hash, "length": 4096, "changes": [], "trained_length": 2048,
+        "test_accuracy": 30.0, "test_correct": 600, "test_total": 2000, "loss": 2.0,
+        "baselines": {"majority class": 17.0}, "largest_class": 17.0, "examples_per_second": 9.0,
+        "device": "CPU", "precision": "fp32", "versions": {}, "git": {}, "data": run.data,
+    }  # fmt: skip
+    return TransferRecord.model_validate({**values, **changes})
+
+
+def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
+    results = tmp_path / "results"
+    for mixer, right in (("tnn", 800), ("mean", 500), ("s4", 700)):
+        folder = results / "runs" / "listops" / mixer / "abc-s0"
+        folder.mkdir(parents=True)
+        made_record(mixer=mixer, test_accuracy=right / 20).save(folder)
+        for length in (4096, 8192) if mixer != "s4" else ():
+            correct = right - length // 20
+            transfer_record(
+                mixer=mixer, length=length, test_correct=correct, test_accuracy=correct / 20
+            ).save(folder)
+        transfer_record(mixer=mixer, length=None, changes=["task.max_depth=20"]).save(folder)
+    out = tmp_path / "report"
+    assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
+    text = (out / "report.md").read_text()
+    assert "Preset paper, protocol s4: listops elsewhere" in text
+    lines = [line for line in text.splitlines() if "4,096 positions" in line]
+    assert lines
+    header = [cell.strip() for cell in lines[0].strip("|").split("|")]
+    assert header == ["mixer", "as trained", "4,096 positions", "8,192 positions", "max_depth=20"]
+    (row,) = [ln for ln in text.splitlines() if ln.startswith("| tnn ") and "29.80" in ln]
+    assert "29.80 (n=1)" in row
+    (row,) = [ln for ln in text.splitlines() if ln.startswith("| mean ") and "14.80" in ln]
+    assert "at chance: 14.80" in row
+    assert (out / "figures" / "paper-s4-listops-elsewhere-length.svg").is_file()
+    assert (out / "tables" / "transfer-paper-s4-listops.csv").read_text().count("\n") == 8
+
+
+def test_a_damaged_record_is_named_and_left_out(tmp_path: Path) -> None:
+    transfer_record().save(tmp_path)
+    (tmp_path / "transfer-00000000.json").write_text("{}")
+    found, faults = transfers_of(tmp_path)
+    assert [one.length for one in found] == [4096]
+    assert "transfer-00000000.json" in faults[0]
+
+
+def test_merging_takes_them_along(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    folder = source / "runs" / "listops" / "tnn" / "abc-s0"
+    folder.mkdir(parents=True)
+    made_record().save(folder)
+    target.mkdir()
+    merge = ["merge", str(source), "--results-dir", str(target)]
+    assert record_main(merge) == 0
+    transfer_record().save(folder)
+    assert record_main(merge) == 0
+    (copied,), faults = transfers_of(target / "runs" / "listops" / "tnn" / "abc-s0")
+    assert copied == transfer_record()
+    assert not faults
