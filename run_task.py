@@ -53,7 +53,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
     )
     parser.add_argument(
-        "--max-minutes", type=non_negative_float, help="stop, resumably, after this time"
+        "--max-minutes",
+        type=non_negative_float,
+        help="stop, resumably, after this time, preparation of data apart",
     )
     parser.add_argument(
         "--stop-with", type=positive_int, metavar="PID",
@@ -96,18 +98,19 @@ def configure(options: argparse.Namespace) -> RunConfig:
 
 def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
+    from lra.world import is_silent, join, local_device
+    from tasks.progress import be_silent
+
+    if is_silent():
+        be_silent()
     config = configure(options)
     if options.show_config:
         write_out(config.show())
         return 0
     from lra.environment import choose_device
-    from lra.world import join, local_device
-    from tasks.progress import be_silent
 
     device = choose_device(local_device(options.device))
     world = join(device)
-    if not world.is_first:
-        be_silent()
     try:
         return train(options, config, device, world)
     finally:
@@ -124,6 +127,7 @@ def train(
     from lra.run_folder import choose_folder
     from lra.stopping import StopRequest
     from lra.tables import task_table
+    from lra.world import is_restart
     from tasks.progress import say
 
     # Where less memory is asked for, what is kept would lie about in pieces.
@@ -133,7 +137,8 @@ def train(
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
-    folder = choose_folder(options.results_dir, config, options.seed, options.resume)
+    resume = "auto" if is_restart() else options.resume
+    folder = choose_folder(options.results_dir, config, options.seed, resume)
     say(f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}")
     say(f"run {folder.path}")
     say(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")

@@ -108,19 +108,25 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 class Classifier(nn.Module):
     """Embedding, blocks, pooling and head; two towers share everything but the head.
 
+    Args:
+        trained: what the weights were trained on, where they are to meet other lengths: mixers
+            are what they were, and reach beyond as they can.
     Raises: UserError for options of the mixer that contradict one another.
     """
 
-    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+    def __init__(
+        self, config: RunConfig, info: TaskInfo, *, trained: TaskInfo | None = None
+    ) -> None:
         super().__init__()
         model = config.model
+        known = trained or info
         self.pooling = model.pooling
         self.towers = info.towers
         self.checkpoint_activations = config.train.checkpoint_activations
         self.embedding = Embedding(config, info)
-        length = input_length(config, info)
+        length = input_length(config, known)
         self.blocks = nn.ModuleList(
-            Block(model, build_layer(config, info, length, layer)) for layer in range(model.depth)
+            Block(model, build_layer(config, known, length, layer)) for layer in range(model.depth)
         )
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         features = model.dim * (4 if info.towers > 1 else 1)

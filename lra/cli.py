@@ -15,6 +15,8 @@ INCOMPLETE = 1
 USER_ERROR = 2
 STOPPED = 3
 OUT_OF_MEMORY = 5
+HELD = 6
+"""Another process is at work on the same run."""
 INTERRUPTED = 130
 LARGEST_INT = 2**63 - 1
 
@@ -101,11 +103,13 @@ def write_out(text: str) -> None:
 
 def carry_out(program: str, action: Callable[[], int]) -> int:
     """Run a command; turn a user's mistake, or a want of memory, into one line and an exit code."""
-    from lra.errors import UserError
+    from lra.errors import HeldError, UserError
     from tasks.base import DataError
 
     try:
         return action()
+    except HeldError as error:
+        return _fail(program, str(error), HELD)
     except (UserError, DataError, OSError) as error:
         return _fail(program, str(error), USER_ERROR)
     except KeyboardInterrupt:

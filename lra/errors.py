@@ -10,6 +10,10 @@ class UserError(Exception):
     """What was given, what was expected, where it came from, and what to do."""
 
 
+class HeldError(UserError):
+    """Another process is at work on the same files: no mistake, but not the time for it."""
+
+
 def unknown(kind: str, given: str, valid: Iterable[str], source: str) -> UserError:
     """Describe an unknown name, with the nearest valid one and all of them.
 

@@ -15,6 +15,7 @@ from lra.errors import UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, all_records, folder_of
 from lra.transfer import FILES as TRANSFERS
+from lra.transfer import transfers_of
 from tasks.progress import say
 
 if TYPE_CHECKING:
@@ -167,7 +168,12 @@ def carry(options: argparse.Namespace) -> int:
         elif options.command == "validate":
             measured, others = all_bench_records(folder)
             faults += others
-            say(f"{len(records) + len(measured)} records are valid, {len(faults)} are not")
+            count = len(records) + len(measured)
+            for record in records:
+                tried, others = transfers_of(folder_of(folder, record))
+                count += len(tried)
+                faults += others
+            say(f"{count} records are valid, {len(faults)} are not")
         else:
             text = to_frame(records).to_csv(index=False, lineterminator="\n")
             if options.csv is None:

@@ -218,7 +218,7 @@ def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> t
         options: Section = getattr(config, section)
         default = type(options).model_fields[key].default
         value = getattr(options, key)
-        if value is None and (section, key) in _EXCLUSIVE:
+        if value is None and any(other in keys for other in _EXCLUSIVE.get((section, key), [])):
             continue  # another flag replaced it
         if before.get((section, key), (default, ""))[0] != value:
             effective.append(f"{section}.{key}={plain(value)}")
@@ -231,6 +231,7 @@ _EXCLUSIVE = {
     for key in group
 }
 """Settings of which a later one replaces the others, which it stands for."""
+_EXCLUSIVE["train", "minutes"].append(("train", "schedule_steps"))  # steps are not known then
 
 
 def _merge(layers: Sequence[Layer]) -> Merged:

@@ -72,11 +72,7 @@ class Run:
                 self.config, self.info, self.dataset, self.seed, self.device, world=self.world
             )
             self._resume(found["state"])
-            if self.world.is_first:
-                path, step = self.folder.path, self.trainer.step
-                self.scalars = open_scalars(self.config, self.seed, path, step)
-            for scalars in self.scalars:
-                held.callback(scalars.close)
+            self.world.from_first(lambda: self._open_scalars(held))
             return self._train()
 
     def _open(self, held: ExitStack) -> dict[str, Any]:
@@ -89,6 +85,12 @@ class Run:
         self.folder.refuse_other(old, {"data": self._identity()["data"]})
         say(f"this run is {record.status} (--resume never makes it again beside it)")
         return {"finished": record.model_dump_json(), "state": None}
+
+    def _open_scalars(self, held: ExitStack) -> None:
+        path, step = self.folder.path, self.trainer.step
+        self.scalars = open_scalars(self.config, self.seed, path, step)
+        for scalars in self.scalars:
+            held.callback(scalars.close)
 
     def _train(self) -> RunRecord:
         """Go on to the end or to a stop."""
@@ -163,8 +165,10 @@ class Run:
                 if trainer.step >= trainer.total_steps:
                     return
                 made = trainer.step - progress.start_step
-                if (reason := self.world.any(self.stop.reason(trainer.step, made))) is not None:
-                    raise Stopped(reason)
+                seconds = self.world.of_first(self.wall_seconds() - self.seconds_before)
+                reason = self.stop.reason(trainer.step, made, seconds)
+                if (agreed := self.world.any(reason)) is not None:
+                    raise Stopped(agreed)
                 facts = trainer.train_step()
                 means = trainer.interval_means()
                 progress.step(trainer.step, trainer.total_steps, means["loss"], means["accuracy"])
@@ -186,6 +190,8 @@ class Run:
                 scalars.write(step, facts)
 
     def _validate(self) -> None:
+        if self.world.size > 1:
+            self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
         score = self.trainer.validate(self._check_signal)
         step = self.trainer.step
         self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
@@ -213,6 +219,10 @@ class Run:
         """Say how long the run will take, and name the quick preset if it is long on a CPU."""
         rate = self.trainer.steps_per_second
         left = self.trainer.total_steps - self.trainer.step
+        warmup = self.config.train.warmup_steps
+        if self.config.train.minutes is not None and warmup >= self.trainer.total_steps:
+            say(f"warning: the warm-up of {warmup} steps outlasts the run's time; use "
+                f"--set train.warmup_share=0.1")  # fmt: skip
         if rate is None or left / rate < LONG_RUN_SECONDS:
             return
         message = f"at {rate:.2f} steps/s this run takes about {duration(left / rate)} more"

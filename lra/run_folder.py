@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from lra.checkpoint import load_newest, save_checkpoint
 from lra.config import RunConfig
-from lra.errors import UserError
+from lra.errors import HeldError, UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, load_record
 from tasks.base import Split
@@ -53,13 +53,13 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Hold the folder against other processes, making it where it is missing.
 
-        Raises: UserError if another process holds it.
+        Raises: HeldError if another process holds it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
         except Timeout:
-            raise UserError(f"another process is at work on {self.path}") from None
+            raise HeldError(f"another process is at work on {self.path}") from None
         with held:
             yield
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from lra.config import RunConfig
 from lra.errors import UserError
+from lra.files import write_atomically
 
 VALIDATED = "val_"
 """Start of the names of what is measured on the validation set."""
@@ -54,9 +56,9 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of Weights & Biases that goes on where it was, under the run's own name.
+    """A run of Weights & Biases that goes on where it was, by an id kept in the run's folder.
 
-    Raises: UserError without the package.
+    Raises: UserError without the package, or an account that it knows.
     """
 
     def __init__(self, config: RunConfig, seed: int, folder: Path) -> None:
@@ -65,10 +67,16 @@ class WeightsAndBiases:
         except ImportError:
             raise UserError("log.wandb=true needs the package: pip install wandb") from None
         name = f"{config.task_name}-{config.mixer_name}-{folder.name}"
-        values = {**config.values(), "seed": seed}
-        self._run: Any = wandb.init(
-            project="lra", id=name, name=name, resume="allow", dir=str(folder), config=values
-        )
+        kept = folder / "wandb-id"
+        if not kept.exists():
+            write_atomically(kept, secrets.token_hex(8).encode())
+        try:
+            self._run: Any = wandb.init(
+                project="lra", id=kept.read_text(), name=name, resume="allow", dir=str(folder),
+                config={**config.values(), "seed": seed},
+            )  # fmt: skip
+        except wandb.Error as error:
+            raise UserError(f"log.wandb=true: {' '.join(str(error).split())}") from None
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """See `Scalars.write`."""

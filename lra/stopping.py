@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from types import FrameType
 from typing import Any
 
@@ -20,7 +19,7 @@ class StopRequest:
     once.
 
     Args:
-        max_minutes: from the construction on.
+        max_minutes: of this session.
         max_steps: steps of the whole run, not of this session.
         parent: process that started this one, and whose end stops it.
         time_flag: what max_minutes was given by.
@@ -36,7 +35,7 @@ class StopRequest:
     ) -> None:
         self.time_flag = time_flag
         self.parent = parent
-        self.deadline = None if max_minutes is None else time.monotonic() + 60 * max_minutes
+        self.max_seconds = None if max_minutes is None else 60 * max_minutes
         self.max_steps = max_steps
         self.signal: str | None = None
         self._previous: dict[signal.Signals, Any] = {}
@@ -63,28 +62,24 @@ class StopRequest:
             return "the end of what started it"
         return None
 
-    def reason(self, step: int, made: int) -> str | None:
+    def reason(self, step: int, made: int, seconds: float) -> str | None:
         """Name what stops training now, if anything.
 
         Args:
             step: steps of the whole run.
             made: steps of this session; time alone never stops one that has made none, so
                 that a chain of sessions always goes on.
+            seconds: of this session.
         """
         if (found := self.at_once()) is not None:
             return found
         if self.max_steps is not None and step >= self.max_steps:
             return "--max-steps"
-        if self.deadline is not None and made > 0 and time.monotonic() >= self.deadline:
+        if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:
             return self.time_flag
         return None
 
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""
         if (found := self.at_once()) is not None:
-            raise Stopped(found)
-
-    def check(self, step: int, made: int) -> None:
-        """Raise Stopped if something stops training now; arguments as for `reason`."""
-        if (found := self.reason(step, made)) is not None:
             raise Stopped(found)

@@ -8,6 +8,9 @@ from __future__ import annotations
 import torch
 import torch.distributed.nn.functional as exchange
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from lra.errors import UserError
 
 
 class SynchronizedBatchNorm(nn.BatchNorm1d):
@@ -43,7 +46,16 @@ class SynchronizedBatchNorm(nn.BatchNorm1d):
 
 
 def synchronize_norms(model: nn.Module) -> None:
-    """Make every batch norm of a model a synchronized one, with the same parameters."""
-    for module in model.modules():
-        if type(module) is nn.BatchNorm1d:
-            module.__class__ = SynchronizedBatchNorm
+    """Make the batch norms of a classifier synchronized ones, with the same parameters.
+
+    Raises: UserError for a batch norm within a mixer, whose input may be of any shape.
+    """
+    for name, module in model.named_modules():
+        if not isinstance(module, _BatchNorm):
+            continue
+        if ".mixer." in name:
+            raise UserError(
+                f"{name}: the mixer has a batch norm of its own, which each process of torchrun "
+                f"would take over its own examples; use one process, or another norm"
+            )
+        module.__class__ = SynchronizedBatchNorm

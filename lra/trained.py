@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lra.axes import AlongAxis
 from lra.checkpoint import read_newest
 from lra.classifier import Classifier
 from lra.config import RunConfig
 from lra.errors import UserError
 from lra.record import RunRecord
 from lra.resolve import resolve
+from models._two_axes import RowsThenColumns
+from tasks.base import TaskInfo
 
 
 def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> RunConfig:
@@ -36,19 +39,21 @@ def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> R
     return laid_up([*record.overrides, *changes])
 
 
-def best_model(folder: Path, config: RunConfig) -> Classifier | None:
-    """Build the model of a configuration with the best weights of a run, for evaluation.
+def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:
+    """Build the model of a run with its best weights, for evaluation.
 
     Args:
         folder: of the run.
-        config: the run's own, or one that differs in the task's options.
+        config: the run's own.
+        info: of the data that the model is to meet. Its mixers are those of the training: S4's
+            readout, say, means something for the length that it was trained at alone.
     Returns: None without a checkpoint.
     Raises: UserError if the weights do not fit, as those of learned positions to longer sequences.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
         return None
-    model = Classifier(config, config.build_task().info)
+    model = Classifier(config, info, trained=config.build_task().info)
     trainer = state["trainer"]
     weights = (trainer["best"] or trainer)["model"]
     own = model.state_dict()
@@ -57,4 +62,7 @@ def best_model(folder: Path, config: RunConfig) -> Classifier | None:
         names = ", ".join(other or sorted(weights.keys() - own.keys()))
         raise UserError(f"{folder}: the weights do not fit a model for this data: {names}")
     model.load_state_dict(weights)
+    for module in model.modules():
+        if isinstance(module, (AlongAxis, RowsThenColumns)) and info.grid is not None:
+            module.grid = info.grid
     return model.eval()

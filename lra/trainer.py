@@ -29,16 +29,11 @@ from lra.evaluate import Score, evaluate
 from lra.flops import FlopCounter
 from lra.micro_batch import fitting_micro_batch
 from lra.optimizer import build_optimizer, rate_at, set_rate
+from lra.run_length import RunLength
 from lra.world import ALONE, World
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.batching import BatchOrder
 from tasks.resident import resident
-
-VALIDATIONS_OF_TIME = 4
-"""Of a run whose length is a time, evenly over it, unless the settings say otherwise."""
-
-FIRST_GUESS = 1000
-"""Steps of such a run before its first one shows how long they take."""
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
@@ -86,7 +81,7 @@ class Trainer:
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
-        self._parallel = world.parallel(self.model)
+        self._parallel = world.parallel(self.model, some_idle=config.mixer_code is not None)
         self.optimizer = build_optimizer(self.model, config.train)
         self.order = BatchOrder(
             dataset.splits["train"].lengths,
@@ -94,11 +89,7 @@ class Trainer:
             seed=seed,
             bucketing=config.train.bucketing,
         )
-        per_epoch = self.order.batches_per_epoch
-        epochs = config.train.epochs or 0
-        self._planned_steps = config.train.steps or math.ceil(epochs * per_epoch)
-        minutes = config.train.minutes
-        self.evaluate_every = config.train.evaluate_every or (None if minutes else per_epoch)
+        self.length = RunLength(config.train, self.order.batches_per_epoch)
         chosen = config.train.micro_batch
         if chosen == "auto" and world.size > 1:
             raise UserError(
@@ -133,13 +124,7 @@ class Trainer:
     @property
     def total_steps(self) -> int:
         """Steps of the whole run; where its length is a time, what they will amount to."""
-        budget = self.train_config.minutes
-        if budget is None:
-            return self._planned_steps
-        if self.step == 0:
-            return FIRST_GUESS
-        share = self.seconds / (60 * budget)
-        return self.step if share >= 1 else 1 + math.floor(self.step / share)
+        return self.length.total(self.step, self.seconds)
 
     @property
     def steps_per_second(self) -> float | None:
@@ -153,14 +138,8 @@ class Trainer:
 
     def validation_is_due(self) -> bool:
         """Whether the present step must be validated before the next one is made."""
-        if self.step in (0, self.validated_step):
-            return False
-        if self.step == self.total_steps:
-            return True
-        if self.evaluate_every is not None:
-            return self.step % self.evaluate_every == 0
-        part = 60 * (self.train_config.minutes or math.inf) / VALIDATIONS_OF_TIME
-        return self.seconds // part > self.validated_seconds // part
+        last = (self.validated_step, self.validated_seconds)
+        return self.length.is_due(self.step, self.seconds, last)
 
     def train_step(self) -> dict[str, float]:
         """Make one optimizer step; return its learning rate and the norm of its gradient.
@@ -265,10 +244,11 @@ class Trainer:
 
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split."""
+        at_once = self.micro_batch or self.train_config.batch_size
         return evaluate(
             self.model,
             self.dataset.splits[split],
-            batch_size=self.micro_batch or self.train_config.batch_size,
+            batch_size=max(1, at_once // self.world.size),
             device=self.device,
             autocast=self.autocast,
             check=check,

@@ -10,20 +10,22 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt
+from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
 
 from lra.config import RunConfig
 from lra.environment import device_name, git_state, versions
 from lra.errors import UserError
 from lra.evaluate import evaluate
 from lra.files import write_atomically
-from lra.record import Amount, DataRecord, Name, Percent, RunRecord, read_record
+from lra.record import ROUNDING, Amount, DataRecord, Name, Percent, RunRecord, read_record
 from lra.registry import TASKS
 from lra.settings_file import plain
 from lra.trained import best_model, config_of
 from tasks.base import DataError, largest_class
 
 SCHEMA_VERSION = 1
+EXAMPLES = 2000
+"""Of a fresh test set, unless another number is asked for."""
 FILES = "transfer-*.json"
 """Names of these records in a run's folder."""
 
@@ -61,6 +63,15 @@ class TransferRecord(BaseModel):
     git: dict[str, Any]
     data: DataRecord
 
+    @model_validator(mode="after")
+    def _consistent(self) -> TransferRecord:
+        if abs(100.0 * self.test_correct / self.test_total - self.test_accuracy) > ROUNDING:
+            raise ValueError(
+                f"test_accuracy is {self.test_accuracy}, expected that of {self.test_correct} in "
+                f"{self.test_total}"
+            )
+        return self
+
     @property
     def label(self) -> str:
         """What the data is, for a table."""
@@ -96,8 +107,8 @@ class Elsewhere:
     """Positions of the longest sequence; None: as in training."""
     changes: tuple[str, ...]
     """Options of the task, "task.key=value"."""
-    examples: int
-    """Of a test set that is drawn anew."""
+    examples: int | None
+    """Of a test set that is drawn anew; None: 2,000."""
 
 
 def lay_up(folder: Path, record: RunRecord, elsewhere: Elsewhere) -> RunConfig:
@@ -108,15 +119,35 @@ def lay_up(folder: Path, record: RunRecord, elsewhere: Elsewhere) -> RunConfig:
     for text in elsewhere.changes:
         if not text.strip().startswith("task."):
             raise UserError(f"{text}: only options of the task can differ from the run's")
-    options = config_of(folder, record, elsewhere.changes).task.model_dump()
-    try:
-        fresh = TASKS.get(record.task, str(folder)).fresh(
-            options, length=elsewhere.length, examples=elsewhere.examples
+    task = TASKS.get(record.task, str(folder))
+    if elsewhere.examples is not None and not task.draws_data:
+        raise UserError(
+            f"--examples {elsewhere.examples}: {task.name} data is read, and all of its test set "
+            f"is used; leave it out"
         )
+    options = config_of(folder, record, elsewhere.changes).task.model_dump()
+    examples = elsewhere.examples or EXAMPLES
+    try:
+        fresh = task.fresh(options, length=elsewhere.length, examples=examples)
     except DataError as error:
-        raise UserError(f"--lengths {elsewhere.length}: {error}") from None
+        raise UserError(f"{folder}: {error}") from None
+    for text in elsewhere.changes:
+        key = text.partition("=")[0].strip().removeprefix("task.")
+        if key in fresh:
+            raise UserError(f"{text}: a fresh test set comes with its own {key}; leave it out")
     drawn = [f"task.{key}={plain(value)}" for key, value in fresh.items()]
     return config_of(folder, record, [*elsewhere.changes, *drawn])
+
+
+def is_measured(folder: Path, record: RunRecord, elsewhere: Elsewhere) -> bool:
+    """Whether there is a record of this run on such data, of as many examples."""
+    drawn = TASKS.get(record.task, str(folder)).draws_data
+    examples = elsewhere.examples or EXAMPLES
+    return any(
+        (found.length, found.changes) == (elsewhere.length, sorted(elsewhere.changes))
+        and (not drawn or found.test_total == examples)
+        for found in transfers_of(folder)[0]
+    )
 
 
 def transfer(
@@ -135,10 +166,10 @@ def transfer(
     Raises: UserError without a checkpoint, and as `lay_up` and `best_model`.
     """
     config = lay_up(folder, record, elsewhere)
-    model = best_model(folder, config)
+    task = config.build_task()
+    model = best_model(folder, config_of(folder, record), task.info)
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
-    task = config.build_task()
     dataset = task.prepare(data_dir)
     split = dataset.splits["test"]
     # As many positions a pass as in training.

@@ -13,10 +13,15 @@ from lra.record import RunRecord, load_record
 from lra.settings_file import alternatives
 from lra.stopping import Stopped, StopRequest
 from lra.tables import markdown
-from lra.transfer import Elsewhere, TransferRecord, transfer, transfers_of
+from lra.transfer import (
+    EXAMPLES,
+    Elsewhere,
+    TransferRecord,
+    is_measured,
+    transfer,
+    transfers_of,
+)
 from tasks.progress import say
-
-EXAMPLES = 2000
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -25,8 +30,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m lra.evaluate",
         description="Evaluate the best model of a run on other data of its task: longer, deeper, "
         "harder than what it was trained on. ListOps and Pathfinder draw a fresh test set; of "
-        "other tasks the test set is shown with other options. Records go into the run's folder, "
-        "and into the report.",
+        "other tasks the test set is shown with other options, documents as bytes alone. Records "
+        "go into the run's folder, and into the report.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on.",
     )
     parser.add_argument(
@@ -38,9 +43,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
         help="an option of the task, of several --vary every combination",
     )  # fmt: skip
-    parser.add_argument(
-        "--examples", type=positive_int, default=EXAMPLES, help="of a fresh test set (%(default)s)"
-    )
+    parser.add_argument("--examples", type=positive_int, help=f"of a fresh test set ({EXAMPLES})")
     parser.add_argument("--again", action="store_true", help="measure again what has a record")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument(
@@ -103,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     conditions = _conditions(options)
     with StopRequest() as stop:
         for (folder, record), elsewhere in itertools.product(runs, conditions):
-            if not options.again and _is_there(folder, elsewhere):
+            if not options.again and is_measured(folder, record, elsewhere):
                 continue
             try:
                 stop.check_signal()
@@ -117,13 +120,6 @@ def run(options: argparse.Namespace) -> int:
             _tell(found, found.save(folder))
     write_out(_table(options.run))
     return 0
-
-
-def _is_there(folder: Path, elsewhere: Elsewhere) -> bool:
-    return any(
-        (found.length, found.changes) == (elsewhere.length, sorted(elsewhere.changes))
-        for found in transfers_of(folder)[0]
-    )
 
 
 def _tell(found: TransferRecord, path: Path) -> None:

@@ -15,6 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lra.errors import UserError
 from lra.synchronized_norm import synchronize_norms
+from tasks.base import DataError
+
+LONGEST_REASON = 200
+"""Bytes."""
 
 
 class World:
@@ -38,13 +42,20 @@ class World:
         """Whether this is the process that writes."""
         return self.rank == 0
 
-    def parallel(self, model: nn.Module) -> nn.Module:
-        """Wrap a model so that its gradients are the mean over processes, norms made common."""
+    def parallel(self, model: nn.Module, *, some_idle: bool) -> nn.Module:
+        """Wrap a model so that its gradients are the mean over processes, norms made common.
+
+        Args:
+            some_idle: whether parameters may be there that its forward pass does not use.
+        Raises: UserError for a norm that cannot be made common.
+        """
         if self.size == 1:
             return model
         synchronize_norms(model)
-        ids = [self.device.index] if self.device.type == "cuda" else None
-        return DistributedDataParallel(model, device_ids=ids, broadcast_buffers=False)
+        # Without device_ids, which would move the lengths of sequences to the GPU, too.
+        return DistributedDataParallel(
+            model, broadcast_buffers=False, find_unused_parameters=some_idle
+        )
 
     def passes(self, examples: int, at_once: int) -> Iterator[tuple[int, int, float]]:
         """List this process's part of a batch's forward passes.
@@ -94,18 +105,26 @@ class World:
         return number if self.size == 1 else self.total(number if self.is_first else 0.0)
 
     def any(self, reason: str | None) -> str | None:
-        """Return this process's reason, or if another has one, say so; None if none has."""
+        """Return a reason that a process has, the same to all; None if none has."""
         if self.size == 1:
             return reason
-        someone = self.highest(0.0 if reason is None else 1.0) > 0
-        return reason or ("another of its processes" if someone else None)
+        holder = int(self.highest(0.0 if reason is None else 1.0 + self.rank)) - 1
+        if holder < 0:
+            return None
+        text = torch.zeros(LONGEST_REASON, dtype=torch.uint8)
+        if holder == self.rank:
+            content = (reason or "").encode()[:LONGEST_REASON]
+            text[: len(content)] = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        text = text.to(self.device)
+        dist.broadcast(text, src=holder)
+        return text.cpu().numpy().tobytes().rstrip(b"\0").decode()
 
     def from_first(self, make: Callable[[], Any]) -> Any:
         """Let the first process make something, and give it to all.
 
         Args:
             make: returns tensors on the CPU, numbers, strings, lists and dicts only.
-        Raises: UserError everywhere if the first process does.
+        Raises: UserError everywhere if the first process raises one, or DataError or OSError.
         """
         if self.size == 1:
             return make()
@@ -113,7 +132,7 @@ class World:
         if self.is_first:
             try:
                 made = {"value": make()}
-            except UserError as error:
+            except (UserError, DataError, OSError) as error:
                 made = {"error": str(error)}
             buffer = io.BytesIO()
             torch.save(made, buffer)
@@ -141,6 +160,16 @@ ALONE = World(0, 1, torch.device("cpu"))
 def launched() -> bool:
     """Whether torchrun started this process beside others."""
     return dist.is_available() and dist.is_torchelastic_launched() and _setting("WORLD_SIZE") > 1
+
+
+def is_restart() -> bool:
+    """Whether torchrun started these processes again, after one had failed."""
+    return launched() and _setting("TORCHELASTIC_RESTART_COUNT") > 0
+
+
+def is_silent() -> bool:
+    """Whether another process speaks for this one."""
+    return launched() and _setting("RANK") > 0
 
 
 def local_device(name: str) -> str:

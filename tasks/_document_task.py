@@ -51,6 +51,19 @@ class DocumentTask(Task):
             towers=self.towers,
         )
 
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: the same documents, read further."""
+        if options["unit"] == "characters":
+            raise DataError(
+                f"{cls.name}: characters are numbered by how often they occur in what the training "
+                f"read, so that other options give them other numbers; models of bytes "
+                f"(--protocol lra) can read further"
+            )
+        return {} if length is None else {"sequence_length": length}
+
     @abc.abstractmethod
     def read(self, made: Build, path: Path) -> None:
         """Read an archive or folder into a cache."""

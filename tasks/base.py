@@ -120,6 +120,8 @@ class Task(abc.ABC):
 
     name: ClassVar[str]
     """What `--task` calls it."""
+    draws_data: ClassVar[bool] = False
+    """Whether new examples can be drawn, of other lengths or difficulty."""
     info: TaskInfo
 
     @abc.abstractmethod
@@ -159,11 +161,9 @@ class Task(abc.ABC):
         Returns: the options that change.
         Raises: DataError for a length that there is no data of.
         """
-        if length is None:
-            return {}
-        if "sequence_length" not in options:
+        if length is not None:
             raise DataError(f"{cls.name} has examples of one length alone")
-        return {"sequence_length": length}
+        return {}
 
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:

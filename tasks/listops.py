@@ -72,6 +72,7 @@ class ListOps(Task):
     """
 
     name = "listops"
+    draws_data = True
 
     def __init__(
         self,

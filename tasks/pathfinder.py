@@ -55,6 +55,7 @@ class Pathfinder(Task):
     """
 
     name = "pathfinder"
+    draws_data = True
     usual_size: ClassVar[int] = 32
 
     def __init__(

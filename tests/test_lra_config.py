@@ -10,6 +10,7 @@ import yaml
 
 from lra.config import ModelConfig, TrainConfig
 from lra.errors import UserError
+from lra.record import all_records
 from lra.registry import MIXERS, TASKS, Registry, options_model
 from lra.resolve import CONFIGS, resolve, resolve_task
 from lra.settings_file import SettingsFile, parse_yaml
@@ -88,6 +89,39 @@ def test_steps_and_epochs_replace_each_other() -> None:
     assert tnn("train.steps=7").train.epochs is None
     config = tnn("train.steps=7", "train.epochs=2")
     assert (config.train.steps, config.train.epochs) == (None, 2.0)
+
+
+def test_minutes_replace_them_and_what_counts_in_steps() -> None:
+    config = tnn("train.minutes=2")
+    train = config.train
+    assert (train.minutes, train.steps, train.epochs, train.schedule_steps) == (
+        2.0,
+        None,
+        None,
+        None,
+    )
+    assert config.overrides == ("train.minutes=2.0",)
+    assert tnn("train.warmup_share=0.1").train.warmup_steps == 0
+    with pytest.raises(UserError, match="schedule_steps has no meaning"):
+        tnn("train.minutes=2", "train.schedule_steps=9")
+
+
+def test_a_null_that_changes_the_run_is_among_its_changes() -> None:
+    config = tnn("train.warmup_share=null", preset="budget")
+    assert config.hash != tnn(preset="budget").hash
+    assert config.overrides == ("train.warmup_share=null",)
+
+
+def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
+    """A setting that is new must not make other runs of old ones."""
+    records, _ = all_records(CONFIGS.parent / "results" / "shipped")
+    assert len(records) > 30
+    for record in records:
+        config = resolve(
+            record.task, record.mixer, preset=record.preset, protocol=record.protocol,
+            overrides=record.overrides,
+        )  # fmt: skip
+        assert config.hash == record.config_hash, record.run_id
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import torch
 import run_task
 from conftest import ROOT, tiny_arguments
 from lra.checkpoint import KEPT, load_newest, save_checkpoint
-from lra.cli import USER_ERROR
+from lra.cli import HELD, USER_ERROR
 from lra.record import RunRecord, load_record
 from lra.resolve import resolve
 from lra.run_folder import choose_folder
@@ -337,7 +337,7 @@ def test_two_processes_do_not_share_a_run(
 
     run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
     with FileLock(only_folder(tmp_path) / "lock"):
-        assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+        assert run_task.main(tiny_arguments(tmp_path)) == HELD
     assert "another process is at work on" in capsys.readouterr().err
 
 
@@ -365,7 +365,7 @@ def test_out_of_memory_names_a_batch_size(
 ) -> None:
     from lra.trainer import Trainer
 
-    def fail(self: Trainer, batch: object) -> None:
+    def fail(self: Trainer, batch: object, examples: int) -> None:
         if message == "CUDA":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")

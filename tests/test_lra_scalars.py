@@ -78,7 +78,7 @@ def test_weights_and_biases_gets_the_same_numbers(
         return Run()
 
     module = types.ModuleType("wandb")
-    module.__dict__["init"] = init
+    module.__dict__.update(init=init, Error=RuntimeError)
     monkeypatch.setitem(sys.modules, "wandb", module)
     assert run_task.main(tiny_arguments(tmp_path, *WANDB)) == 0
     (_, started), *logged, (last, _) = calls

@@ -17,12 +17,20 @@ from filelock import FileLock
 
 import run_task
 from conftest import ROOT, TINY
-from lra.cli import INCOMPLETE, STOPPED, USER_ERROR
+from lra.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.errors import UserError
 from lra.record import RunRecord, all_records
 from lra.sweep.__main__ import main
 from lra.sweep.local import make_slots
-from lra.sweep.plan import Failure, Limits, PlannedRun, Wanted, plan
+from lra.sweep.plan import (
+    Failure,
+    Limits,
+    PlannedRun,
+    Wanted,
+    limit_flags,
+    note_failure,
+    plan,
+)
 from made_results import record as made_record
 from test_lra_resume import assert_same_run
 
@@ -127,9 +135,29 @@ def test_states(tmp_path: Path) -> None:
     assert "result.json" in message
 
 
+def test_what_ended_a_run_is_noted_unless_its_record_says_it(tmp_path: Path) -> None:
+    run = one_run(tmp_path)
+    path = run.folder.path
+    path.mkdir(parents=True)
+    run.log.write_text("first\nrun_task.py: error: out of memory: while preparing\n")
+    for code in (0, STOPPED, 4, HELD):
+        note_failure(run.folder, run.log, code)
+        assert run.state(FREE)[0] == "new"
+    note_failure(run.folder, run.log, OUT_OF_MEMORY)  # before there was anything to record
+    assert "while preparing; see" in run.state(FREE)[1]
+    made_record(run_id=path.name, mixer="mean", status="oom", message="full").save(path)
+    assert run.state(FREE) == ("oom", "full")  # the record is the newer
+    run.forget_failure()
+    note_failure(run.folder, run.log, OUT_OF_MEMORY)
+    assert run.failure() is None
+    note_failure(run.folder, run.log, 1)
+    assert run.state(FREE)[0] == "failed"
+
+
 def test_the_command_line_of_a_run_resolves_to_its_settings(tmp_path: Path) -> None:
     run = one_run(tmp_path)
-    options = run_task.parse_arguments(run.arguments(Limits(max_steps=3, minutes=2.0)))
+    limits = limit_flags(Limits(max_steps=3, minutes=2.0), run.folder)
+    options = run_task.parse_arguments([*run.arguments(), *limits])
     assert run_task.configure(options).hash == run.config.hash
     assert (options.seed, options.max_steps, options.max_minutes) == (0, 3, 2.0)
 
@@ -148,7 +176,7 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not (tmp_path / "results").exists()
     folder = tmp_path / "results" / "runs" / "listops" / "mean" / "abc-s0"
     folder.mkdir(parents=True)
-    made_record(task="listops", mixer="mean", preset="quick", steps_per_second=10.0).save(folder)
+    made_record(mixer="mean", preset="quick", device="CPU A", steps_per_second=10.0).save(folder)
     main(arguments(tmp_path, "--dry-run"))
     assert "about 2 s" in capsys.readouterr().out  # 20 steps
 
@@ -227,17 +255,17 @@ def test_one_that_fails_touches_no_other(
     Path("crashing.py").write_text(CRASHING)
     grid = ("--grid", "mixer.how=kill,error,oom")
     crashing = arguments(tmp_path, *grid, mixers="crashing.py:Crashing", seeds="0")
-    assert main(crashing) == INCOMPLETE
+    assert main([*crashing, "--per-device", "2"]) == INCOMPLETE
     out = capsys.readouterr().out
     assert "killed by SIGKILL" in out
     assert "KeyError: 'broken'" in out
     assert "out of memory on cpu" in out
-    assert main(arguments(tmp_path, seeds="0")) == 0
+    assert main(arguments(tmp_path, seeds="0", mixers="mean")) == 0
     assert main(crashing) == INCOMPLETE  # at once: nothing is tried again
     assert "3 runs planned, 0 to carry out" in capsys.readouterr().err
     Path("mended").touch()
-    assert main([*crashing, "--retry-failed"]) == 0
-    assert [r.status for r in records_of(tmp_path)] == ["done"] * 5
+    assert main([*crashing, "--per-device", "2", "--retry-failed"]) == 0
+    assert [r.status for r in records_of(tmp_path)] == ["done"] * 4
 
 
 SLOW = ("--set", "train.steps=60", "--set", "log.checkpoint_minutes=0.001")
@@ -261,19 +289,34 @@ def wait_for_step(folder: Path, count: int = 1) -> None:
 
 @pytest.mark.slow
 def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    process = start(tmp_path, "--per-device", "2", "--set", "train.steps=100000")
+    endless = ("--per-device", "2", "--seeds", "0", "--set", "train.steps=100000")
+    process = start(tmp_path, *endless)
     wait_for_step(tmp_path, 2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED, err
     assert "stopped by SIGINT; the same command goes on" in err
+    assert not list(tmp_path.rglob("failure.json"))
     records = records_of(tmp_path)
     assert [r.status for r in records] == ["stopped", "stopped"]
     most = str(max(r.steps for r in records) + 5)
-    again = start(tmp_path, "--set", "train.steps=100000", "--max-steps", most)
+    again = start(tmp_path, *endless, "--max-steps", most)
     _, err = again.communicate(timeout=120)
     assert again.returncode == 0, err
     assert {r.steps for r in records_of(tmp_path)} == {int(most)}
+
+
+@pytest.mark.slow
+def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) -> None:
+    process = start(tmp_path)
+    for _ in range(600):
+        if list(tmp_path.rglob("log.txt")):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == STOPPED, err
+    assert not list(tmp_path.rglob("failure.json"))
 
 
 @pytest.mark.slow
@@ -314,11 +357,11 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
 @pytest.mark.slow
 def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
     """Two sweeps of the same plan share it."""
-    first, second = start(tmp_path), start(tmp_path)
+    first, second = (start(tmp_path, "--seeds", "0") for _ in range(2))
     outputs = [process.communicate(timeout=240) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
     logs = [path.read_text() for path in tmp_path.glob("results/runs/*/*/*/log.txt")]
-    assert [log.count("step 60: validation") for log in logs] == [1] * 4
+    assert [log.count("step 60: validation") for log in logs] == [1] * 2
 
 
 @pytest.mark.slow
@@ -338,7 +381,7 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     """Through submitit's executor for processes of this machine."""
     from lra.sweep.cluster import make_executor, submit
 
-    runs = plan(wanted(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=400"], seeds=[0]))
+    runs = plan(wanted(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=150"], seeds=[0]))
     executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
     jobs = submit(runs, FREE, "cpu", executor)
     assert [run for run, _ in jobs] == runs
@@ -350,7 +393,7 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
         (task,) = psutil.Process(job._process.pid).children()
         task.send_signal(signal.SIGUSR2)  # as Slurm does before it preempts
     assert [job.result() for _, job in jobs] == [0, 0]
-    assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 400)] * 2
+    assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 150)] * 2
     for run in runs:
         log = run.log.read_text()
         assert log.count("stopped by SIGTERM") == log.count("resumed at step") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,12 +12,15 @@ import torch
 
 import report
 import run_task
-from conftest import tiny_arguments
+from conftest import TINY, tiny_arguments
+from lra.checkpoint import save_checkpoint
+from lra.classifier import Classifier
 from lra.cli import USER_ERROR
 from lra.evaluate import evaluate
 from lra.record import load_record
 from lra.record_commands import main as record_main
-from lra.registry import TASKS
+from lra.registry import MIXERS, TASKS
+from lra.resolve import resolve
 from lra.trained import best_model, config_of
 from lra.transfer import Elsewhere, TransferRecord, lay_up, transfers_of
 from lra.transfer_command import main
@@ -75,7 +79,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
     record = load_record(run / "result.json")
     elsewhere = Elsewhere(length=120, changes=("task.max_depth=4",), examples=30)
     config = lay_up(run, record, elsewhere)
-    model = best_model(run, config)
+    model = best_model(run, config_of(run, record), config.build_task().info)
     assert model is not None
     split = config.build_task().prepare(trained / "data").splits["test"]
     with torch.no_grad():
@@ -118,7 +122,7 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
         run = run_of(trained, mixer)
         record = load_record(run / "result.json")
         config = config_of(run, record)
-        model = best_model(run, config)
+        model = best_model(run, config, config.build_task().info)
         assert model is not None
         score = evaluate(
             model, config.build_task().prepare(trained / "data").splits["test"], batch_size=16,
@@ -140,9 +144,12 @@ def test_pathfinder_at_other_difficulty_and_size() -> None:
 
 
 def test_documents_are_read_further_and_images_are_what_they_are() -> None:
-    assert TASKS.get("text", "").fresh({"sequence_length": 9}, length=20, examples=5) == {
-        "sequence_length": 20
-    }
+    """Characters are not: their numbers depend on how far the training read."""
+    text = TASKS.get("text", "")
+    assert text.fresh({"unit": "bytes"}, length=20, examples=5) == {"sequence_length": 20}
+    assert text.fresh({"unit": "bytes"}, length=None, examples=5) == {}
+    with pytest.raises(DataError, match="characters are numbered"):
+        text.fresh({"unit": "characters"}, length=20, examples=5)
     with pytest.raises(DataError, match="one length alone"):
         TASKS.get("image", "").fresh({}, length=20, examples=5)
 
@@ -155,6 +162,9 @@ def test_documents_are_read_further_and_images_are_what_they_are() -> None:
         (["--lengths", "0"], "expected at least 1"),
         (["--vary", "train.lr=1"], "only options of the task can differ"),
         (["--vary", "task.contour=6"], "contour"),
+        (["--vary", "task.test=7"], "comes with its own test; leave it out"),
+        (["--vary", "task.data_seed=1"], "its own data_seed; leave it out"),
+        (["--lengths", "90", "--vary", "task.min_length=9"], "its own min_length; leave it out"),
         (["--lengths", "2"], "task.max_length"),
     ],
 )
@@ -179,6 +189,39 @@ def test_runs_that_cannot_be_evaluated(
     shutil.copy(run_of(trained) / "result.json", tmp_path)
     assert main(command(trained, "--run", str(tmp_path), *lengths)) == USER_ERROR
     assert "no checkpoint of this run" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+def test_mixers_elsewhere_are_those_of_the_training(tmp_path: Path, mixer: str) -> None:
+    """On shorter data a model gives what it gave in training; a kernel laid up anew would not."""
+    config = resolve("listops", mixer, preset="quick", overrides=TINY)
+    info = config.build_task().info
+    model = Classifier(config, info).eval()
+    state = {"trainer": {"best": None, "model": model.state_dict()}}
+    save_checkpoint(tmp_path / "checkpoints", 1, state)
+    tokens = torch.randint(0, 15, (60,))
+    lengths = torch.tensor([[25], [35]])
+    for longest in (40, 80, 333):
+        other = best_model(tmp_path, config, replace(info, max_length=longest))
+        assert other is not None
+        with torch.no_grad():
+            torch.testing.assert_close(other(tokens, lengths), model(tokens, lengths))
+    longer = torch.tensor([[333]])
+    with torch.no_grad():
+        assert other(torch.randint(0, 15, (333,)), longer).isfinite().all()
+
+
+def test_grids_may_be_larger(tmp_path: Path) -> None:
+    config = resolve("pathfinder", "tnn", preset="quick", overrides=["model.dim=4"])
+    assert config.model.axes == "native"
+    info = config.build_task().info
+    state = {"trainer": {"best": None, "model": Classifier(config, info).state_dict()}}
+    save_checkpoint(tmp_path / "checkpoints", 1, state)
+    larger = replace(info, max_length=4096, grid=(64, 64))
+    model = best_model(tmp_path, config, larger)
+    assert model is not None
+    with torch.no_grad():
+        assert model(torch.randn(4096, 1), torch.tensor([[4096]])).isfinite().all()
 
 
 def test_learned_positions_reach_no_further(
@@ -230,12 +273,34 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert (out / "tables" / "transfer-paper-s4-listops.csv").read_text().count("\n") == 8
 
 
+def test_models_are_compared_on_the_same_examples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results"
+    for mixer, data in (("a", "e"), ("b", "f"), ("c", "f")):
+        folder = results / "runs" / "listops" / mixer / "abc-s0"
+        folder.mkdir(parents=True)
+        run = made_record(mixer=mixer)
+        run.save(folder)
+        other = run.data.model_copy(update={"fingerprint": data * 64})
+        transfer_record(mixer=mixer, data=other).save(folder)
+    out = tmp_path / "report"
+    report.main(["--results-dir", str(results), "--out", str(out)])
+    text = (out / "report.md").read_text()
+    rows = [line for line in text.splitlines() if line.startswith(("| a ", "| b ", "| c "))]
+    assert sum("30.00 (n=1)" in row for row in rows) == 2
+    assert "a/abc-s0/transfer-" in capsys.readouterr().err
+
+
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path) -> None:
     transfer_record().save(tmp_path)
     (tmp_path / "transfer-00000000.json").write_text("{}")
+    wrong = transfer_record(length=9).save(tmp_path)
+    wrong.write_text(wrong.read_text().replace('"test_correct": 600', '"test_correct": 700'))
     found, faults = transfers_of(tmp_path)
     assert [one.length for one in found] == [4096]
     assert "transfer-00000000.json" in faults[0]
+    assert "expected that of 700 in 2000" in faults[1]
 
 
 def test_merging_takes_them_along(tmp_path: Path) -> None:

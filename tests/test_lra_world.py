@@ -190,7 +190,7 @@ def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path)
 @pytest.mark.slow
 def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     """torchrun's elastic restart: all processes begin again at the last checkpoint."""
-    process = start(tmp_path, *LONG, "--set", "train.steps=600", restarts=2)
+    process = start(tmp_path, *LONG, "--set", "train.steps=300", restarts=2)
     step = wait_for_checkpoint(tmp_path)
     children = subprocess.run(
         ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=True
@@ -199,5 +199,5 @@ def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     _, err = finish(process)
     assert "resumed at step" in err
     record, _ = result(tmp_path)
-    assert (record.status, record.steps) == ("done", 600)
-    assert 0 < step < 600
+    assert (record.status, record.steps) == ("done", 300)
+    assert 0 < step < 300

@@ -71,10 +71,10 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
     from models.base import LagOperator
 
     config = config_of(folder, record)
-    model = best_model(folder, config)
+    info = config.build_task().info
+    model = best_model(folder, config, info)
     if model is None:
         return []
-    info = config.build_task().info
     is_grid = info.grid is not None and config.model.axes != "flat"
     longest = max(info.grid or ()) if is_grid else input_length(config, info)
     with torch.no_grad():

@@ -95,7 +95,8 @@ class Results:
         """Return the file of a measurement."""
         return record.path(self._bench_roots[record.path(Path())])
 
-    def _fault(self, text: str) -> None:
+    def add_fault(self, text: str) -> None:
+        """Name something that cannot be read or shown."""
         if text not in self.faults:
             self.faults.append(text)
 
@@ -112,7 +113,7 @@ class Results:
             try:
                 found.append(MetricsLine.model_validate_json(line))
             except ValidationError as error:
-                self._fault(
+                self.add_fault(
                     f"{path}: line {number} is no line of metrics: {error.errors()[0]['msg']}"
                 )
         validations = [line for line in found if line.val_accuracy is not None]
@@ -124,7 +125,7 @@ class Results:
         if folder not in self._transfers:
             self._transfers[folder], faults = transfers_of(folder)
             for fault in faults:
-                self._fault(fault)
+                self.add_fault(fault)
         return self._transfers[folder]
 
     def guesses(self, record: RunRecord) -> Guesses | None:
@@ -151,7 +152,7 @@ class Results:
             if guesses.same_examples(first):
                 found[run.seed] = guesses
             else:
-                self._fault(f"{self.path(run)}: its guesses are of other examples")
+                self.add_fault(f"{self.path(run)}: its guesses are of other examples")
         return found
 
     def _read_guesses(self, record: RunRecord, path: Path) -> Guesses | None:
@@ -175,6 +176,6 @@ class Results:
             if not all(column.dtype.kind in "iOU" for column in columns.values()):
                 raise ValueError("a trait is neither whole numbers nor words")
         except (ValueError, KeyError, OSError, OverflowError) as error:
-            self._fault(f"{path}: not the guesses of its run: {error}")
+            self.add_fault(f"{path}: not the guesses of its run: {error}")
             return None
         return found

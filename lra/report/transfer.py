@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,21 +40,32 @@ class Tried:
 def tried_elsewhere(results: Results, board: Board) -> list[Tried]:
     """Group what the models of a board scored elsewhere, by task.
 
-    Models are compared on the same examples: of data of one label, the first seen.
+    Models are compared on the same examples: of data of one label, those that most were tried on;
+    the others are named as faults.
     """
     made: list[Tried] = []
     for task in board.tasks:
-        rows: dict[str, dict[str, Cell[TransferRecord]]] = {}
+        found = [
+            (method, run, one)
+            for method, cells in board.rows.items()
+            for run in (cells[task].runs if task in cells else ())
+            for one in results.transfers(run)
+        ]
+        counts = Counter((one.label, one.data.fingerprint) for _, _, one in found)
+        main = {label: data for (label, data), _ in reversed(counts.most_common())}
         columns: dict[str, TransferRecord] = {}
-        for method, cells in board.rows.items():
-            groups: dict[str, list[TransferRecord]] = {}
-            for run in cells[task].runs if task in cells else ():
-                for found in results.transfers(run):
-                    first = columns.setdefault(found.label, found)
-                    if found.data.fingerprint == first.data.fingerprint:
-                        groups.setdefault(found.label, []).append(found)
-            if groups:
-                rows[method] = {label: Cell(tuple(group)) for label, group in groups.items()}
+        groups: dict[str, dict[str, list[TransferRecord]]] = {}
+        for method, run, one in found:
+            if one.data.fingerprint != main[one.label]:
+                path = results.path(run) / one.path
+                results.add_fault(f"{path}: of other examples than most models were tried on")
+                continue
+            columns.setdefault(one.label, one)
+            groups.setdefault(method, {}).setdefault(one.label, []).append(one)
+        rows = {
+            method: {label: Cell(tuple(group)) for label, group in by_label.items()}
+            for method, by_label in groups.items()
+        }
         if rows:
             made.append(Tried(board, task, rows, sorted(columns.values(), key=order)))
     return made
@@ -77,7 +89,7 @@ def transfer_table(tried: Tried, slug: str) -> Table:
         slug=f"transfer-{slug}-{tried.task}",
         title=f"{tried.board.name}: {tried.task} elsewhere",
         caption=f"Test accuracy in percent of models trained at up to {tried.trained_lengths} "
-        f"positions, on fresh data that differs from theirs as named; they are not trained any "
+        f"positions, on other data of their task, which differs as named; they are not trained any "
         f"further. The best of a column in bold, the second underlined.",
         columns=["mixer", "as trained", *(column.label for column in tried.columns)],
         rows=[*lines, *_guesses(tried)],
@@ -115,7 +127,7 @@ def transfer_pictures(tried: Tried, looks: Looks, slug: str) -> list[Picture]:
         Picture(
             f"{slug}-{tried.task}-elsewhere-{slugify(what)}",
             f"{tried.task}: trained models by {what}",
-            f"{tried.board.name}. Accuracy on fresh data of models trained at up to "
+            f"{tried.board.name}. Accuracy on other data of models trained at up to "
             f"{tried.trained_lengths} positions. Mean over seeds; bars: 95 % interval of a share "
             f"of so many examples (Wilson).",
             partial(draw_shares, _shares(tried, columns), what, over_length, looks),

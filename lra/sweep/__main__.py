@@ -170,7 +170,7 @@ def sweep(options: argparse.Namespace) -> int:
     runs = _plan(options)
     if options.dry_run:
         (first, *_) = make_slots(options.device, 1)
-        estimates = Estimates(options.results_dir, torch.device(first.device))
+        estimates = Estimates(options.results_dir, torch.device(first.device), limits)
         write_out(_table(runs, limits, estimates) + "\n")
         say(estimates.total([run for run in runs if run.state(limits)[0] in OPEN]))
         return 0
@@ -181,7 +181,8 @@ def sweep(options: argparse.Namespace) -> int:
     opened = [r for r in runs if r.state(limits)[0] in (*states, "elsewhere")]
     say(f"{len(runs)} runs planned, {len(opened)} to carry out")
     if options.launcher == "slurm":
-        _submit(opened, limits, options)
+        free = [run for run in opened if run.state(limits)[0] != "elsewhere"]
+        _submit(free, limits, options)
         return _report(runs, limits, None)
     stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
     slots = make_slots(options.device, options.per_device or 1)

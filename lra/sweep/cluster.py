@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -15,12 +16,15 @@ import psutil
 from lra.environment import ROOT
 from lra.errors import UserError
 from lra.files import write_atomically
+from lra.run_folder import RunFolder
 from lra.settings_file import parse_yaml
-from lra.sweep.plan import Limits, PlannedRun, note_failure
+from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 
 RUN_TASK = ROOT / "run_task.py"
 JOB = "job.json"
 """File of a run's folder that says which job holds it."""
+NO_LONGER = ("UNKNOWN",)
+"""States of jobs that the cluster has forgotten."""
 
 
 class ClusterRun:
@@ -28,26 +32,33 @@ class ClusterRun:
     queued again.
 
     Args:
-        command: of run_task.py, but for --stop-with.
+        command: of run_task.py, but for limits and --stop-with.
         folder: of the run.
+        limits: of the run, all jobs together.
         log: to append to.
     """
 
-    def __init__(self, command: list[str], folder: Path, log: Path) -> None:
+    def __init__(self, command: list[str], folder: Path, limits: Limits, log: Path) -> None:
         self.command = command
         self.folder = folder
+        self.limits = limits
         self.log = log
         self.process: subprocess.Popen[bytes] | None = None
 
     def __call__(self) -> int:
         """Make the run, and return the exit code of its process."""
+        folder = RunFolder(self.folder)
+        limits = limit_flags(self.limits, folder)
+        # The signal of preemption may come to all processes of a job, and is for this one.
+        handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         with self.log.open("ab") as log:
-            command = [*self.command, "--stop-with", str(os.getpid())]
+            command = [*self.command, *limits, "--stop-with", str(os.getpid())]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
+        signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
-        note_failure(self.folder, self.log, code)
+        note_failure(folder, self.log, code)
         return code
 
     def checkpoint(self) -> Any:
@@ -59,7 +70,8 @@ class ClusterRun:
             run = psutil.Process(self.process.pid)
             run.terminate()
             run.wait()
-        return submitit.helpers.DelayedSubmission(ClusterRun(self.command, self.folder, self.log))
+        again = ClusterRun(self.command, self.folder, self.limits, self.log)
+        return submitit.helpers.DelayedSubmission(again)
 
 
 def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
@@ -95,14 +107,21 @@ def submit(
     """Submit a job for every run that no job holds yet, as one array.
 
     Returns: the runs and their jobs.
+    Raises: UserError if the cluster refuses them.
     """
     free = [run for run in runs if not is_queued(run)]
+    if not free:
+        return []
     jobs: list[Any] = []
-    with executor.batch():
-        for run in free:
-            run.folder.path.mkdir(parents=True, exist_ok=True)
-            command = [sys.executable, str(RUN_TASK), *run.arguments(limits, "--device", device)]
-            jobs.append(executor.submit(ClusterRun(command, run.folder.path, run.log)))
+    try:
+        with executor.batch():
+            for run in free:
+                run.folder.path.mkdir(parents=True, exist_ok=True)
+                command = [sys.executable, str(RUN_TASK), *run.arguments(), "--device", device]
+                made = ClusterRun(command, run.folder.path, limits, run.log)
+                jobs.append(executor.submit(made))
+    except RuntimeError as error:
+        raise UserError(f"the cluster refused the jobs: {' '.join(str(error).split())}") from None
     for run, job in zip(free, jobs, strict=True):
         facts = {"cluster": executor.cluster, "id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
@@ -120,4 +139,4 @@ def is_queued(run: PlannedRun) -> bool:
         job = submitit.SlurmJob(folder=facts["folder"], job_id=facts["id"])
     except (OSError, ValueError, KeyError):
         return False
-    return not job.done(force_check=True)
+    return job.state not in NO_LONGER and not job.done(force_check=True)

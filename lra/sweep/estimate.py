@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from lra.bench.record import BenchRecord, all_bench_records
 from lra.environment import device_name
 from lra.progress import duration
 from lra.record import SHIPPED, RunRecord, with_shipped
-from lra.sweep.plan import PlannedRun
+from lra.sweep.plan import Limits, PlannedRun
 
 
 class Estimates:
@@ -22,20 +23,20 @@ class Estimates:
 
     Args:
         results_dir: of one's own results, the shipped ones in it.
+        limits: of each run.
     """
 
-    def __init__(self, results_dir: Path, device: torch.device) -> None:
+    def __init__(self, results_dir: Path, device: torch.device, limits: Limits) -> None:
+        self.limits = limits
         runs = [record for _, record in with_shipped(results_dir)[0]]
         roots = (results_dir / SHIPPED, results_dir)
         measured = [
-            bench
-            for root in roots
-            for bench in all_bench_records(root)[0]
-            if bench.mode == "step" and not bench.overrides
+            bench for root in roots for bench in all_bench_records(root)[0] if bench.mode == "step"
         ]
         here = device_name(device)
         known: list[BenchRecord | RunRecord] = [*measured, *runs]
-        known = [r for r in known if r.device.startswith("CPU") == (device.type == "cpu")]
+        known = [r for r in known if ("CPU " in r.device) == (device.type == "cpu")]
+        known = [r for r in known if all(text.startswith("task.") for text in r.overrides)]
         self.speeds = {
             (record.task, record.method, record.preset, record.protocol): record.steps_per_second
             for record in sorted(known, key=lambda record: record.device == here)
@@ -52,9 +53,12 @@ class Estimates:
         config = run.config
         train = config.train
         record = run.folder.record()
+        limit = math.inf
+        if self.limits.minutes is not None:
+            limit = 60 * self.limits.minutes - (record.wall_seconds if record else 0.0)
         if train.minutes is not None:
             done = (record.train_seconds or 0.0) if record else 0.0
-            return max(0.0, 60 * train.minutes - done)
+            return max(0.0, min(limit, 60 * train.minutes - done))
         task, preset, protocol = config.task_name, config.preset, config.protocol
         speed = self.speeds.get((task, config.mixer_name, preset, protocol))
         examples = self.training_examples.get((task, preset, protocol))
@@ -63,7 +67,8 @@ class Estimates:
             steps = round(train.epochs * examples / train.batch_size)
         if speed is None or steps is None:
             return None
-        return max(0, steps - (record.steps if record else 0)) / speed
+        steps = min(steps, self.limits.max_steps or steps)
+        return max(0.0, min(limit, (steps - (record.steps if record else 0)) / speed))
 
     def text(self, run: PlannedRun) -> str:
         """Write the estimate of a run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 
 import torch
 
+from lra.cli import HELD
 from lra.environment import ROOT
 from lra.stopping import StopRequest
 from lra.sweep.live import Live
-from lra.sweep.plan import OPEN, RECORDED, Limits, PlannedRun, State, note_failure
+from lra.sweep.plan import OPEN, Limits, PlannedRun, State, limit_flags, note_failure
 from tasks.progress import say
 
 RUN_TASK = ROOT / "run_task.py"
@@ -77,12 +79,15 @@ class LocalSweep:
         Raises: KeyboardInterrupt on a second Ctrl-C: runs are then killed, and go on from their
             last checkpoints.
         """
+        start = time.monotonic()
         live = Live(len(self.waiting), len(self.slots))
         with self.stop:
             try:
                 while not self._over():
                     self._collect(live)
-                    if self.stopping is None and (reason := self.stop.reason(0, 1)):
+                    if self.stopping is None and (
+                        reason := self.stop.reason(0, 1, time.monotonic() - start)
+                    ):
                         self._ask_to_stop(reason)
                     if self.stopping is None:
                         self._fill(live)
@@ -127,7 +132,8 @@ class LocalSweep:
     def _start(self, slot: Slot, run: PlannedRun) -> None:
         run.folder.path.mkdir(parents=True, exist_ok=True)
         more = ["--device", slot.device, "--stop-with", str(os.getpid())]
-        command = [sys.executable, str(RUN_TASK), *run.arguments(self.limits, *more)]
+        limits = limit_flags(self.limits, run.folder)
+        command = [sys.executable, str(RUN_TASK), *run.arguments(), *limits, *more]
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         with run.log.open("ab") as log:
             # In a session of its own: Ctrl-C comes to the sweep alone, which asks it to stop.
@@ -145,10 +151,12 @@ class LocalSweep:
                 continue
             run, code = slot.run, slot.process.returncode
             slot.run = slot.process = None
-            if code not in RECORDED and run.folder.is_held():
+            if code == HELD:
                 self.waiting.append(run)  # another process was first
                 continue
-            note_failure(run.folder.path, run.log, code)
+            # Asked to stop before it could listen, it has nothing to save, and did not fail.
+            if not (self.stopping and code == -signal.SIGTERM):
+                note_failure(run.folder, run.log, code)
             live.ended(run, *run.state(self.limits))
 
     def _ask_to_stop(self, reason: str) -> None:

@@ -12,11 +12,11 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from lra.checkpoint import read_newest
-from lra.cli import OUT_OF_MEMORY, STOPPED
+from lra.cli import HELD, OUT_OF_MEMORY, STOPPED
 from lra.config import RunConfig
 from lra.errors import UserError
 from lra.files import write_atomically
-from lra.record import RunRecord
+from lra.record import RunRecord, Status
 from lra.resolve import resolve
 from lra.run_folder import RunFolder, choose_folder
 from lra.settings_file import alternatives
@@ -28,8 +28,8 @@ OPEN: tuple[State, ...] = ("new", "to go on")
 RETRIED: tuple[State, ...] = ("oom", "failed")
 """What it works on again only when asked."""
 
-RECORDED = (0, STOPPED, 4, OUT_OF_MEMORY)
-"""Exit codes of runs that left a record of how they ended."""
+RECORDED = (0, STOPPED, 4, HELD)
+"""Exit codes of runs that left a record of how they ended, or that another process makes."""
 TAIL = 2000
 """Bytes of a log, at its end, that hold the reason of a failure."""
 
@@ -50,9 +50,9 @@ class Failure(BaseModel):
         write_atomically(folder / self.FILE, (self.model_dump_json(indent=2) + "\n").encode())
 
 
-def note_failure(folder: Path, log: Path, code: int) -> None:
+def note_failure(folder: RunFolder, log: Path, code: int) -> None:
     """Note in a run's folder how its process ended, unless that left a record of it."""
-    if code in RECORDED:
+    if code in RECORDED or (code == OUT_OF_MEMORY and _has_status(folder, "oom")):
         return
     if code < 0:
         name = signal.Signals(-code).name
@@ -62,7 +62,27 @@ def note_failure(folder: Path, log: Path, code: int) -> None:
         lines = log.read_bytes()[-TAIL:].decode(errors="replace").split("\n")
         written = [line.strip() for line in lines if line.strip()]
         message = written[-1] if written else f"exit code {code}"
-    Failure(exit_code=code, message=f"{message}; see {log}").save(folder)
+    Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
+
+
+def _has_status(folder: RunFolder, status: Status) -> bool:
+    try:
+        record = folder.record()
+    except UserError:
+        return False
+    return record is not None and record.status == status
+
+
+def limit_flags(limits: Limits, folder: RunFolder) -> list[str]:
+    """Write the flags of run_task.py that stop a run at what its limits leave it."""
+    flags: list[str] = []
+    if limits.max_steps is not None:
+        flags += ["--max-steps", str(limits.max_steps)]
+    if limits.minutes is not None:
+        state = read_newest(folder.checkpoints)
+        made = 0.0 if state is None else state["wall_seconds"] / 60
+        flags += ["--max-minutes", str(max(0.0, limits.minutes - made))]
+    return flags
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,29 +118,21 @@ class PlannedRun:
         """What its processes wrote."""
         return self.folder.path / "log.txt"
 
-    def minutes_made(self) -> float:
-        """Read how long it was at work, at its last checkpoint."""
-        state = read_newest(self.folder.checkpoints)
-        return 0.0 if state is None else state["wall_seconds"] / 60
-
-    def arguments(self, limits: Limits, *more: str) -> list[str]:
-        """Write the command line of run_task.py."""
+    def arguments(self) -> list[str]:
+        """Write the command line of run_task.py, without limits."""
         config = self.config
         line = ["--task", config.task_name, "--mixer", self.mixer, "--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
-        line += [part for text in self.overrides for part in ("--set", text)]
-        if limits.max_steps is not None:
-            line += ["--max-steps", str(limits.max_steps)]
-        if limits.minutes is not None:
-            left = max(0.0, limits.minutes - self.minutes_made())
-            line += ["--max-minutes", f"{left:.3f}"]
-        return [*line, *more]
+        return [*line, *(part for text in self.overrides for part in ("--set", text))]
 
     def failure(self) -> Failure | None:
-        """Read how it failed, if it did."""
+        """Read how it failed, if it did, and has not gone on since."""
         path = self.folder.path / Failure.FILE
+        result = self.folder.path / "result.json"
         try:
+            if result.exists() and result.stat().st_mtime_ns > path.stat().st_mtime_ns:
+                return None
             return Failure.model_validate_json(path.read_bytes())
         except FileNotFoundError:
             return None
