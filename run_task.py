@@ -34,8 +34,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         description="Train a token mixer on a Long Range Arena task, and record the result.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
-        "resumable by the same command, 4 diverged, 5 out of memory, 130 interrupted "
-        "twice, or with nothing to save.",
+        "resumable by the same command, 4 diverged, 5 out of memory, 6 another process is at work "
+        "on the same run, 130 interrupted twice, or with nothing to save.",
     )
     add_settings(parser)
     parser.add_argument(

@@ -5,12 +5,36 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-import torch.distributed.nn.functional as exchange
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lra.errors import UserError
+
+
+class _Gather(Function):
+    """Gathers a vector of every process: (numbers,) -> (processes, numbers)."""
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor) -> Tensor:
+        gathered = [torch.empty_like(vector) for _ in range(dist.get_world_size())]
+        dist.all_gather(gathered, vector)
+        return torch.stack(gathered)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> Tensor:
+        """Add up what every process has for this one's vector."""
+        gradient = gradients[0].contiguous()
+        dist.all_reduce(gradient)
+        return gradient[dist.get_rank()]
 
 
 class SynchronizedBatchNorm(nn.BatchNorm1d):
@@ -25,7 +49,8 @@ class SynchronizedBatchNorm(nn.BatchNorm1d):
         mean = x.mean(dim=0)
         spread = (x - mean).square().sum(dim=0)
         # (processes, 1 + 2 channels): moments that are merged exactly, whatever the counts.
-        found = torch.stack(list(exchange.all_gather(torch.cat([count, mean, spread]))))
+        found = _Gather.apply(torch.cat([count, mean, spread]))
+        assert isinstance(found, Tensor)
         counts, means, spreads = found[:, :1], *found[:, 1:].chunk(2, dim=1)
         total = counts.sum()
         mean = (counts * means).sum(dim=0) / total

@@ -53,9 +53,7 @@ class World:
             return model
         synchronize_norms(model)
         # Without device_ids, which would move the lengths of sequences to the GPU, too.
-        return DistributedDataParallel(
-            model, broadcast_buffers=False, find_unused_parameters=some_idle
-        )
+        return DistributedDataParallel(model, find_unused_parameters=some_idle)
 
     def passes(self, examples: int, at_once: int) -> Iterator[tuple[int, int, float]]:
         """List this process's part of a batch's forward passes.
@@ -196,8 +194,13 @@ def join(device: torch.device) -> World:
         return ALONE
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    return World(dist.get_rank(), dist.get_world_size(), device)
+    store, rank, size = next(dist.rendezvous("env://"))
+    if _setting("LOCAL_WORLD_SIZE") == size:
+        # A restart on one machine finds the addresses that the processes before it left there.
+        store = dist.PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=size)
+    return World(rank, size, device)
 
 
 def _setting(name: str) -> int:

@@ -20,6 +20,7 @@ from lra.report.drawing import Looks, Picture
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
+from lra.report.transfer import transfer_table, tried_elsewhere
 
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
 
@@ -37,6 +38,7 @@ def make_block(results: Results, readme: Path) -> Block:
     """Write the main accuracy tables and the speeds, and choose a plot of each."""
     found = [board for board in boards(results.records) if board.is_main]
     tables = [accuracy_table(board, "accuracy") for board in found]
+    tables += [transfer_table(tried, "r") for b in found for tried in tried_elsewhere(results, b)]
     memory = ""
     for board in speed_boards(results.records):
         tables.append(speed_table(board, DEFAULT_BASELINE, "speed"))
