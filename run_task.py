@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lra.cli import (
+    DIVERGED,
     OUT_OF_MEMORY,
     STOPPED,
     Parser,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from lra.config import RunConfig
     from lra.world import World
 
-EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": 4, "oom": OUT_OF_MEMORY}
+EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -14,6 +14,7 @@ INCOMPLETE = 1
 """Done, but for files that could not be read."""
 USER_ERROR = 2
 STOPPED = 3
+DIVERGED = 4
 OUT_OF_MEMORY = 5
 HELD = 6
 """Another process is at work on the same run."""

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from lra.errors import UserError
@@ -194,10 +195,11 @@ def join(device: torch.device) -> World:
         return ALONE
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, rank, size = next(dist.rendezvous("env://"))
+    store, rank, size = next(rendezvous("env://"))
     if _setting("LOCAL_WORLD_SIZE") == size:
         # A restart on one machine finds the addresses that the processes before it left there.
-        store = dist.PrefixStore(os.environ["TORCHELASTIC_RESTART_COUNT"], store)
+        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        store = dist.PrefixStore(attempt, store)  # pyright: ignore[reportPrivateImportUsage]
     backend = "nccl" if device.type == "cuda" else "gloo"
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     return World(rank, size, device)

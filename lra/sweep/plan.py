@@ -12,7 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, ConfigDict
 
 from lra.checkpoint import read_newest
-from lra.cli import HELD, OUT_OF_MEMORY, STOPPED
+from lra.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.config import RunConfig
 from lra.errors import UserError
 from lra.files import write_atomically
@@ -28,7 +28,7 @@ OPEN: tuple[State, ...] = ("new", "to go on")
 RETRIED: tuple[State, ...] = ("oom", "failed")
 """What it works on again only when asked."""
 
-RECORDED = (0, STOPPED, 4, HELD)
+RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process makes."""
 TAIL = 2000
 """Bytes of a log, at its end, that hold the reason of a failure."""
