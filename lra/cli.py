@@ -81,6 +81,22 @@ def _whole_number(text: str, least: int, most: int) -> int:
     return value
 
 
+def whole_numbers(text: str, flag: str, least: int) -> list[int]:
+    """Read comma-separated whole numbers, each once, in order.
+
+    Raises: UserError naming the flag.
+    """
+    from lra.errors import UserError
+
+    try:
+        numbers = list(dict.fromkeys(int(part) for part in text.split(",")))
+    except ValueError:
+        raise UserError(f"{flag} {text}: expected whole numbers, 1,2,3 say") from None
+    if min(numbers) < least:
+        raise UserError(f"{flag} {text}: expected at least {least}")
+    return numbers
+
+
 def non_negative_float(text: str) -> float:
     """Read a finite number of at least 0."""
     try:

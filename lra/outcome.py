@@ -58,10 +58,5 @@ def make_record(run: Run, status: Status, message: str | None, test: Score | Non
         config_hash=config.hash,
         baselines=dict(run.dataset.baselines),
         largest_class=largest_class(run.dataset.splits["test"].labels),
-        data=DataRecord(
-            source=run.dataset.source,
-            fingerprint=run.dataset.fingerprint,
-            sizes=run.dataset.sizes,
-            notes=dict(run.dataset.notes),
-        ),
+        data=DataRecord.of(run.dataset),
     )

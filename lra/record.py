@@ -18,6 +18,7 @@ from pydantic import (
 
 from lra.errors import UserError
 from lra.files import write_atomically
+from tasks.base import Dataset
 
 SCHEMA_VERSION = 1
 ROUNDING = 1e-6
@@ -46,6 +47,16 @@ class DataRecord(_Part):
     sizes: dict[str, NonNegativeInt]
     notes: dict[str, int] = {}
     """What is to be known of the data, counted: lines skipped, texts that two splits share."""
+
+    @classmethod
+    def of(cls, dataset: Dataset) -> DataRecord:
+        """Describe a data set."""
+        return cls(
+            source=dataset.source,
+            fingerprint=dataset.fingerprint,
+            sizes=dataset.sizes,
+            notes=dict(dataset.notes),
+        )
 
 
 class RunRecord(_Part):

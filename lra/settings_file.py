@@ -81,7 +81,7 @@ def alternatives(text: str, flag: str) -> list[str]:
         depth += piece.count("[") - piece.count("]")
     if any(not part.strip() for part in parts):
         raise UserError(f"{flag} {text}: an empty value; write null for none")
-    return [f"{key}={part.strip()}" for part in parts]
+    return [f"{key.strip()}={part.strip()}" for part in parts]
 
 
 @dataclass(frozen=True)

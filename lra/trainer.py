@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from lra.classifier import Classifier
@@ -107,7 +104,7 @@ class Trainer:
         self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
         self.step_seconds: list[float] = []
         self.step_flops: list[float] = []
-        self._part_randomness()
+        self.world.part_randomness(self.order.seed, self.step)
         self._session_steps = 0
 
     @property
@@ -199,7 +196,7 @@ class Trainer:
         passes = list(self.world.passes(examples, self.micro_batch or examples))
         for number, (start, stop, counted) in enumerate(passes, start=1):
             part = batch.rows(start, stop)
-            with self._gradients_kept_apart(number < len(passes)):
+            with self.world.exchanging(self._parallel, number == len(passes)):
                 with self.autocast:
                     logits = self._parallel(part.values, part.lengths)
                 summed = functional.cross_entropy(logits.float(), part.labels, reduction="sum")
@@ -208,19 +205,6 @@ class Trainer:
             sums[0] += loss.detach()
             sums[1] += counted * (logits.argmax(dim=-1) == part.labels).sum()
         return sums
-
-    def _gradients_kept_apart(self, apart: bool) -> AbstractContextManager[None]:
-        """Exchange no gradients meanwhile, if so: once a batch is enough."""
-        if apart and isinstance(self._parallel, DistributedDataParallel):
-            return self._parallel.no_sync()
-        return contextlib.nullcontext()
-
-    def _part_randomness(self) -> None:
-        """Give each process but the first random numbers of its own, by seed, place and step."""
-        if not self.world.is_first:
-            torch.manual_seed(
-                (2**32 * self.world.rank + 2**16 * self.order.seed + self.step) % 2**63
-            )
 
     def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
         self.interval["loss"] += loss
@@ -301,4 +285,4 @@ class Trainer:
         self.step_seconds = state["step_seconds"]
         self.step_flops = state["step_flops"]
         restore_random_state(state["random"], self.device)
-        self._part_randomness()
+        self.world.part_randomness(self.order.seed, self.step)

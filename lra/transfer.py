@@ -117,7 +117,7 @@ def lay_up(folder: Path, record: RunRecord, elsewhere: Elsewhere) -> RunConfig:
     Raises: UserError for changes of anything but the task, and for a task without such data.
     """
     for text in elsewhere.changes:
-        if not text.strip().startswith("task."):
+        if not text.startswith("task."):
             raise UserError(f"{text}: only options of the task can differ from the run's")
     task = TASKS.get(record.task, str(folder))
     if elsewhere.examples is not None and not task.draws_data:
@@ -132,7 +132,7 @@ def lay_up(folder: Path, record: RunRecord, elsewhere: Elsewhere) -> RunConfig:
     except DataError as error:
         raise UserError(f"{folder}: {error}") from None
     for text in elsewhere.changes:
-        key = text.partition("=")[0].strip().removeprefix("task.")
+        key = text.partition("=")[0].removeprefix("task.")
         if key in fresh:
             raise UserError(f"{text}: a fresh test set comes with its own {key}; leave it out")
     drawn = [f"task.{key}={plain(value)}" for key, value in fresh.items()]
@@ -195,7 +195,7 @@ def transfer(
         seed=record.seed,
         config_hash=record.config_hash,
         length=elsewhere.length,
-        changes=sorted(text.strip() for text in elsewhere.changes),
+        changes=sorted(elsewhere.changes),
         trained_length=record.length,
         test_accuracy=score.accuracy,
         test_correct=score.correct,
@@ -208,12 +208,7 @@ def transfer(
         precision=config.train.precision,
         versions=versions(),
         git=git_state(),
-        data=DataRecord(
-            source=dataset.source,
-            fingerprint=dataset.fingerprint,
-            sizes=dataset.sizes,
-            notes=dict(dataset.notes),
-        ),
+        data=DataRecord.of(dataset),
     )
 
 

@@ -6,7 +6,7 @@ import argparse
 import itertools
 from pathlib import Path
 
-from lra.cli import STOPPED, Parser, carry_out, positive_int, write_out
+from lra.cli import STOPPED, Parser, carry_out, positive_int, whole_numbers, write_out
 from lra.environment import choose_device
 from lra.errors import UserError
 from lra.record import RunRecord, load_record
@@ -52,26 +52,17 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _lengths(text: str | None) -> list[int | None]:
-    if text is None:
-        return [None]
-    try:
-        lengths = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UserError(f"--lengths {text}: expected whole numbers, 2000,4000 say") from None
-    if min(lengths) < 1:
-        raise UserError(f"--lengths {text}: expected at least 1")
-    return list(dict.fromkeys(lengths))
-
-
 def _conditions(options: argparse.Namespace) -> list[Elsewhere]:
     if options.lengths is None and not options.vary:
         raise UserError("--lengths or --vary: expected at least one of them, --lengths 2000 say")
+    lengths: list[int | None] = [None]
+    if options.lengths is not None:
+        lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
     choices = [alternatives(text, "--vary") for text in options.vary]
     return [
         Elsewhere(length=length, changes=changes, examples=options.examples)
         for changes in itertools.product(*choices)
-        for length in _lengths(options.lengths)
+        for length in lengths
     ]
 
 

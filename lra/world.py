@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -55,6 +57,17 @@ class World:
         synchronize_norms(model)
         # Without device_ids, which would move the lengths of sequences to the GPU, too.
         return DistributedDataParallel(model, find_unused_parameters=some_idle)
+
+    def exchanging(self, model: nn.Module, exchange: bool) -> AbstractContextManager[None]:
+        """Exchange the gradients of a wrapped model, or not: once a batch is enough."""
+        if isinstance(model, DistributedDataParallel) and not exchange:
+            return model.no_sync()
+        return contextlib.nullcontext()
+
+    def part_randomness(self, seed: int, step: int) -> None:
+        """Give each process but the first random numbers of its own, by seed, place and step."""
+        if not self.is_first:
+            torch.manual_seed((2**32 * self.rank + 2**16 * seed + step) % 2**63)
 
     def passes(self, examples: int, at_once: int) -> Iterator[tuple[int, int, float]]:
         """List this process's part of a batch's forward passes.

@@ -14,7 +14,7 @@ from lra.bench.operators import PRODUCT, OperatorCase
 from lra.bench.record import BenchRecord
 from lra.bench.steps import CASES
 from lra.bench.turns import Case, measure, units
-from lra.cli import Parser, add_overrides, carry_out, positive_int, write_out
+from lra.cli import Parser, add_overrides, carry_out, positive_int, whole_numbers, write_out
 from lra.environment import choose_device
 from lra.errors import UserError
 from tasks.progress import progress, say
@@ -87,14 +87,8 @@ def _settle(options: argparse.Namespace) -> None:
             setattr(options, name, default)
 
 
-def _numbers(text: str) -> list[int]:
-    try:
-        numbers = sorted({int(part) for part in text.split(",")})
-    except ValueError:
-        raise UserError(f"--lengths {text}: expected whole numbers, 256,1024 say") from None
-    if numbers[0] < 1:
-        raise UserError(f"--lengths {text}: expected at least 1")
-    return numbers
+def _lengths(text: str) -> list[int]:
+    return sorted(whole_numbers(text, "--lengths", 1))
 
 
 def _names(text: str) -> list[str]:
@@ -110,7 +104,7 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
     if options.lengths == TASK:
         lengths = [None]
     elif options.lengths is not None:
-        lengths = _numbers(options.lengths)
+        lengths = _lengths(options.lengths)
     else:
         lengths = [0]
     made: list[list[Case]] = []
@@ -135,7 +129,7 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
 
 def _operators(options: argparse.Namespace) -> list[list[Case]]:
     """Lay up parts of mixers: those of each length take turns."""
-    lengths = OPERATOR_LENGTHS if options.lengths is None else _numbers(options.lengths)
+    lengths = OPERATOR_LENGTHS if options.lengths is None else _lengths(options.lengths)
     made: list[list[Case]] = []
     for length in lengths:
         cases: list[Case] = []
@@ -178,7 +172,7 @@ def _in_turns(options: argparse.Namespace) -> list[BenchRecord]:
 
 
 def _decode(options: argparse.Namespace) -> list[BenchRecord]:
-    lengths = DECODED_LENGTHS if options.lengths is None else _numbers(options.lengths)
+    lengths = DECODED_LENGTHS if options.lengths is None else _lengths(options.lengths)
     records = decode(options, _names(options.mixers or DECODED_MIXERS), lengths)
     for record in records:
         record.save(options.out)

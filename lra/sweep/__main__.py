@@ -18,6 +18,7 @@ from lra.cli import (
     carry_out,
     non_negative_float,
     positive_int,
+    whole_numbers,
     write_out,
 )
 from lra.environment import choose_device
@@ -92,23 +93,13 @@ def _names(text: str, flag: str, every: Sequence[str]) -> list[str]:
     return list(every) if names == [ALL] else names
 
 
-def _seeds(text: str) -> list[int]:
-    try:
-        seeds = list(dict.fromkeys(int(part) for part in text.split(",")))
-    except ValueError:
-        raise UserError(f"--seeds {text}: expected whole numbers, 0,1,2 say") from None
-    if min(seeds) < 0:
-        raise UserError(f"--seeds {text}: expected at least 0")
-    return seeds
-
-
 def _plan(options: argparse.Namespace) -> list[PlannedRun]:
     tasks = _names(options.tasks, "--tasks", [n for n in BENCHMARK if n in TASKS.classes])
     return plan(
         Wanted(
             tasks=tasks,
             mixers=_names(options.mixers, "--mixers", sorted(MIXERS.classes)),
-            seeds=_seeds(options.seeds),
+            seeds=whole_numbers(options.seeds, "--seeds", 0),
             preset=options.preset,
             protocol=options.protocol,
             overrides=options.overrides,

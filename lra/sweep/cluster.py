@@ -6,21 +6,18 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from lra.environment import ROOT
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.run_folder import RunFolder
 from lra.settings_file import parse_yaml
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 
-RUN_TASK = ROOT / "run_task.py"
 JOB = "job.json"
 """File of a run's folder that says which job holds it."""
 NO_LONGER = ("UNKNOWN",)
@@ -117,8 +114,7 @@ def submit(
         with executor.batch():
             for run in free:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
-                command = [sys.executable, str(RUN_TASK), *run.arguments(), "--device", device]
-                made = ClusterRun(command, run.folder.path, limits, run.log)
+                made = ClusterRun(run.command(device), run.folder.path, limits, run.log)
                 jobs.append(executor.submit(made))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {' '.join(str(error).split())}") from None

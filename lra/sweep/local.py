@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,11 @@ from dataclasses import dataclass
 import torch
 
 from lra.cli import HELD
-from lra.environment import ROOT
 from lra.stopping import StopRequest
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, limit_flags, note_failure
 from tasks.progress import say
 
-RUN_TASK = ROOT / "run_task.py"
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_BETWEEN_TRIES = 2.0
 """At runs that other processes hold."""
@@ -131,9 +128,8 @@ class LocalSweep:
 
     def _start(self, slot: Slot, run: PlannedRun) -> None:
         run.folder.path.mkdir(parents=True, exist_ok=True)
-        more = ["--device", slot.device, "--stop-with", str(os.getpid())]
         limits = limit_flags(self.limits, run.folder)
-        command = [sys.executable, str(RUN_TASK), *run.arguments(), *limits, *more]
+        command = [*run.command(slot.device), *limits, "--stop-with", str(os.getpid())]
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         with run.log.open("ab") as log:
             # In a session of its own: Ctrl-C comes to the sweep alone, which asks it to stop.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from lra.checkpoint import read_newest
 from lra.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.config import RunConfig
+from lra.environment import ROOT
 from lra.errors import UserError
 from lra.files import write_atomically
 from lra.record import RunRecord, Status
@@ -118,8 +120,12 @@ class PlannedRun:
         """What its processes wrote."""
         return self.folder.path / "log.txt"
 
+    def command(self, device: str) -> list[str]:
+        """Write what starts the run on a device, without limits."""
+        return [sys.executable, str(ROOT / "run_task.py"), *self.arguments(), "--device", device]
+
     def arguments(self) -> list[str]:
-        """Write the command line of run_task.py, without limits."""
+        """Write the arguments of run_task.py, without limits and device."""
         config = self.config
         line = ["--task", config.task_name, "--mixer", self.mixer, "--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
