@@ -62,6 +62,11 @@ class InducingGrid:
         """Positions between two inducing points."""
         return self._span / self._intervals
 
+    @property
+    def is_every_position(self) -> bool:
+        """Whether positions are inducing points, so that W is the identity."""
+        return self._intervals == self._span
+
     def points_for(self, length: int) -> int:
         """Return how many inducing points serve a length."""
         return self.cells_for(length) + self.degree

@@ -11,13 +11,15 @@ from typing import Annotated, Literal
 import torch
 from pydantic import Field
 from torch import Tensor, nn
+from torch.nn import functional
 
 from models._activations import Activation
 from models._depthwise import depthwise_convolution
 from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models._interpolation import InducingGrid, interpolate, spread
+from models._plain_forms import plain_forms_are_used
 from models._position_encoder import Norm
-from models._shared_kernels import made_once
+from models._shared_kernels import kernel_for, made_once, multiply_shared
 from models._toeplitz import toeplitz_matrix, toeplitz_multiply
 from models.base import LagOperator, Mixer, MixerContext, Part
 
@@ -34,7 +36,7 @@ class WarpedPiecewiseLinear(nn.Module):
 
     Args:
         num_knots: on either side of 0.
-        scale: standard deviation, over channels, of the kernels at the shortest lag at the start.
+        scale: standard deviation, over channels, of what the decay starts from, next to lag 0.
     """
 
     def __init__(self, channels: int, *, num_knots: int, warp: float, scale: float) -> None:
@@ -71,9 +73,12 @@ class SparsePlusLowRank(LagOperator):
         self.first_lag = -(num_taps // 2)
         bound = num_taps**-0.5
         self.taps = nn.Parameter(torch.empty(num_taps, channels).uniform_(-bound, bound))
-        # An inducing point sums as many positions as lie between two: not to swamp the taps.
+        # Both parts start with as much energy, 1/3, at every length and warp: a low-rank part with
+        # coefficients about 1 sums over so many positions that the taps do not learn.
+        lags = torch.arange(1, max(2, grid.max_length), dtype=torch.float64)
+        scale = float(6 * (warp ** (2 * lags)).sum()) ** -0.5
         self.encoder = WarpedPiecewiseLinear(
-            channels, num_knots=grid.num_points, warp=warp, scale=1 / grid.spacing
+            channels, num_knots=grid.num_points, warp=warp, scale=scale
         )
 
     def coefficients(self, num_points: int) -> tuple[Tensor, int]:
@@ -91,11 +96,29 @@ class SparsePlusLowRank(LagOperator):
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""
-        near = depthwise_convolution(x, self.taps, self.first_lag)
+        # Sums over many positions: in single precision at least, like the transforms.
+        working = x.to(torch.promote_types(torch.float32, x.dtype))
         with torch.autocast(x.device.type, enabled=False):
-            # Sums over many positions: in single precision at least, like the transforms.
-            far = self._low_rank(x.to(torch.promote_types(torch.float32, x.dtype)))
+            if self.grid.is_every_position and not plain_forms_are_used():
+                return self._as_one_kernel(working).to(x.dtype)
+            far = self._low_rank(working)
+        near = depthwise_convolution(x, self.taps, self.first_lag)
         return near + far.to(near.dtype)
+
+    def _as_one_kernel(self, x: Tensor) -> Tensor:
+        """Multiply by T_sparse + A at once, where W is the identity (as published on grids)."""
+        key = (self, "one kernel")
+        return multiply_shared(key, lambda n: kernel_for(key, n, self._one_kernel), x)
+
+    def _one_kernel(self, length: int) -> tuple[Tensor, int]:
+        far, first = self.coefficients(length)
+        near, reach = self._near(length)
+        return far + functional.pad(near, (0, 0, length - 1 - reach, length - 1 - reach)), first
+
+    def _near(self, length: int) -> tuple[Tensor, int]:
+        """Return the taps that sequences of a length have a use for, and the longest lag."""
+        reach = min(length - 1, -self.first_lag)
+        return self.taps[-self.first_lag - reach : reach - self.first_lag + 1], reach
 
     def _low_rank(self, x: Tensor) -> Tensor:
         at_points = spread(x, self.grid)
@@ -109,8 +132,7 @@ class SparsePlusLowRank(LagOperator):
         coefficients, first = self.coefficients(num_points)
         a = toeplitz_matrix(coefficients, first, num_points)
         w = self.grid.matrix(length).to(a)
-        reach = min(length - 1, -self.first_lag)
-        near = self.taps[-self.first_lag - reach : reach - self.first_lag + 1]
+        near, reach = self._near(length)
         return toeplitz_matrix(near, -reach, length) + w @ a @ w.T
 
 
