@@ -73,6 +73,14 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
     assert points[150.0, 75.0] == LARGEST_AREA / 4
 
 
+def test_the_baseline_hides_nothing() -> None:
+    bubbles = [Bubble(name, name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
+    with style():
+        (axes,) = _draw_relative(bubbles, "tnn", Looks(["ski-tnn", "tnn"])).axes
+    filled = {str(c.get_label()): len(c.get_facecolor()) for c in axes.collections}
+    assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
+
+
 def test_averages_are_plotted_once_two_mixers_have_them() -> None:
     runs = [
         record(task=task, mixer=mixer, steps_per_second=speed)

@@ -168,7 +168,7 @@ def _draw_relative(bubbles: list[Bubble], baseline: str, looks: Looks) -> Figure
     axes.axhline(100, color="#999999", linewidth=0.8)
     axes.set_xlabel(f"training speed, % of {baseline}'s")
     axes.set_ylabel(f"test accuracy, % of {baseline}'s")
-    _draw(axes, bubbles, looks)
+    _draw(axes, bubbles, looks, hollow=baseline)  # its bubbles lie on one another, and on others
     return figure
 
 
@@ -181,8 +181,12 @@ def _draw_absolute(plot: AbsolutePlot, looks: Looks) -> Figure:
     return figure
 
 
-def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
-    """Draw bubbles, both legends and the labels; the axes' names are there already."""
+def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks, hollow: str | None = None) -> None:
+    """Draw bubbles, both legends and the labels; the axes' names are there already.
+
+    Args:
+        hollow: a method whose bubbles are rings, to hide nothing.
+    """
     scale = area_per_mib(bubbles)
     by_method: dict[str, list[Bubble]] = {}
     for bubble in bubbles:
@@ -192,9 +196,9 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks) -> None:
             [b.x for b in group],
             [b.y for b in group],
             s=[scale * b.memory for b in group],
-            color=looks.colour(method),
-            alpha=0.65,
-            edgecolor="white",
+            facecolor="none" if method == hollow else looks.colour(method),
+            alpha=1.0 if method == hollow else 0.65,
+            edgecolor=looks.colour(method) if method == hollow else "white",
             label=legend_name(method),
         )
     _leave_room(axes, bubbles)
