@@ -111,7 +111,7 @@ class SparsePlusLowRank(LagOperator):
         return multiply_shared(key, lambda n: kernel_for(key, n, self._one_kernel), x)
 
     def _one_kernel(self, length: int) -> tuple[Tensor, int]:
-        far, first = self.coefficients(length)
+        far, first = self._coefficients(length)
         near, reach = self._near(length)
         return far + functional.pad(near, (0, 0, length - 1 - reach, length - 1 - reach)), first
 

@@ -46,17 +46,20 @@ def test_operator_equals_its_dense_form(length: int, degree: int) -> None:
     )
 
 
+@pytest.mark.parametrize("grid", [InducingGrid(12, 12, 1), InducingGrid(13, 12, 3)], ids=str)
 @pytest.mark.parametrize("length", [1, 2, 5, 12, 40])
-def test_where_every_position_is_a_point_one_kernel_does_it(length: int) -> None:
+def test_where_every_position_is_a_point_one_kernel_does_it(
+    length: int, grid: InducingGrid
+) -> None:
     """Shorter sequences and longer ones than the taps reach, and than the grid was made for."""
-    operator = SparsePlusLowRank(3, num_taps=7, grid=InducingGrid(12, 12, 1), warp=0.9).double()
+    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=0.9).double()
     x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
     leaves = [x, *operator.parameters()] if length > 1 else [x, operator.taps]
 
     def dense() -> torch.Tensor:
         return torch.einsum("cij,bjc->bic", operator.matrix(length), x)
 
-    assert operator.grid.is_every_position
+    assert grid.is_every_position
     assert_equal_with_gradients(lambda: operator(x), dense, leaves)
     with plain_forms():
         assert_equal_with_gradients(lambda: operator(x), dense, leaves)
@@ -222,6 +225,23 @@ def test_nothing_grows_faster_than_the_length() -> None:
         largest.append(seen.numel)
     assert largest[0] < 4096 * 64
     assert largest[1] < 4.2 * largest[0]
+
+
+def test_low_rank_is_alive_at_the_start() -> None:
+    context = MixerContext(dim=16, max_length=256, layer=0, depth=1)
+    operator = SKITNN(context).unit.operator
+    assert isinstance(operator, SparsePlusLowRank)
+    matrix = operator.matrix(256)
+    far = matrix[:, 200, 50].detach()
+    assert far.std() > 0.1 * 0.99**150 / (256 / 64)
+
+
+def test_both_parts_start_at_a_like_size() -> None:
+    operator = SparsePlusLowRank(200, num_taps=33, grid=InducingGrid(64, 2048, 1), warp=0.99)
+    x = torch.randn(1, 2048, 200)
+    far = operator._low_rank(x).std().item()
+    near = (operator(x) - operator._low_rank(x)).std().item()
+    assert 0.3 < far / near < 3
 
 
 @pytest.mark.parametrize(

@@ -192,13 +192,14 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks, hollow: str | None = 
     for bubble in bubbles:
         by_method.setdefault(bubble.method, []).append(bubble)
     for method, group in sorted(by_method.items()):
+        colour, ring = looks.colour(method), method == hollow
         axes.scatter(
             [b.x for b in group],
             [b.y for b in group],
             s=[scale * b.memory for b in group],
-            facecolor="none" if method == hollow else looks.colour(method),
-            alpha=1.0 if method == hollow else 0.65,
-            edgecolor=looks.colour(method) if method == hollow else "white",
+            facecolor="none" if ring else colour,
+            alpha=1.0 if ring else 0.65,
+            edgecolor=colour if ring else "white",
             label=legend_name(method),
         )
     _leave_room(axes, bubbles)
