@@ -18,6 +18,8 @@ from tasks.base import Split
 from tasks.batching import evaluation_batches
 from tasks.progress import is_live
 
+NO_GUESS = -1
+
 
 @dataclass(frozen=True)
 class Score:
@@ -26,9 +28,10 @@ class Score:
     correct: int
     total: int
     loss: float
-    """Mean cross-entropy, in nats."""
+    """Mean cross-entropy, in nats; not finite where logits are not."""
     guesses: np.ndarray = field(compare=False)
-    """(examples,) class that the model gives each example, in the order of the split."""
+    """(examples,) class that the model gives each example, in the order of the split; NO_GUESS,
+    which is right nowhere, where its logits are not finite."""
 
     @property
     def accuracy(self) -> float:
@@ -56,7 +59,7 @@ def evaluate(
     """
     was_training = model.training
     model.eval()
-    guesses = np.full(len(split), -1, dtype=np.int64)
+    guesses = np.full(len(split), NO_GUESS, dtype=np.int64)
     loss = 0.0
     try:
         with torch.inference_mode(), shared_kernels():
@@ -69,7 +72,9 @@ def evaluate(
                     logits = model(batch.values, batch.lengths)
                 logits = logits.float()
                 loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-                guesses[indices] = logits.argmax(dim=-1).cpu().numpy()
+                is_sound = logits.isfinite().all(dim=-1)
+                found = torch.where(is_sound, logits.argmax(dim=-1), NO_GUESS)
+                guesses[indices] = found.cpu().numpy()
     finally:
         model.train(was_training)
     loss, guesses = world.total(loss), _merged(guesses, world)
@@ -78,10 +83,10 @@ def evaluate(
 
 
 def _merged(guesses: np.ndarray, world: World) -> np.ndarray:
-    """Put together what processes guessed: (examples,), -1 where another did."""
+    """Put together what processes guessed: (examples,), NO_GUESS where another did."""
     if world.size == 1:
         return guesses
-    return world.sum(torch.from_numpy(guesses + 1).to(world.device)).cpu().numpy() - 1
+    return world.sum(torch.from_numpy(guesses - NO_GUESS).to(world.device)).cpu().numpy() + NO_GUESS
 
 
 if __name__ == "__main__":

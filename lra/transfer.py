@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, NonNegativeInt, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, model_validator
 
 from lra.config import RunConfig
 from lra.environment import device_name, git_state, versions
@@ -52,8 +53,8 @@ class TransferRecord(BaseModel):
     test_accuracy: Percent
     test_correct: NonNegativeInt
     test_total: PositiveInt
-    loss: Amount
-    """Mean cross-entropy, in nats."""
+    loss: Annotated[float, Field(ge=0)] | None
+    """Mean cross-entropy, in nats; null where logits are not finite."""
     baselines: dict[str, Percent]
     largest_class: Percent
     examples_per_second: Amount
@@ -200,7 +201,7 @@ def transfer(
         test_accuracy=score.accuracy,
         test_correct=score.correct,
         test_total=score.total,
-        loss=score.loss,
+        loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
         largest_class=largest_class(split.labels),
         examples_per_second=score.total / seconds,
@@ -228,6 +229,14 @@ def transfers_of(folder: Path) -> tuple[list[TransferRecord], list[str]]:
     return sorted(found, key=order), faults
 
 
-def order(record: TransferRecord) -> tuple[int, int, Sequence[str]]:
-    """Sort by length, those without one first, then by what else was changed."""
-    return len(record.changes), record.length or 0, record.changes
+def order(record: TransferRecord) -> tuple[int, int, Sequence[tuple[str, float, str]]]:
+    """Sort by length, those without one first, then by what else was changed, 5 before 10."""
+    return len(record.changes), record.length or 0, [_by_value(text) for text in record.changes]
+
+
+def _by_value(change: str) -> tuple[str, float, str]:
+    key, _, value = change.partition("=")
+    try:
+        return key, float(value), value
+    except ValueError:
+        return key, math.inf, value

@@ -18,6 +18,7 @@ from lra.transfer import (
     Elsewhere,
     TransferRecord,
     is_measured,
+    order,
     transfer,
     transfers_of,
 )
@@ -77,15 +78,15 @@ def _record_of(folder: Path) -> RunRecord:
 
 
 def _table(folders: list[Path]) -> str:
+    found = {folder: transfers_of(folder)[0] for folder in folders}
+    columns = sorted((one for records in found.values() for one in records), key=order)
     rows: list[dict[str, str]] = []
-    for folder in folders:
+    for folder, records in found.items():
         run = _record_of(folder)
-        accuracies = {
-            found.label: f"{found.test_accuracy:.2f}" for found in transfers_of(folder)[0]
-        }
+        accuracies = {one.label: f"{one.test_accuracy:.2f}" for one in records}
         rows.append(
             {"run": f"{run.method}/{run.run_id}", "as trained": f"{run.test_accuracy:.2f}"}
-            | accuracies
+            | {column.label: accuracies.get(column.label, "-") for column in columns}
         )
     return markdown(rows)
 
@@ -115,9 +116,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _tell(found: TransferRecord, path: Path) -> None:
     guesses = ", ".join(f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items())
+    loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
     say(
-        f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total} "
-        f"(guessing by {guesses}); {path}"
+        f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total}, loss "
+        f"{loss} (guessing by {guesses}); {path}"
     )
 
 

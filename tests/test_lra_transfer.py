@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import report
 import run_task
@@ -130,6 +131,44 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
             check=nothing, title="",
         )  # fmt: skip
         assert score.correct == record.test_correct
+
+
+class Overflowing(nn.Module):
+    """Gives class 0 logits that overflow where a sequence is longer than 60."""
+
+    def forward(self, values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.where(lengths > 60, torch.inf, torch.eye(10)[0])
+
+
+def test_what_overflows_is_wrong_and_has_no_loss(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    copy = tmp_path / "run"
+    shutil.copytree(trained, copy)
+    run = run_of(copy)
+    monkeypatch.setattr("lra.transfer.best_model", lambda *_: Overflowing())
+    assert main(command(copy, "--run", str(run), "--lengths", "64,120")) == 0
+    mixed, lost = (one for one in transfers_of(run)[0] if not one.changes)
+    config = lay_up(
+        run, load_record(run / "result.json"), Elsewhere(length=64, changes=(), examples=30)
+    )
+    split = config.build_task().prepare(copy / "data").splits["test"]
+    right = int(((split.lengths <= 60) & (split.labels == 0)).sum())
+    assert mixed.test_correct == right > 0
+    assert (lost.test_correct, lost.loss) == (0, None)
+    assert "loss not finite" in capsys.readouterr().err
+
+
+def test_a_loss_may_be_as_large_as_numbers_go(tmp_path: Path) -> None:
+    transfer_record(loss=3.6e27).save(tmp_path)
+    assert [one.loss for one in transfers_of(tmp_path)[0]] == [3.6e27]
+
+
+def test_values_are_in_the_order_of_numbers(tmp_path: Path) -> None:
+    for depth in (10, 5, 20):
+        transfer_record(length=None, changes=[f"task.max_depth={depth}"]).save(tmp_path)
+    found = transfers_of(tmp_path)[0]
+    assert [one.label for one in found] == ["max_depth=5", "max_depth=10", "max_depth=20"]
 
 
 def test_pathfinder_at_other_difficulty_and_size() -> None:

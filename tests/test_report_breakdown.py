@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from figure_checks import overlaps
+from lra.evaluate import NO_GUESS
 from lra.record import RunRecord
 from lra.report.boards import boards
 from lra.report.breakdown import (
@@ -144,6 +145,18 @@ def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
 def test_confusions_are_percent_of_a_class() -> None:
     matrix = confusion(Outcome(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
     assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
+    matrix = confusion(Outcome(np.array([0, 0, 1]), np.array([[0, NO_GUESS, 1]]), {}))
+    assert matrix.tolist() == [[50, 0], [0, 100]]
+
+
+def test_an_example_without_a_guess_is_wrong(tmp_path: Path) -> None:
+    run = record(test_accuracy=50.0, test_correct=2, test_total=4)
+    save_all(tmp_path, [run])
+    write_guesses(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_GUESS, 5), (1, 0, 5)])
+    results = Results(tmp_path)
+    found = results.guesses(run)
+    assert found is not None
+    assert not results.faults
 
 
 def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:

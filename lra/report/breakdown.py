@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lra.evaluate import NO_GUESS
 from lra.record import RunRecord
 from lra.report.boards import Board
 from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure, slugify
@@ -170,12 +171,17 @@ def draw_shares(
 
 
 def confusion(found: Outcome) -> np.ndarray:
-    """Return the percent of each true class (row) given each guess (column), seeds pooled."""
+    """Return the percent of each true class (row) given each guess (column), seeds pooled.
+
+    A row falls short of 100 by the examples that were given none.
+    """
     classes = 1 + int(max(found.labels.max(), found.guesses.max()))
     counts = np.zeros((classes, classes))
     for guesses in found.guesses:
-        np.add.at(counts, (found.labels, guesses), 1)
-    return 100 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        is_given = guesses != NO_GUESS
+        np.add.at(counts, (found.labels[is_given], guesses[is_given]), 1)
+    totals = len(found.guesses) * np.bincount(found.labels, minlength=classes)[:, None]
+    return 100 * counts / np.maximum(totals, 1)
 
 
 def _draw_confusions(by_method: dict[str, Outcome]) -> Figure:

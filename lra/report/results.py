@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lra.bench.record import BenchRecord, all_bench_records
 from lra.errors import UserError
+from lra.evaluate import NO_GUESS
 from lra.record import SHIPPED, Amount, Percent, RunRecord, with_shipped
 from lra.transfer import TransferRecord, transfers_of
 
@@ -38,7 +39,7 @@ class Guesses:
     labels: np.ndarray
     """(examples,) true classes."""
     guesses: np.ndarray
-    """(examples,) classes the model gave."""
+    """(examples,) classes the model gave; NO_GUESS where it gave none."""
     traits: dict[str, np.ndarray]
     """(examples,) numbers or strings by name, length among them."""
 
@@ -164,8 +165,13 @@ class Results:
             frame = pd.read_csv(path, keep_default_na=False, na_values={})
             columns = {str(name): column.to_numpy() for name, column in frame.items()}
             found = Guesses(columns.pop("label"), columns.pop("guess"), columns)
-            for name, column in (("labels", found.labels), ("guesses", found.guesses)):
-                if column.dtype.kind != "i" or not ((column >= 0) & (column < MOST_CLASSES)).all():
+            for name, column, least in (
+                ("labels", found.labels, 0),
+                ("guesses", found.guesses, NO_GUESS),
+            ):
+                if column.dtype.kind != "i" or (
+                    not ((column >= least) & (column < MOST_CLASSES)).all()
+                ):
                     raise ValueError(f"{name} are not all whole numbers from 0 to {MOST_CLASSES}")
             right = int((found.labels == found.guesses).sum())
             if (len(found.labels), right) != (record.test_total, record.test_correct):
