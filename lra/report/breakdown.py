@@ -17,6 +17,7 @@ from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_fi
 from lra.report.results import Results
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 BINS = 8
@@ -143,6 +144,14 @@ def draw_shares(
     """Draw shares by method over a trait, numbers or names."""
     figure = new_figure(found)
     axes = figure.subplots()
+    plot_shares(axes, found, of_numbers, looks)
+    axes.set_xlabel("length, positions" if trait == "length" else trait)
+    legend_below(axes)
+    return figure
+
+
+def plot_shares(axes: Axes, found: dict[str, list[Share]], of_numbers: bool, looks: Looks) -> None:
+    """Put shares by method, with their intervals, on axes, over numbers or names."""
     for k, (method, parts) in enumerate(sorted(found.items())):
         # Names side by side, so that intervals can be told apart.
         shift = 0.0 if of_numbers else (k - (len(found) - 1) / 2) * (0.6 / len(found))
@@ -164,10 +173,7 @@ def draw_shares(
     if not of_numbers:
         names = {share.x: share.group for parts in found.values() for share in parts}
         axes.set_xticks(list(names), list(names.values()))
-    axes.set_xlabel("length, positions" if trait == "length" else trait)
     axes.set_ylabel("test accuracy, %")
-    legend_below(axes)
-    return figure
 
 
 def confusion(found: Outcome) -> np.ndarray:

@@ -119,6 +119,18 @@ def log_scale(axes: Axes) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
+def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
+    """Make the x axis logarithmic, with a tick at each of these lengths in positions."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    every = sorted(set(lengths))
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(every, [f"{length:,}" for length in every])
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("length, positions")
+
+
 def legend_name(name: str) -> str:
     """Wrap a long name; matplotlib leaves out names that begin with an underscore."""
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name

@@ -20,9 +20,12 @@ from lra.report.drawing import Looks, Picture
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
-from lra.report.transfer import transfer_table, tried_elsewhere
+from lra.report.transfer import transfer_pictures, transfer_table, tried_elsewhere
 
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
+
+_FIGURES = ("bubbles", "elsewhere", "lengths")
+"""The first picture of each kind is shown."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +38,11 @@ class Block:
 
 
 def make_block(results: Results, readme: Path) -> Block:
-    """Write the main accuracy tables and the speeds, and choose a plot of each."""
+    """Write the main accuracy tables and the speeds, and choose plots."""
     found = [board for board in boards(results.records) if board.is_main]
     tables = [accuracy_table(board, "accuracy") for board in found]
-    tables += [transfer_table(tried, "r") for b in found for tried in tried_elsewhere(results, b)]
+    elsewhere = [tried for board in found for tried in tried_elsewhere(results, board)]
+    tables += [transfer_table(tried, "r") for tried in elsewhere]
     memory = ""
     for board in speed_boards(results.records):
         tables.append(speed_table(board, DEFAULT_BASELINE, "speed"))
@@ -50,10 +54,12 @@ def make_block(results: Results, readme: Path) -> Block:
     looks = Looks(method for board in [*found, *measured] for method in board.rows)
     digest = hashlib.sha256("".join([*parts, memory, repr(measured)]).encode()).hexdigest()[:8]
     figures: dict[Path, Picture] = {}
-    for name, pictures in (
-        ("bubbles", [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "r")]),
-        ("lengths", _over_lengths(measured, looks)),
-    ):
+    choices = (
+        [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "r")],
+        [p for tried in elsewhere for p in transfer_pictures(tried, looks, "r")],
+        _over_lengths(measured, looks),
+    )
+    for name, pictures in zip(_FIGURES, choices, strict=True):
         if not pictures:
             continue
         picture = pictures[0]
@@ -106,7 +112,7 @@ def write_readme(results: Results, readme: Path) -> None:
     for figure, picture in block.figures.items():
         write_atomically(figure, picture.files()[f"{picture.slug}.svg"])
     write_atomically(readme, (before + block.text + after).encode())
-    for name in ("bubbles", "lengths"):
+    for name in _FIGURES:
         for old in results.folder.glob(f"{name}-" + "[0-9a-f]" * 8 + ".svg"):
             if old not in block.figures:
                 old.unlink()

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.report.drawing import Looks, Picture, legend_below, legend_name, log_scale, new_figure
+from lra.report.drawing import (
+    Looks,
+    Picture,
+    legend_below,
+    legend_name,
+    length_scale,
+    log_scale,
+    new_figure,
+)
 from lra.report.speed import Place, SpeedBoard
 
 if TYPE_CHECKING:
@@ -79,8 +87,6 @@ def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture
 
 
 def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) -> Figure:
-    from matplotlib.ticker import NullFormatter, NullLocator
-
     fits = {m: fit(*zip(*points, strict=True)) for m, points in sorted(lines.items())}
     names = {method: f"{method}: {found}" for method, found in fits.items()}
     figure = new_figure(names.values())
@@ -98,13 +104,8 @@ def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) ->
         axes.plot(
             ends, middle * ends**-found.exponent, color=look["color"], linestyle=look["linestyle"]
         )
-    axes.set_xscale("log", base=2)
+    length_scale(axes, {length for points in lines.values() for length, _ in points})
     log_scale(axes)
-    every = sorted({length for points in lines.values() for length, _ in points})
-    axes.set_xticks(every, [f"{length:,}" for length in every])
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.set_xlabel("length, positions")
     axes.set_ylabel(unit)
     legend_below(axes)
     return figure

@@ -6,14 +6,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from lra.report.boards import Board
-from lra.report.breakdown import Share, draw_shares, wilson
+from lra.report.breakdown import Share, plot_shares, wilson
 from lra.report.cells import MISSING, Cell
-from lra.report.drawing import Looks, Picture, slugify
+from lra.report.drawing import (
+    Looks,
+    Picture,
+    legend_below,
+    legend_name,
+    length_scale,
+    new_figure,
+    slugify,
+)
 from lra.report.results import Results
 from lra.report.table import Table, ranks
 from lra.transfer import TransferRecord, order
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_GUESS = "best guess"
+_GRAY = "0.5"
 
 
 @dataclass(frozen=True)
@@ -128,13 +143,43 @@ def transfer_pictures(tried: Tried, looks: Looks, slug: str) -> list[Picture]:
             f"{slug}-{tried.task}-elsewhere-{slugify(what)}",
             f"{tried.task}: trained models by {what}",
             f"{tried.board.name}. Accuracy on other data of models trained at up to "
-            f"{tried.trained_lengths} positions. Mean over seeds; bars: 95 % interval of a share "
-            f"of so many examples (Wilson).",
-            partial(draw_shares, _shares(tried, columns), what, over_length, looks),
+            f"{tried.trained_lengths} positions{' (vertical line)' if over_length else ''}. Mean "
+            f"over seeds; bars: 95 % interval of a share of so many examples (Wilson). The best "
+            f"guess without a model in gray.",
+            partial(_draw, tried, columns, what, looks),
         )
         for (over_length, what), columns in kinds.items()
         if len(columns) > 1
     ]
+
+
+def _draw(tried: Tried, columns: Sequence[TransferRecord], what: str, looks: Looks) -> Figure:
+    shares = _shares(tried, columns)
+    figure = new_figure([*shares, _GUESS])
+    axes = figure.subplots()
+    over_length = columns[0].length is not None
+    plot_shares(axes, shares, over_length, looks)
+    places = [_place(columns, k) for k in range(len(columns))]
+    guesses = [max(c.largest_class, *c.baselines.values()) for c in columns]
+    line = (
+        {"linestyle": ":"}
+        if over_length
+        else {"linestyle": "none", "marker": "_", "markersize": 24}
+    )
+    axes.plot(places, guesses, color=_GRAY, zorder=0, label=legend_name(_GUESS), **line)
+    axes.set_xlabel(what)
+    if over_length:
+        length_scale(axes, [round(place) for place in places])
+        for length in {column.trained_length for column in tried.columns}:
+            axes.axvline(length, color=_GRAY, linewidth=0.8, zorder=0)
+    legend_below(axes)
+    return figure
+
+
+def _place(columns: Sequence[TransferRecord], index: int) -> float:
+    """Return where the data of a column is drawn: at its length, or at its number."""
+    length = columns[index].length
+    return float(index if length is None else length)
 
 
 def _shares(tried: Tried, columns: Sequence[TransferRecord]) -> dict[str, list[Share]]:
@@ -145,7 +190,7 @@ def _shares(tried: Tried, columns: Sequence[TransferRecord]) -> dict[str, list[S
             cell = tried.cell(method, column)
             if cell is None or cell.mean is None:
                 continue
-            x = float(place if column.length is None else column.length)
+            x = _place(columns, place)
             name = ", ".join(text.partition("=")[2] for text in column.changes)
             interval = wilson(cell.mean / 100, column.test_total)
             share = Share(name, x, cell.mean, *interval, column.test_total)
