@@ -312,6 +312,18 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert (out / "tables" / "transfer-paper-s4-listops.csv").read_text().count("\n") == 8
 
 
+def test_a_task_without_guesses_has_a_figure(tmp_path: Path) -> None:
+    results, out = tmp_path / "results", tmp_path / "report"
+    folder = results / "runs" / "listops" / "tnn" / "abc-s0"
+    folder.mkdir(parents=True)
+    made_record().save(folder)
+    for length in (4096, 8192):
+        transfer_record(length=length, baselines={}).save(folder)
+    assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
+    figure = (out / "figures" / "paper-s4-listops-elsewhere-length.svg").read_text()
+    assert "best guess" in figure
+
+
 def test_models_are_compared_on_the_same_examples(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

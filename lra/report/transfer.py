@@ -160,13 +160,11 @@ def _draw(tried: Tried, columns: Sequence[TransferRecord], what: str, looks: Loo
     over_length = columns[0].length is not None
     plot_shares(axes, shares, over_length, looks)
     places = [_place(columns, k) for k in range(len(columns))]
-    guesses = [max(c.largest_class, *c.baselines.values()) for c in columns]
-    line = (
-        {"linestyle": ":"}
-        if over_length
-        else {"linestyle": "none", "marker": "_", "markersize": 24}
-    )
-    axes.plot(places, guesses, color=_GRAY, zorder=0, label=legend_name(_GUESS), **line)
+    guesses = [max([c.largest_class, *c.baselines.values()]) for c in columns]
+    axes.plot(
+        places, guesses, color=_GRAY, zorder=0, label=legend_name(_GUESS), markersize=24,
+        linestyle=":" if over_length else "none", marker="" if over_length else "_",
+    )  # fmt: skip
     axes.set_xlabel(what)
     if over_length:
         length_scale(axes, [round(place) for place in places])
