@@ -81,6 +81,17 @@ def test_the_baseline_hides_nothing() -> None:
     assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
 
 
+def test_methods_of_one_colour_have_other_markers() -> None:
+    names = [f"m{k}" for k in range(9)]
+    looks = Looks(names)
+    assert looks.colour("m0") == looks.colour("m8")
+    bubbles = [Bubble(name, name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
+    with style():
+        (axes,) = _draw_relative(bubbles, "m3", looks).axes
+    shapes = {str(c.get_label()): np.shape(c.get_paths()[0].vertices) for c in axes.collections}
+    assert shapes["m0"] != shapes["m8"]
+
+
 def test_averages_are_plotted_once_two_mixers_have_them() -> None:
     runs = [
         record(task=task, mixer=mixer, steps_per_second=speed)

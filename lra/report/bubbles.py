@@ -200,6 +200,7 @@ def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks, hollow: str | None = 
             facecolor="none" if ring else colour,
             alpha=1.0 if ring else 0.65,
             edgecolor=colour if ring else "white",
+            marker=looks.line(method)["marker"],  # colours return after eight methods
             label=legend_name(method),
         )
     _leave_room(axes, bubbles)
