@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 import sys
 import types
@@ -43,6 +44,14 @@ def tiny_arguments(folder: Path, *more: str, mixer: str = "tnn") -> list[str]:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+def pytest_configure() -> None:
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:  # tests side by side, and the processes they start, must not fight for cores
+        threads = max(1, torch.get_num_threads() // workers)
+        torch.set_num_threads(threads)
+        os.environ["OMP_NUM_THREADS"] = str(threads)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
