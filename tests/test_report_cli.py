@@ -365,6 +365,19 @@ def test_readme_is_checked_and_written(
     assert report.main([*arguments, "--check"]) == 2
 
 
+def test_readme_has_a_bubble_plot_of_each_device(tmp_path: Path) -> None:
+    for task, device in (("listops", "GPU A"), ("image", "GPU B")):
+        made = [record(task=task, device=device), record(task=task, device=device, mixer="s4")]
+        save_all(tmp_path, made)
+    readme = tmp_path / "README.md"
+    readme.write_text(f"{START}\n{END}\n")
+    write_readme(Results(tmp_path), readme)
+    shown = re.findall(r"\]\((bubbles-.*)\)\n\n.*(GPU .)\.", readme.read_text())
+    assert [device for _, device in shown] == ["GPU A", "GPU B"]
+    figures = [(tmp_path / name).read_text() for name, _ in shown]
+    assert figures[0] != figures[1]
+
+
 def test_this_readme_agrees_with_the_records() -> None:
     assert check_readme(Results(ROOT / "results" / "shipped"), ROOT / "README.md") == []
 

@@ -59,36 +59,50 @@ Speeds = dict[tuple[str, str], Speed]
 
 def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> list[Picture]:
     """Make the bubble plots of a board, for each device its own."""
+    return [p for made in bubbles_by_device(board, baseline, looks, slug).values() for p in made]
+
+
+def bubbles_by_device(
+    board: Board, baseline: str, looks: Looks, slug: str
+) -> dict[str, list[Picture]]:
+    """Make the bubble plots of a board by the device whose speeds they show."""
+    devices = sorted({run.device for run in board.records})
+    slugs = [f"{slug}-device{k}" if k else slug for k in range(len(devices))]
+    return {
+        device: _bubbles_on(board, device, baseline, looks, here)
+        for device, here in zip(devices, slugs, strict=True)
+    }
+
+
+def _bubbles_on(board: Board, device: str, baseline: str, looks: Looks, slug: str) -> list[Picture]:
     pictures: list[Picture] = []
-    for k, device in enumerate(sorted({run.device for run in board.records})):
-        speeds = speeds_on(board, device)
-        here = f"{slug}-device{k}" if k else slug
-        note = f"{board.name}; {device}. Area: peak memory of training."
-        relative = relative_bubbles(board, baseline, speeds)
-        is_relative = len({bubble.method for bubble in relative}) > 1
-        if is_relative:
-            pictures.append(
-                Picture(
-                    f"{here}-relative",
-                    f"Speed and accuracy relative to {baseline}",
-                    f"{note} Training speed in examples per second and test accuracy, in percent "
-                    f"of {baseline}'s on the same task (after Figure 1a of the SKI-TNN paper).",
-                    partial(_draw_relative, relative, baseline, looks),
-                )
+    speeds = speeds_on(board, device)
+    note = f"{board.name}; {device}. Area: peak memory of training."
+    relative = relative_bubbles(board, baseline, speeds)
+    is_relative = len({bubble.method for bubble in relative}) > 1
+    if is_relative:
+        pictures.append(
+            Picture(
+                f"{slug}-relative",
+                f"Speed and accuracy relative to {baseline}",
+                f"{note} Training speed in examples per second and test accuracy, in percent "
+                f"of {baseline}'s on the same task (after Figure 1a of the SKI-TNN paper).",
+                partial(_draw_relative, relative, baseline, looks),
             )
-        # Task by task, a figure would show what the relative one does.
-        for plot in absolute_plots(board, speeds, taskwise=not is_relative):
-            where = f"{', '.join(plot.tasks)}" + (
-                "; speeds by their geometric mean" * (len(plot.tasks) > 1)
+        )
+    # Task by task, a figure would show what the relative one does.
+    for plot in absolute_plots(board, speeds, taskwise=not is_relative):
+        where = f"{', '.join(plot.tasks)}" + (
+            "; speeds by their geometric mean" * (len(plot.tasks) > 1)
+        )
+        pictures.append(
+            Picture(
+                f"{slug}-{slugify(plot.name)}",
+                f"Accuracy over speed, {plot.name}",
+                f"{note} On {where} (after Figure 3 of the Long Range Arena).",
+                partial(_draw_absolute, plot, looks),
             )
-            pictures.append(
-                Picture(
-                    f"{here}-{slugify(plot.name)}",
-                    f"Accuracy over speed, {plot.name}",
-                    f"{note} On {where} (after Figure 3 of the Long Range Arena).",
-                    partial(_draw_absolute, plot, looks),
-                )
-            )
+        )
     return pictures
 
 

@@ -13,8 +13,8 @@ from lra.errors import UserError
 from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards
-from lra.report.boards import boards
-from lra.report.bubbles import bubble_pictures
+from lra.report.boards import Board, boards
+from lra.report.bubbles import bubbles_by_device
 from lra.report.build import DEFAULT_BASELINE
 from lra.report.drawing import Looks, Picture
 from lra.report.results import Results
@@ -25,7 +25,7 @@ from lra.report.transfer import transfer_pictures, transfer_table, tried_elsewhe
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
 
 _FIGURES = ("bubbles", "elsewhere", "lengths")
-"""The first picture of each kind is shown."""
+"""Kinds of pictures that are shown."""
 
 
 @dataclass(frozen=True)
@@ -55,19 +55,26 @@ def make_block(results: Results, readme: Path) -> Block:
     digest = hashlib.sha256("".join([*parts, memory, repr(measured)]).encode()).hexdigest()[:8]
     figures: dict[Path, Picture] = {}
     choices = (
-        [p for b in found for p in bubble_pictures(b, DEFAULT_BASELINE, looks, "r")],
-        [p for tried in elsewhere for p in transfer_pictures(tried, looks, "r")],
-        _over_lengths(measured, looks),
+        _bubbles(found, looks),
+        [p for tried in elsewhere for p in transfer_pictures(tried, looks, "r")][:1],
+        _over_lengths(measured, looks)[:1],
     )
     for name, pictures in zip(_FIGURES, choices, strict=True):
-        if not pictures:
-            continue
-        picture = pictures[0]
-        figure = results.folder / f"{name}-{digest}.svg"
-        figures[figure] = picture
-        link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
-        parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
+        for number, picture in enumerate(pictures, start=1):
+            figure = results.folder / f"{name}-{number}-{digest}.svg"
+            figures[figure] = picture
+            link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
+            parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
     return Block("\n".join(parts) or "No runs yet.\n", figures)
+
+
+def _bubbles(found: Sequence[Board], looks: Looks) -> list[Picture]:
+    """Choose the first bubble plot of each device, of the first board that has any."""
+    for board in found:
+        by_device = bubbles_by_device(board, DEFAULT_BASELINE, looks, "r")
+        if any(by_device.values()):
+            return [pictures[0] for pictures in by_device.values() if pictures]
+    return []
 
 
 def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[Picture]:
@@ -106,13 +113,13 @@ def check_readme(results: Results, readme: Path) -> list[str]:
 
 
 def write_readme(results: Results, readme: Path) -> None:
-    """Put the block in place, and its figure for that of earlier records."""
+    """Put the block in place, and its figures for those of earlier records."""
     before, _, after = split_readme(readme)
     block = make_block(results, readme)
     for figure, picture in block.figures.items():
         write_atomically(figure, picture.files()[f"{picture.slug}.svg"])
     write_atomically(readme, (before + block.text + after).encode())
     for name in _FIGURES:
-        for old in results.folder.glob(f"{name}-" + "[0-9a-f]" * 8 + ".svg"):
+        for old in results.folder.glob(f"{name}-[0-9]*-" + "[0-9a-f]" * 8 + ".svg"):
             if old not in block.figures:
                 old.unlink()
