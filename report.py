@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.cli import INCOMPLETE, Parser, carry_out, write_out
+from lra.runtime.cli import INCOMPLETE, Parser, carry_out
+from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
     from lra.report.build import Wanted
     from lra.report.results import Results
+
+logger = logging.getLogger("lra.report")
 
 README = Path(__file__).resolve().parent / "README.md"
 
@@ -55,8 +59,8 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
 
     Raises: UserError for a preset or protocol that no run has.
     """
-    from lra.errors import unknown
     from lra.report.results import Results
+    from lra.runtime.errors import unknown
 
     results = Results(folder)
     for name in ("preset", "protocol"):
@@ -73,8 +77,8 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
 
     Raises: UserError for an unknown format.
     """
-    from lra.errors import unknown
     from lra.report.build import FORMATS, Wanted
+    from lra.runtime.errors import unknown
 
     formats = [name.strip() for name in options.format.split(",")]
     for name in formats:
@@ -100,8 +104,7 @@ def check(results: Results) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    from lra.record import SHIPPED
-    from tasks.progress import say
+    from lra.record.schema import SHIPPED
 
     wanted = wanted_of(options)
     default = Path("results", SHIPPED) if options.check or options.write_readme else Path("results")
@@ -124,11 +127,11 @@ def report(options: argparse.Namespace) -> int:
         for table in shown:
             write_out(f"\n{table.title}\n\n{table.markdown()}")
         pictures = sum(len(section.pictures) for section in sections)
-        say(f"{len(results.records)} runs, {pictures} figures: {out}")
+        logger.info(f"{len(results.records)} runs, {pictures} figures: {out}")
         if "html" in wanted.formats:
-            say(f"the page: {out / 'index.html'}")
+            logger.info(f"the page: {out / 'index.html'}")
     for fault in results.faults:
-        say(f"report.py: warning: left out: {fault}")
+        logger.warning(f"left out: {fault}")
     return INCOMPLETE if results.faults else code
 
 

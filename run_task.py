@@ -4,30 +4,48 @@ from __future__ import annotations
 
 import argparse
 import functools
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.cli import (
+from lra.runtime.cli import (
     DIVERGED,
     OUT_OF_MEMORY,
     STOPPED,
     Parser,
     add_settings,
     carry_out,
+    name_in_help,
     non_negative_float,
     positive_int,
     seed,
-    write_out,
 )
+from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
     import torch
 
-    from lra.config import RunConfig
-    from lra.world import World
+    from lra.config.schema import RunConfig
+    from lra.runtime.distributed import ProcessGroup
+
+logger = logging.getLogger("lra.run_task")
 
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
+
+
+def task_names() -> list[str]:
+    """List the tasks of the suite."""
+    from lra.config.registry import TASKS
+
+    return list(TASKS.classes)
+
+
+def mixer_names() -> list[str]:
+    """List the mixers of the suite."""
+    from lra.config.registry import MIXERS
+
+    return list(MIXERS.classes)
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -38,11 +56,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "resumable by the same command, 4 diverged, 5 out of memory, 6 another process is at work "
         "on the same run, 130 interrupted twice, or with nothing to save.",
     )
-    add_settings(parser)
-    parser.add_argument(
+    add_settings(parser, task_names)
+    mixer = parser.add_argument(
         "--mixer", required=True,
-        help="tnn, transformer, ..., or your own: file.py:ClassName or package.module:ClassName",
+        help="%(names)s, or your own: file.py:ClassName or package.module:ClassName",
     )  # fmt: skip
+    name_in_help(mixer, mixer_names)
     parser.add_argument(
         "--match-params", metavar="MIXER",
         help="choose model.dim so that the parameters come within 5 %% of this mixer's",
@@ -77,8 +96,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
-    from lra.match_params import match_parameters
-    from lra.resolve import resolve
+    from lra.classifier.match_params import match_parameters
+    from lra.classifier.resolve import resolve
 
     flags: dict[str, str] = {}
     if options.precision is not None:
@@ -99,52 +118,53 @@ def configure(options: argparse.Namespace) -> RunConfig:
 
 def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    from lra.world import is_silent, join, local_device
-    from tasks.progress import be_silent
+    from lra.runtime.console import hide_messages
+    from lra.runtime.distributed import is_silent, join, local_device
 
     if is_silent():
-        be_silent()
+        hide_messages()
     config = configure(options)
     if options.show_config:
         write_out(config.show())
         return 0
-    from lra.environment import choose_device
+    from lra.runtime.environment import choose_device
 
     device = choose_device(local_device(options.device))
-    world = join(device)
+    group = join(device)
     try:
-        return train(options, config, device, world)
+        return train(options, config, device, group)
     finally:
-        world.leave()
+        group.leave()
 
 
 def train(
-    options: argparse.Namespace, config: RunConfig, device: torch.device, world: World
+    options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
 ) -> int:
-    """Make the run of a configuration, in one process of a world; return the exit code."""
-    from lra.allocator import keep_freed_memory
-    from lra.environment import device_name
-    from lra.run import Run
-    from lra.run_folder import choose_folder
-    from lra.stopping import StopRequest
-    from lra.tables import task_table
-    from lra.world import is_restart
-    from tasks.progress import say
+    """Make the run of a configuration, in one process of a group; return the exit code."""
+    from lra.report.task_table import task_table
+    from lra.runtime.allocator import keep_freed_memory
+    from lra.runtime.distributed import is_restart
+    from lra.runtime.environment import device_name
+    from lra.train.run import Run
+    from lra.train.run_folder import choose_folder
+    from lra.train.stopping import StopRequest
 
     # Where less memory is asked for, what is kept would lie about in pieces.
     saves_memory = config.train.checkpoint_activations
     if device.type == "cpu" and not saves_memory and keep_freed_memory():
-        say("allocator: freed memory is kept for the next step")
+        logger.info("allocator: freed memory is kept for the next step")
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
     resume = "auto" if is_restart() else options.resume
     folder = choose_folder(options.results_dir, config, options.seed, resume)
-    say(f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}")
-    say(f"run {folder.path}")
-    say(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
+    logger.info(
+        f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}"
+    )
+    logger.info(f"run {folder.path}")
+    logger.info(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
     for name, accuracy in dataset.baselines.items():
-        say(f"guessing by {name}: {accuracy:.2f} % of the test set")
+        logger.info(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
     with stop:
         record = Run(
             config=config,
@@ -154,11 +174,11 @@ def train(
             device=device,
             folder=folder,
             stop=stop,
-            world=world,
+            group=group,
         ).execute()
-    if world.is_first:
+    if group.is_main_process:
         write_out(task_table(options.results_dir, record))
-    if world.size > 1 and record.status == "stopped":
+    if group.world_size > 1 and record.status == "stopped":
         return 0  # torchrun starts whatever else again
     return EXIT_CODES[record.status]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from lra.bench.record import all_bench_records
+from lra.record.benchmark import all_bench_records
 
 records, faults = all_bench_records(Path(sys.argv[1]))
 assert not faults, faults

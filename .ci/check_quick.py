@@ -7,7 +7,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from lra.record import all_records
+from lra.record.run import all_records
 
 PROMISED_POINTS = 25.0
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import functools
+import logging
 import sys
 import time
 from pathlib import Path
 
-from lra.cli import Parser, add_settings, carry_out, positive_int
-from lra.errors import UserError
-from lra.resolve import resolve_task
+from lra.config.compose import compose_task
+from lra.config.registry import TASKS
+from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
+from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, DataError, Task
-from tasks.progress import say
+
+logger = logging.getLogger("lra.prepare")
 
 ALL = "all"
 """Stands for every task of the benchmark."""
@@ -23,7 +26,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.prepare", description="Prepare, check or export a task's data."
     )
-    add_settings(parser, tasks="listops, ..., or all")
+    add_settings(parser, lambda: TASKS.classes, "%(names)s, or all: those of the benchmark")
     parser.add_argument("--source", help="auto (default), official, download or generate")
     parser.add_argument("--examples", type=positive_int, metavar="N", help="use N examples in all")
     parser.add_argument("--verify", action="store_true", help="check the data in full")
@@ -44,7 +47,7 @@ def prepare(options: argparse.Namespace) -> int:
             prepare_task(options, name)
         except (DataError, UserError) as error:
             missing.append(name)
-            say(f"{name}: {error}")
+            logger.info(f"{name}: {error}")
     if missing:
         raise DataError(f"could not prepare {', '.join(missing)}; the reasons are above")
     return 0
@@ -55,19 +58,21 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     task = configured_task(options, name)
     start = time.monotonic()
     dataset = task.prepare(options.data_dir)
-    say(f"{name}: {dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)")
-    say(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
+    logger.info(
+        f"{name}: {dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)"
+    )
+    logger.info(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
     for note, count in dataset.notes.items():
         if count:
-            say(f"{note}: {count:,}")
-    for guess, accuracy in dataset.baselines.items():
-        say(f"guessing by {guess}: {accuracy:.2f} % of the test set")
+            logger.info(f"{note}: {count:,}")
+    for name, accuracy in dataset.baselines.items():
+        logger.info(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
     if options.verify:
         for check in task.verify(dataset):
-            say(f"verified: {check}")
+            logger.info(f"verified: {check}")
     if options.export is not None:
         for path in task.export(dataset, options.export):
-            say(f"wrote {path}")
+            logger.info(f"wrote {path}")
 
 
 def configured_task(options: argparse.Namespace, name: str) -> Task:
@@ -75,12 +80,12 @@ def configured_task(options: argparse.Namespace, name: str) -> Task:
     flags = {"--source": f"task.source={options.source}"} if options.source is not None else {}
     overrides = list(options.overrides)
     resolve = functools.partial(
-        resolve_task, name, preset=options.preset, protocol=options.protocol
+        compose_task, name, preset=options.preset, protocol=options.protocol
     )
     if options.examples is not None:
         sizes = resolve().split_sizes(options.examples)
         sizes_flags = [f"task.{key}={count}" for key, count in sizes.items()]
-        say(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
+        logger.info(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
         overrides = sizes_flags + overrides
     return resolve(overrides=overrides, flags=flags)
 

@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from models._recurrence import Recurrence
+from models.layers.recurrence import Recurrence
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models._depthwise import depthwise_convolution
 from models.base import Mixer, MixerContext
+from models.ops.depthwise import depthwise_convolution
 
 
 class Convolution(Mixer):

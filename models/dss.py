@@ -12,9 +12,9 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models._hippo import normal_plus_low_rank
-from models._recurrence import DiagonalStateSpace, Recurrence
-from models._state_space import (
+from models.base import MixerContext
+from models.layers.recurrence import DiagonalStateSpace, Recurrence
+from models.layers.state_space import (
     Rate,
     StateSpaceKernel,
     StateSpaceMixer,
@@ -24,8 +24,8 @@ from models._state_space import (
     num_directions,
     random_complex,
 )
-from models._vandermonde import vandermonde_product
-from models.base import MixerContext
+from models.ops.hippo import normal_plus_low_rank
+from models.ops.vandermonde import vandermonde_product
 
 Normalization = Literal["softmax", "exp"]
 SMALLEST_SQUARE = 1e-18

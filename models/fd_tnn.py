@@ -15,14 +15,19 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from models._activations import Activation
-from models._circulant import circulant_multiply
-from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
-from models._shared_kernels import made_once
-from models._toeplitz import fast_fft_length
-from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
 from models.base import MixerContext
+from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.kernel_cache import made_once
+from models.layers.long_convolution import ToeplitzMixer, ToeplitzOperator
+from models.layers.relative_position_encoder import (
+    EncoderLayers,
+    EncoderWidth,
+    Norm,
+    RelativePositionEncoder,
+)
+from models.ops.activations import Activation
+from models.ops.circulant import circulant_multiply
+from models.ops.toeplitz import fast_fft_length
 
 FrequencyInput = Literal["angle", "cosine"]
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from models._toeplitz import fast_fft_length
 from models.base import Mixer, MixerContext
+from models.ops.toeplitz import fast_fft_length
 
 
 def transform_each(x: Tensor, lengths: Tensor) -> Tensor:

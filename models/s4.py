@@ -13,10 +13,9 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models._cauchy import in_chunks, resolvent_sums
-from models._hippo import normal_plus_low_rank
-from models._recurrence import Recurrence
-from models._state_space import (
+from models.base import MixerContext
+from models.layers.recurrence import Recurrence
+from models.layers.state_space import (
     Rate,
     StateSize,
     StateSpaceKernel,
@@ -29,8 +28,9 @@ from models._state_space import (
     per_channel,
     random_complex,
 )
-from models._toeplitz import fast_fft_length
-from models.base import MixerContext
+from models.ops.cauchy import in_chunks, resolvent_sums
+from models.ops.hippo import normal_plus_low_rank
+from models.ops.toeplitz import fast_fft_length
 
 
 class NormalPlusLowRankKernel(StateSpaceKernel):

@@ -12,9 +12,9 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models._hippo import normal_plus_low_rank
-from models._recurrence import DiagonalStateSpace
-from models._state_space import (
+from models.base import MixerContext
+from models.layers.recurrence import DiagonalStateSpace
+from models.layers.state_space import (
     Rate,
     StateSize,
     StateSpaceKernel,
@@ -27,8 +27,8 @@ from models._state_space import (
     per_channel,
     random_complex,
 )
-from models._vandermonde import vandermonde_product
-from models.base import MixerContext
+from models.ops.hippo import normal_plus_low_rank
+from models.ops.vandermonde import vandermonde_product
 
 Initialization = Literal["lin", "inv", "legs"]
 Discretization = Literal["zoh", "bilinear"]

@@ -13,15 +13,15 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._activations import Activation
-from models._depthwise import depthwise_convolution
-from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models._interpolation import InducingGrid, interpolate, spread
-from models._plain_forms import plain_forms_are_used
-from models._position_encoder import Norm
-from models._shared_kernels import kernel_for, made_once, multiply_shared
-from models._toeplitz import toeplitz_matrix, toeplitz_multiply
 from models.base import LagOperator, Mixer, MixerContext, Part
+from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.kernel_cache import kernel_for, made_once, multiply_shared
+from models.layers.relative_position_encoder import Norm
+from models.ops.activations import Activation
+from models.ops.depthwise import depthwise_convolution
+from models.ops.interpolation import InducingGrid, interpolate, spread
+from models.ops.reference import plain_forms_are_used
+from models.ops.toeplitz import toeplitz_matrix, toeplitz_multiply
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(gt=0, lt=1)]

@@ -14,11 +14,16 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._activations import Activation
-from models._gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models._position_encoder import EncoderLayers, EncoderWidth, Norm, RelativePositionEncoder
-from models._toeplitz_operator import ToeplitzMixer, ToeplitzOperator
 from models.base import MixerContext
+from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
+from models.layers.long_convolution import ToeplitzMixer, ToeplitzOperator
+from models.layers.relative_position_encoder import (
+    EncoderLayers,
+    EncoderWidth,
+    Norm,
+    RelativePositionEncoder,
+)
+from models.ops.activations import Activation
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
 LagInput = Literal["raw", "scaled"]

@@ -12,8 +12,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models._local_attention import BLOCK, allowed_pairs, local_attention
 from models.base import Mixer, MixerContext
+from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 
 
 def rotate(x: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ class TaskInfo:
 class Batch:
     """Examples packed end to end, without padding."""
 
-    values: Tensor
+    inputs: Tensor
     """(positions,) int64 tokens or (positions, channels) float32, sequence after sequence."""
     lengths: Tensor
     """(batch, towers) int64, positions of each sequence; always on the CPU."""
@@ -50,19 +50,19 @@ class Batch:
     """(batch,) int64."""
 
     def to(self, device: torch.device) -> Batch:
-        """Copy values and labels to a device, to a GPU while the processor goes on."""
-        values, labels = self.values, self.labels
-        if device.type == "cuda" and values.device.type == "cpu":
-            values, labels = values.pin_memory(), labels.pin_memory()
-        values = values.to(device, non_blocking=True)
-        return Batch(values, self.lengths, labels.to(device, non_blocking=True))
+        """Copy inputs and labels to a device, to a GPU while the processor goes on."""
+        inputs, labels = self.inputs, self.labels
+        if device.type == "cuda" and inputs.device.type == "cpu":
+            inputs, labels = inputs.pin_memory(), labels.pin_memory()
+        inputs = inputs.to(device, non_blocking=True)
+        return Batch(inputs, self.lengths, labels.to(device, non_blocking=True))
 
     def rows(self, start: int, stop: int) -> Batch:
         """Take a range of examples."""
         first = int(self.lengths[:start].sum())
         count = int(self.lengths[start:stop].sum())
-        values = self.values[first : first + count]
-        return Batch(values, self.lengths[start:stop], self.labels[start:stop])
+        inputs = self.inputs[first : first + count]
+        return Batch(inputs, self.lengths[start:stop], self.labels[start:stop])
 
 
 class Split(abc.ABC):
@@ -76,7 +76,7 @@ class Split(abc.ABC):
     def __len__(self) -> int:
         return len(self.labels)
 
-    def traits(self) -> dict[str, np.ndarray]:
+    def metadata(self) -> dict[str, np.ndarray]:
         """Describe examples by what results may be broken down by, besides length.
 
         Returns: (examples,) numbers or strings, by name.
@@ -100,7 +100,7 @@ class Dataset:
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
-    """Test accuracy in percent of guesses that need no model, by name."""
+    """Test accuracy in percent of trivial baselines, by name."""
     folder: Path
     notes: Mapping[str, int] = field(default_factory=dict)
     """What a user should know of the data, counted: texts that two splits share, say."""
@@ -174,9 +174,9 @@ class Task(abc.ABC):
         """
 
 
-def accuracy_percent(guesses: np.ndarray, labels: np.ndarray) -> float:
-    """Share of guesses (n,) that equal labels (n,), in percent."""
-    return 100.0 * int((guesses == labels).sum()) / len(labels)
+def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:
+    """Share of predictions (n,) that equal labels (n,), in percent."""
+    return 100.0 * int((predictions == labels).sum()) / len(labels)
 
 
 def largest_class(labels: np.ndarray) -> float:

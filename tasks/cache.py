@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -22,7 +23,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tasks.base import DataError
-from tasks.progress import say
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
@@ -258,7 +260,7 @@ def _lock(folder: Path) -> Iterator[None]:
     try:
         held = lock.acquire(timeout=0)
     except Timeout:
-        say(f"waiting for another process that prepares {folder}")
+        logger.info(f"waiting for another process that prepares {folder}")
         held = lock.acquire()
     with held:
         yield

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import sys
 from collections.abc import Iterable
@@ -10,29 +10,12 @@ from typing import Any
 
 from tqdm import tqdm
 
-_silent = False
-
-
-def be_silent() -> None:
-    """Show nothing from now on: another process does, that is at the same work."""
-    global _silent  # noqa: PLW0603 (what a process shows is a matter of the whole process)
-    _silent = True
-
-
-def say(message: str) -> None:
-    """Print a line on standard error without tearing a progress bar.
-
-    A reader that has gone away must not end the work.
-    """
-    if _silent:
-        return
-    with contextlib.suppress(BrokenPipeError):
-        tqdm.write(message, file=sys.stderr)
+logger = logging.getLogger(__name__)
 
 
 def is_live() -> bool:
     """Whether progress can be drawn over itself: on a terminal that has a width."""
-    if _silent:
+    if not logger.isEnabledFor(logging.INFO):
         return False
     try:
         return sys.stderr.isatty() and os.get_terminal_size(sys.stderr.fileno()).columns > 0
@@ -50,7 +33,7 @@ def progress(
     """
     live = is_live()
     if not live:
-        say(f"{title} ...")
+        logger.info("%s ...", title)
     return tqdm(
         iterable,
         total=total,

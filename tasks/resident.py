@@ -1,4 +1,4 @@
-"""Splits whose values lie on a device, so that a batch is gathered where it is used.
+"""Splits whose inputs lie on a device, so that a batch is gathered where it is used.
 
 All six tasks fit into the memory of a GPU. What crosses over for a batch are indices.
 """
@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 
 from tasks.base import Batch, Dataset, Split
-from tasks.batching import PackedTokens, Pixels
+from tasks.splits import PackedTokens, Pixels
 
 Place = Callable[[np.ndarray], Tensor]
 """Copies an array to the device, each once."""
 
 
 def resident(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
-    """Put the values of a data set on a device.
+    """Put the inputs of a data set on a device.
 
     Args:
         limit: bytes; of a larger data set, and of splits that cannot, batches are copied over.
@@ -51,7 +51,7 @@ def _arrays(dataset: Dataset) -> list[np.ndarray]:
 
 @functools.singledispatch
 def on_device(split: Split, place: Place) -> Split:
-    """Return a split of the same examples whose values are where `place` puts them."""
+    """Return a split of the same examples whose inputs are where `place` puts them."""
     return split
 
 
@@ -63,9 +63,9 @@ class Resident(Split):
         self.lengths = split.lengths
         self.labels = split.labels
 
-    def traits(self) -> dict[str, np.ndarray]:
-        """See `Split.traits`."""
-        return self.split.traits()
+    def metadata(self) -> dict[str, np.ndarray]:
+        """See `Split.metadata`."""
+        return self.split.metadata()
 
 
 class ResidentTokens(Resident):
@@ -114,12 +114,12 @@ class ResidentPixels(Resident):
         which = torch.from_numpy(self.split.which[indices].astype(np.int64)).to(device)
         levels = self.images[which].flatten(0, 1).long()
         if self.scale is None:
-            values = levels[:, 0]
+            inputs = levels[:, 0]
         else:
             self.scale = self.scale.to(device)
-            values = torch.take_along_dim(self.scale, levels, dim=0)
+            inputs = torch.take_along_dim(self.scale, levels, dim=0)
         labels = torch.from_numpy(self.labels[indices].astype(np.int64)).to(device)
-        return Batch(values, torch.from_numpy(self.lengths[indices][:, None]), labels)
+        return Batch(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
 
 
 @on_device.register

@@ -13,15 +13,15 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks._baselines import LARGEST_FIT, bag, logistic, pair_features
-from tasks._document_task import DocumentTask, Rows
-from tasks._documents import Documents, Unit, choose_alphabet
-from tasks._pairs import read_pairs
-from tasks._release import Release
 from tasks.base import share
-from tasks.batching import choose_rows
+from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
 from tasks.cache import Build
+from tasks.documents.documents import Documents, Unit, choose_alphabet
+from tasks.documents.pairs import read_pairs
+from tasks.documents.task import DocumentTask, Rows
 from tasks.random_words import permutation
+from tasks.sources.releases import Release
+from tasks.splits import choose_rows
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -113,8 +113,8 @@ class Retrieval(DocumentTask):
         bags = bag(documents.histogram())
         fit = permutation(0, 0, len(train))[:LARGEST_FIT]
         features = pair_features(bags, train[fit])
-        guesses = logistic(features, labels["train"][fit], pair_features(bags, test))
-        made.save("test_guesses", guesses)
+        predictions = logistic(features, labels["train"][fit], pair_features(bags, test))
+        made.save("test_predictions", predictions)
         made.notes |= {
             "lines skipped as malformed": len(made.skipped),
             "pairs in both train and test": len(_common(train, test)),

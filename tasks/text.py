@@ -15,15 +15,15 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from tasks._archive import walk
-from tasks._baselines import bag, logistic
-from tasks._document_task import DocumentTask, Rows
-from tasks._documents import Documents, Unit, choose_alphabet
-from tasks._release import Release
 from tasks.base import DataError, share
-from tasks.batching import choose_rows
+from tasks.baselines import bag, logistic
 from tasks.cache import Build
+from tasks.documents.documents import Documents, Unit, choose_alphabet
+from tasks.documents.task import DocumentTask, Rows
 from tasks.random_words import permutation
+from tasks.sources.archives import walk
+from tasks.sources.releases import Release
+from tasks.splits import choose_rows
 
 OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5add14"
 """What `_reviews` makes of the content of the original 50,000."""
@@ -129,7 +129,7 @@ class Text(DocumentTask):
         self.save_examples(made, labels, {name: which[name][:, None] for name in SPLITS})
         documents.save(made, train)
         bags = bag(documents.histogram())
-        made.save("test_guesses", logistic(bags[train], labels["train"], bags[test]))
+        made.save("test_predictions", logistic(bags[train], labels["train"], bags[test]))
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
 
     def split_sizes(self, examples: int) -> dict[str, int]:

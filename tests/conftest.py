@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from lra.registry import MIXERS
+from lra.config.registry import MIXERS
 from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent

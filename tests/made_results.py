@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lra.record import RunRecord, folder_of
+from lra.record.run import RunRecord, folder_of
 
 VALUES = {
     "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",
@@ -110,11 +110,11 @@ def write_metrics(results: Path, run: RunRecord, accuracies: Iterable[float]) ->
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def write_guesses(
-    results: Path, run: RunRecord, rows: Iterable[tuple[object, ...]], *traits: str
+def write_predictions(
+    results: Path, run: RunRecord, rows: Iterable[tuple[object, ...]], *metadata: str
 ) -> None:
-    """Write label, guess, length, and traits of each example."""
-    with (folder_of(results, run) / "guesses.csv").open("w", newline="") as file:
+    """Write label, prediction, length, and metadata of each example."""
+    with (folder_of(results, run) / "predictions.csv").open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["label", "guess", "length", *traits])
+        writer.writerow(["label", "prediction", "length", *metadata])
         writer.writerows(rows)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models._recurrence import Recurrence
+from models.layers.recurrence import Recurrence
 
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 

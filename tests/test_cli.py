@@ -15,8 +15,8 @@ import report
 import run_task
 from conftest import ROOT, tiny_arguments
 from lra import prepare
-from lra.record import load_record
-from lra.registry import MIXERS
+from lra.config.registry import MIXERS
+from lra.record.run import load_record
 
 FIELDS = {
     *("schema_version", "task", "mixer", "preset", "protocol", "seed", "status"),
@@ -43,7 +43,7 @@ def test_end_to_end(
     assert run_task.main(tiny_arguments(tmp_path, *more, mixer=mixer)) == 0
     captured = capsys.readouterr()
     assert f"| {mixer} " in captured.out
-    assert "guessing by root operator" in captured.err
+    assert "predicting by root operator" in captured.err
     (path,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*/result.json")
     record = load_record(path)
     assert set(json.loads(path.read_text())) >= FIELDS
@@ -62,11 +62,11 @@ def test_end_to_end(
     lines = [json.loads(line) for line in (path.parent / "metrics.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines if "loss" in line] == [4, 8, 12, 16, 20]
     assert [line["seconds"] for line in lines] == sorted(line["seconds"] for line in lines)
-    with (path.parent / "guesses.csv").open() as file:
-        guesses = list(csv.DictReader(file))
-    assert len(guesses) == 50
-    assert sum(row["label"] == row["guess"] for row in guesses) == record.test_correct
-    assert {row["root operator"] for row in guesses} <= {"MIN", "MAX", "MED", "SM"}
+    with (path.parent / "predictions.csv").open() as file:
+        predictions = list(csv.DictReader(file))
+    assert len(predictions) == 50
+    assert sum(row["label"] == row["prediction"] for row in predictions) == record.test_correct
+    assert {row["root operator"] for row in predictions} <= {"MIN", "MAX", "MED", "SM"}
 
 
 def test_a_run_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
 def test_long_runs_on_a_cpu_name_the_quick_preset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lra.run.LONG_RUN_SECONDS", 0)
+    monkeypatch.setattr("lra.train.run.LONG_RUN_SECONDS", 0)
     arguments = tiny_arguments(tmp_path)
     arguments[arguments.index("quick")] = "paper"
     small = ("--set", "task.min_length=8", "--set", "task.source=generate")

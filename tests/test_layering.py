@@ -11,7 +11,7 @@ import pytest
 
 import models
 from conftest import ROOT
-from lra.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS, TASKS
 
 FORBIDDEN = {
     "models": {"lra", "tasks", "run_task", "report"},
@@ -45,7 +45,7 @@ def test_packages_are_this_repositorys() -> None:
 
 @pytest.mark.parametrize("heavy", ["pandas", "matplotlib", "tensorflow_datasets"])
 def test_run_task_imports_light(heavy: str) -> None:
-    code = f"import run_task, lra.run, lra.resolve, sys; sys.exit({heavy!r} in sys.modules)"
+    code = f"import run_task, lra.train.run, lra.config.compose, sys; sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import run_task
-from lra.record import load_record
-from lra.registry import MIXERS
+from lra.config.registry import MIXERS
+from lra.record.run import load_record
 from made_data import place_real_data
 from tasks.base import BENCHMARK
 
@@ -20,7 +20,7 @@ NOT_ASKED = {"mean", "conv", "fnet"}
 @pytest.mark.learn
 @pytest.mark.parametrize("mixer", sorted(MIXERS.classes.keys() - NOT_ASKED))
 def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
-    """At least 15 points above guessing the majority class."""
+    """At least 15 points above predicting the majority class."""
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
     assert run_task.main(["--task", "listops", "--mixer", mixer, "--preset", "quick", *places]) == 0
     (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
@@ -33,7 +33,7 @@ def test_quick_runs_learn(mixer: str, tmp_path: Path) -> None:
 @pytest.mark.learn
 @pytest.mark.parametrize("task", [name for name in BENCHMARK if name != "listops"])
 def test_quick_tasks_are_learnt(task: str, tmp_path: Path) -> None:
-    """At least 5 points above guessing the majority class."""
+    """At least 5 points above predicting the majority class."""
     place_real_data(task, tmp_path / "data")
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
     assert run_task.main(["--task", task, "--mixer", "tnn", "--preset", "quick", *places]) == 0

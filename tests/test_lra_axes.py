@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lra.axes import AlongAxis, build_layer
-from lra.classifier import Classifier
-from lra.config import RunConfig
-from lra.errors import UserError
-from lra.resolve import resolve
-from models._two_axes import RowsThenColumns
+from lra.classifier.axes import AlongAxis, build_layer
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
 from models.base import MixerContext
 from models.conv import Convolution
+from models.layers.two_axes import RowsThenColumns
 from tasks.base import TaskInfo
 
 GRID = (3, 5)

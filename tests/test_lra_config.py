@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import yaml
 
-from lra.config import ModelConfig, TrainConfig
-from lra.errors import UserError
-from lra.record import all_records
-from lra.registry import MIXERS, TASKS, Registry, options_model
-from lra.resolve import CONFIGS, resolve, resolve_task
-from lra.settings_file import SettingsFile, parse_yaml
+from lra.classifier.resolve import resolve
+from lra.config.compose import CONFIGS, compose_task
+from lra.config.registry import MIXERS, TASKS, Registry, options_model
+from lra.config.schema import ModelConfig, TrainConfig
+from lra.config.yaml_layers import SettingsFile, parse_yaml
+from lra.record.run import all_records
+from lra.runtime.errors import UserError
 from models.base import MixerContext
 from tasks.base import BENCHMARK
 
@@ -316,9 +317,9 @@ def test_a_mixer_file_may_know_the_presets_of_every_task(
 
 
 def test_task_alone_takes_task_settings_only() -> None:
-    assert resolve_task("listops", preset="quick").info.max_length == 144
+    assert compose_task("listops", preset="quick").info.max_length == 144
     with pytest.raises(UserError, match="does not concern the data"):
-        resolve_task("listops", overrides=["train.lr=1"])
+        compose_task("listops", overrides=["train.lr=1"])
 
 
 def test_options_must_be_named() -> None:

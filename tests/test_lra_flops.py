@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional
 
 from conftest import EVERY_MIXER, build_mixer
-from lra.flops import FlopCounter
+from lra.runtime.flops import FlopCounter
 
 
 def counted(compute) -> int:

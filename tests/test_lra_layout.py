@@ -1,4 +1,4 @@
-"""The packed layout, and the classifier's independence from how a batch is put together."""
+"""The packed packing, and the classifier's independence from how a batch is put together."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import TINY
-from lra.block import NORMS
-from lra.classifier import Classifier, pool, sinusoidal_positions
-from lra.layout import Layout
-from lra.registry import MIXERS
-from lra.resolve import resolve
+from lra.classifier.block import NORMS
+from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
+from lra.classifier.packing import Packing
+from lra.classifier.resolve import resolve
+from lra.config.registry import MIXERS
 from tasks.base import TaskInfo
 
 CPU = torch.device("cpu")
@@ -25,37 +25,37 @@ REALS = TaskInfo(name="toy", num_classes=5, max_length=80, channels=3)
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=40), smallest=st.integers(1, 900))
 def test_padding_and_packing_are_inverse(lengths: list[int], smallest: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lra.layout.SMALLEST_GROUP", smallest)
-        layout = Layout(torch.tensor(lengths), CPU)
-    assert smallest < 900 or len(layout.groups) <= 3
+        patch.setattr("lra.classifier.packing.SMALLEST_GROUP", smallest)
+        packing = Packing(torch.tensor(lengths), CPU)
+    assert smallest < 900 or len(packing.groups) <= 3
     x = torch.randn(sum(lengths), 3)
-    _check_round_trip(layout, lengths, x)
+    _check_round_trip(packing, lengths, x)
 
 
-def _check_round_trip(layout: Layout, lengths: list[int], x: torch.Tensor) -> None:
-    parts = layout.padded(x)
+def _check_round_trip(packing: Packing, lengths: list[int], x: torch.Tensor) -> None:
+    parts = packing.padded(x)
     assert sum(len(part) for part, _ in parts) == len(lengths)
     for part, mask in parts:
         if mask is not None:
             assert (part[~mask] == 0).all()
             assert mask[:, 0].all()
-    assert torch.equal(layout.packed([part for part, _ in parts]), x)
-    sums = layout.reduce(lambda part, mask: part.sum(dim=1), x)
+    assert torch.equal(packing.packed([part for part, _ in parts]), x)
+    sums = packing.reduce(lambda part, mask: part.sum(dim=1), x)
     expected = torch.stack([row.sum(dim=0) for row in x.split(lengths)])
     torch.testing.assert_close(sums, expected)
-    positions = layout.position_in_sequence().tolist()
+    positions = packing.position_in_sequence().tolist()
     assert positions == [i for length in lengths for i in range(length)]
 
 
 def test_gradients_pass_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lra.layout.SMALLEST_GROUP", 1)
+    monkeypatch.setattr("lra.classifier.packing.SMALLEST_GROUP", 1)
     lengths = [9, 2, 5, 5, 1]
-    layout = Layout(torch.tensor(lengths), CPU)
-    assert len(layout.groups) > 1
+    packing = Packing(torch.tensor(lengths), CPU)
+    assert len(packing.groups) > 1
     weight = torch.randn(3, 3, dtype=torch.float64)
 
     def mix(x: torch.Tensor) -> torch.Tensor:
-        return layout.mix(lambda part, mask: (part @ weight).tanh(), x)
+        return packing.mix(lambda part, mask: (part @ weight).tanh(), x)
 
     x = torch.randn(sum(lengths), 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(mix, (x,))
@@ -64,8 +64,8 @@ def test_gradients_pass_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rectangles_are_not_copied() -> None:
     x = torch.randn(12, 3)
-    layout = Layout(torch.tensor([4, 4, 4]), CPU)
-    ((part, mask),) = layout.padded(x)
+    packing = Packing(torch.tensor([4, 4, 4]), CPU)
+    ((part, mask),) = packing.padded(x)
     assert mask is None
     assert part.data_ptr() == x.data_ptr()
 
@@ -102,11 +102,11 @@ def test_training_does_not_depend_on_the_grouping(
     """Batch statistics included: one padded group or several give the same loss gradient."""
     gradients = []
     for smallest, groups in ((1, 4), (1000, 1)):
-        monkeypatch.setattr("lra.layout.SMALLEST_GROUP", smallest)
+        monkeypatch.setattr("lra.classifier.packing.SMALLEST_GROUP", smallest)
         torch.manual_seed(3)
         model = classifier("tnn", TOKENS, f"model.norm={norm}", f"model.prenorm={prenorm}")
         values, lengths = batch_of([[5], [80], [33], [12]])
-        assert len(Layout(lengths.flatten(), CPU).groups) == groups
+        assert len(Packing(lengths.flatten(), CPU).groups) == groups
         model(values, lengths).square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
     for got, expected in zip(*gradients, strict=True):

@@ -11,10 +11,10 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.errors import UserError
-from lra.match_params import count_parameters, match_parameters
-from lra.record import load_record
-from lra.resolve import resolve
+from lra.classifier.match_params import count_parameters, match_parameters
+from lra.classifier.resolve import resolve
+from lra.record.run import load_record
+from lra.runtime.errors import UserError
 
 SHAPES = """
 import torch

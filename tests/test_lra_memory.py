@@ -10,13 +10,13 @@ from torch import Tensor
 
 from conftest import TINY
 from lra import environment, micro_batch
-from lra.config import RunConfig
-from lra.dropout import Dropout
-from lra.errors import UserError
-from lra.micro_batch import fitting_micro_batch
-from lra.resolve import resolve
-from lra.trainer import Trainer
-from models._plain_forms import plain_forms
+from lra.classifier.dropout import Dropout
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
+from lra.train.micro_batch import fitting_micro_batch
+from lra.train.trainer import Trainer
+from models.ops.reference import plain_forms
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")
@@ -65,7 +65,7 @@ def test_computing_activations_again_keeps_less(dataset: Dataset) -> None:
         with torch.autograd.graph.saved_tensors_hooks(
             lambda t, sizes=sizes: sizes.append(t.numel()) or t, lambda t: t
         ):
-            trainer.model(batch.values, batch.lengths)
+            trainer.model(batch.inputs, batch.lengths)
         kept.append(sum(sizes))
     assert kept[1] < kept[0] / 4
 

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from lra.config import TrainConfig
-from lra.errors import UserError
-from lra.optimizer import build_optimizer, rate_at, schedule_warning, set_rate
+from lra.config.schema import TrainConfig
+from lra.runtime.errors import UserError
+from lra.train.optimizer import build_optimizer, rate_at, schedule_warning, set_rate
 from models.base import Mixer
 
 

@@ -14,12 +14,12 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
-from lra.config import RunConfig
-from lra.errors import UserError
-from lra.plugin import find_mixer
-from lra.record import load_record
-from lra.registry import MIXERS
-from lra.resolve import resolve
+from lra.classifier.resolve import resolve
+from lra.config.plugin import find_mixer
+from lra.config.registry import MIXERS
+from lra.config.schema import RunConfig
+from lra.record.run import load_record
+from lra.runtime.errors import UserError
 
 START = """from __future__ import annotations
 import torch

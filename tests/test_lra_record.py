@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lra.errors import UserError
-from lra.record import all_records, load_record
-from lra.tables import _is_variant, task_table
+from lra.record.run import all_records, load_record
+from lra.report.task_table import _is_variant, task_table
+from lra.runtime.errors import UserError
 from made_results import record, save
 
 
@@ -77,12 +77,12 @@ def test_a_task_of_ones_own_gets_its_table(tmp_path: Path) -> None:
     assert "| tnn" in task_table(tmp_path, own)
 
 
-def test_task_table_shows_the_run_guesses_and_published(tmp_path: Path) -> None:
+def test_task_table_shows_the_run_predictions_and_published(tmp_path: Path) -> None:
     save(tmp_path, record())
     save(tmp_path, record(run_id="q", preset="quick", test_accuracy=60.0))
     rows = {row["method"]: row for row in cells(task_table(tmp_path, record()))}
     assert rows["tnn"]["measured, %"] == "40.00 (n=1)"
-    assert rows["guess: majority class"]["measured, %"] == "17.00"
+    assert rows["trivial baseline: majority class"]["measured, %"] == "17.00"
     assert rows["TNN"]["published, %"] == "61.04"
     assert "not with published" not in task_table(tmp_path, record())
     assert "not with published" in task_table(tmp_path, record(preset="quick"))

@@ -11,15 +11,15 @@ import pandas as pd
 import pytest
 
 from conftest import ROOT
-from lra.record import all_records
-from lra.record_commands import main
-from made_results import made_records, record, save, save_all, write_guesses
+from lra.record.__main__ import main
+from lra.record.run import all_records
+from made_results import made_records, record, save, save_all, write_predictions
 
 
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     save(tmp_path, record())
     done = subprocess.run(
-        [sys.executable, "-m", "lra.record", "validate", "--results-dir", str(tmp_path)],
+        [sys.executable, "-m", "lra.record.run", "validate", "--results-dir", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "1 records are valid, 0 are not" in done.stderr
@@ -61,13 +61,13 @@ def test_merging_copies_runs_whole_and_once(
 ) -> None:
     ours = save_all(tmp_path / "ours", [record()])
     theirs = save_all(tmp_path / "theirs", [record(), record(mixer="s4", run_id="x-s0")])
-    write_guesses(theirs, record(mixer="s4", run_id="x-s0"), [(0, 0, 1)])
+    write_predictions(theirs, record(mixer="s4", run_id="x-s0"), [(0, 0, 1)])
     (theirs / "runs" / "listops" / "s4" / "x-s0" / "checkpoints").mkdir()
     command = ["merge", str(theirs), "--results-dir", str(ours)]
     assert main(command) == 0
     assert "1 records copied" in capsys.readouterr().err
     folder = ours / "runs" / "listops" / "s4" / "x-s0"
-    assert {path.name for path in folder.iterdir()} == {"result.json", "guesses.csv"}
+    assert {path.name for path in folder.iterdir()} == {"result.json", "predictions.csv"}
     assert main(command) == 0
     assert "0 records copied" in capsys.readouterr().err
     assert len(all_records(ours)[0]) == 2

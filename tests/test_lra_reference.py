@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from lra.bench.steps import SyntheticSplit
-from lra.classifier import Classifier
-from lra.reference import ReferenceClassifier
-from lra.registry import MIXERS
-from lra.resolve import resolve
-from lra.trainer import Trainer
-from models._plain_forms import plain_forms
+from lra.classifier.classifier import Classifier
+from lra.classifier.reference import ReferenceClassifier
+from lra.classifier.resolve import resolve
+from lra.config.registry import MIXERS
+from lra.train.trainer import Trainer
+from models.ops.reference import plain_forms
 from tasks.base import Batch, Dataset
 
 CURVE_STEPS = 50
@@ -68,7 +68,7 @@ def test_the_two_compute_the_same_function(mixer: str, task: str, changes: tuple
         trainer = made(mixer, task, *changes, classifier=classifier)
         trainer.model.double()
         batch = first_batch(trainer)
-        logits = trainer.model(batch.values, batch.lengths)
+        logits = trainer.model(batch.inputs, batch.lengths)
         logits.square().sum().backward()
         gradients = {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}
         results.append((logits, gradients, trainer.model.state_dict()))

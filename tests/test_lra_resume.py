@@ -18,12 +18,12 @@ import torch
 
 import run_task
 from conftest import ROOT, tiny_arguments
-from lra.checkpoint import KEPT, load_newest, save_checkpoint
-from lra.cli import HELD, USER_ERROR
-from lra.record import RunRecord, load_record
-from lra.resolve import resolve
-from lra.run_folder import choose_folder
-from lra.stopping import Stopped, StopRequest
+from lra.classifier.resolve import resolve
+from lra.record.run import RunRecord, load_record
+from lra.runtime.cli import HELD, USER_ERROR
+from lra.train.checkpoint import KEPT, load_newest, save_checkpoint
+from lra.train.run_folder import choose_folder
+from lra.train.stopping import Stopped, StopRequest
 
 STOPPED = run_task.EXIT_CODES["stopped"]
 
@@ -182,7 +182,7 @@ def test_another_device_is_measured_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_task.main(tiny_arguments(tmp_path, "--max-steps", "15"))
-    monkeypatch.setattr("lra.run.device_name", lambda device: "another device")
+    monkeypatch.setattr("lra.train.run.device_name", lambda device: "another device")
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     assert "speed and memory are measured anew" in capsys.readouterr().err
     assert len(final_state(only_folder(tmp_path))["step_seconds"]) == 2  # of 5, 3 to warm up
@@ -365,7 +365,7 @@ def test_out_of_memory_names_a_batch_size(
     capsys: pytest.CaptureFixture[str],
     message: str,
 ) -> None:
-    from lra.trainer import Trainer
+    from lra.train.trainer import Trainer
 
     def fail(self: Trainer, batch: object, examples: int) -> None:
         if message == "CUDA":

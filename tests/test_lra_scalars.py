@@ -11,7 +11,7 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
-from lra.cli import USER_ERROR
+from lra.runtime.cli import USER_ERROR
 
 TENSORBOARD = ("--set", "log.tensorboard=true")
 WANDB = ("--set", "log.wandb=true")
@@ -90,7 +90,7 @@ def test_weights_and_biases_gets_the_same_numbers(
 
 
 def test_what_is_shown_changes_no_result(tmp_path: Path) -> None:
-    from lra.resolve import resolve
+    from lra.classifier.resolve import resolve
 
     plain = resolve("listops", "tnn", preset="quick")
     shown = resolve("listops", "tnn", preset="quick", overrides=["log.tensorboard=true"])

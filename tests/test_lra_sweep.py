@@ -17,9 +17,9 @@ from filelock import FileLock
 
 import run_task
 from conftest import ROOT, TINY
-from lra.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
-from lra.errors import UserError
-from lra.record import RunRecord, all_records
+from lra.record.run import RunRecord, all_records
+from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
+from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main
 from lra.sweep.local import make_slots
 from lra.sweep.plan import (

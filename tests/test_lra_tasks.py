@@ -10,10 +10,10 @@ import torch
 
 import run_task
 from lra import prepare
-from lra.classifier import Classifier
-from lra.record import load_record
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.record.run import load_record
 from lra.report.boards import boards
-from lra.resolve import resolve
 from made_data import place_made_data, reviews, write_archive
 from tasks.base import BENCHMARK, Batch
 
@@ -84,7 +84,7 @@ def test_a_pair_is_seen_whole_and_in_order() -> None:
     def logits(first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         lengths = torch.tensor([[len(first), len(second)]])
         batch = Batch(torch.cat([first, second]), lengths, torch.zeros(1, dtype=torch.int64))
-        return model(batch.values, batch.lengths)
+        return model(batch.inputs, batch.lengths)
 
     assert not torch.allclose(logits(a, b), logits(b, a))
     assert not torch.allclose(logits(a, b), logits(a, b.flip(0) + 1))

@@ -13,12 +13,12 @@ from torch import nn
 from torch.nn import functional
 
 from conftest import TINY
-from lra.block import GLU, Block
-from lra.config import ModelConfig, RunConfig, TrainConfig
-from lra.evaluate import Score
-from lra.optimizer import rate_at
-from lra.resolve import resolve
-from lra.trainer import Diverged, Trainer
+from lra.classifier.block import GLU, Block
+from lra.classifier.resolve import resolve
+from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.train.evaluation import Score
+from lra.train.optimizer import rate_at
+from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")
@@ -86,7 +86,7 @@ def test_the_loss_is_the_mean_over_the_batch(dataset: Dataset) -> None:
         trainer.model.double()
         batch = dataset.splits["train"].batch(trainer.order.at(0))
         if "by hand" in changes:
-            logits = trainer.model(batch.values, batch.lengths)
+            logits = trainer.model(batch.inputs, batch.lengths)
             shares = logits.log_softmax(dim=-1)[torch.arange(len(logits)), batch.labels]
             (-shares.float().mean()).backward()
         else:
@@ -140,7 +140,7 @@ def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None
     split = dataset.splits["test"]
     for i in range(len(split)):
         batch = split.batch(np.array([i]))
-        logits = trainer.model(batch.values, batch.lengths)
+        logits = trainer.model(batch.inputs, batch.lengths)
         correct += int(logits.argmax() == batch.labels[0])
         loss += functional.cross_entropy(logits, batch.labels).item() / len(split)
     assert (score.correct, score.total) == (correct, 50)
@@ -170,7 +170,7 @@ def test_selection_decides_what_is_tested(tmp_path: Path, monkeypatch: pytest.Mo
     """A model that is ruined after its best validation is tested as it was at the best."""
     import run_task
     from conftest import tiny_arguments
-    from lra.record import load_record
+    from lra.record.run import load_record
 
     seen: list[tuple[str, int]] = []
     real_score = Trainer.score
@@ -216,11 +216,11 @@ def test_prenorm_blocks_end_in_a_norm(dataset: Dataset) -> None:
     assert trainer_of(dataset, "model.prenorm=false").model.norm is None
     model = trainer_of(dataset).model
     batch = dataset.splits["val"].batch(np.arange(4))
-    before = model.eval()(batch.values, batch.lengths)
+    before = model.eval()(batch.inputs, batch.lengths)
     with torch.no_grad():
         assert model.norm is not None
         model.norm.weight.mul_(2)
-    assert not torch.allclose(model(batch.values, batch.lengths), before)
+    assert not torch.allclose(model(batch.inputs, batch.lengths), before)
 
 
 class Clock:
@@ -241,7 +241,7 @@ TIMED = ("train.minutes=0.1", "train.evaluate_every=null", "train.warmup_share=0
 def test_a_run_of_minutes_ends_when_they_are_over_and_its_schedule_with_it(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lra.trainer.time", Clock(0.5))
+    monkeypatch.setattr("lra.train.trainer.time", Clock(0.5))
     trainer = trainer_of(dataset, *TIMED)
     rates, validated, expected = [], [], []
     while trainer.step < trainer.total_steps:
@@ -264,7 +264,7 @@ def test_a_faster_machine_makes_more_steps_of_the_same_minutes(
 ) -> None:
     made = []
     for seconds in (0.5, 0.25):
-        monkeypatch.setattr("lra.trainer.time", Clock(seconds))
+        monkeypatch.setattr("lra.train.trainer.time", Clock(seconds))
         trainer = trainer_of(dataset, *TIMED)
         while trainer.step < trainer.total_steps:
             trainer.train_step()
@@ -275,7 +275,7 @@ def test_a_faster_machine_makes_more_steps_of_the_same_minutes(
 def test_minutes_are_counted_over_all_sessions(tmp_path: Path) -> None:
     import run_task
     from conftest import tiny_arguments
-    from lra.record import load_record
+    from lra.record.run import load_record
 
     timed = [part for text in TIMED for part in ("--set", text)]
     for stop in ("3", "9"):

@@ -14,17 +14,17 @@ from torch import nn
 import report
 import run_task
 from conftest import TINY, tiny_arguments
-from lra.checkpoint import save_checkpoint
-from lra.classifier import Classifier
-from lra.cli import USER_ERROR
-from lra.evaluate import evaluate
-from lra.record import load_record
-from lra.record_commands import main as record_main
-from lra.registry import MIXERS, TASKS
-from lra.resolve import resolve
-from lra.trained import best_model, config_of
-from lra.transfer import Elsewhere, TransferRecord, lay_up, transfers_of
-from lra.transfer_command import main
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.config.registry import MIXERS, TASKS
+from lra.evaluate.__main__ import main
+from lra.evaluate.out_of_distribution import Elsewhere, TransferRecord, lay_up, transfers_of
+from lra.evaluate.trained import best_model, config_of
+from lra.record.__main__ import main as record_main
+from lra.record.run import load_record
+from lra.runtime.cli import USER_ERROR
+from lra.train.checkpoint import save_checkpoint
+from lra.train.evaluation import evaluate
 from made_results import record as made_record
 from tasks.base import DataError
 
@@ -84,11 +84,11 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
     assert model is not None
     split = config.build_task().prepare(trained / "data").splits["test"]
     with torch.no_grad():
-        guesses = []
+        predictions = []
         for i in range(len(split)):
             batch = split.batch(np.array([i]))
-            guesses.append(int(model(batch.values, batch.lengths).argmax()))
-    right = int((np.array(guesses) == split.labels).sum())
+            predictions.append(int(model(batch.inputs, batch.lengths).argmax()))
+    right = int((np.array(predictions) == split.labels).sum())
     assert main(
         command(trained, "--run", str(run), "--lengths", "120", "--vary", "task.max_depth=4")
     ) == 0  # fmt: skip
@@ -146,7 +146,7 @@ def test_what_overflows_is_wrong_and_has_no_loss(
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     run = run_of(copy)
-    monkeypatch.setattr("lra.transfer.best_model", lambda *_: Overflowing())
+    monkeypatch.setattr("lra.evaluate.out_of_distribution.best_model", lambda *_: Overflowing())
     assert main(command(copy, "--run", str(run), "--lengths", "64,120")) == 0
     mixed, lost = (one for one in transfers_of(run)[0] if not one.changes)
     config = lay_up(
@@ -312,7 +312,7 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert (out / "tables" / "transfer-paper-s4-listops.csv").read_text().count("\n") == 8
 
 
-def test_a_task_without_guesses_has_a_figure(tmp_path: Path) -> None:
+def test_a_task_without_predictions_has_a_figure(tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "report"
     folder = results / "runs" / "listops" / "tnn" / "abc-s0"
     folder.mkdir(parents=True)
@@ -321,7 +321,7 @@ def test_a_task_without_guesses_has_a_figure(tmp_path: Path) -> None:
         transfer_record(length=length, baselines={}).save(folder)
     assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
     figure = (out / "figures" / "paper-s4-listops-elsewhere-length.svg").read_text()
-    assert "best guess" in figure
+    assert "best prediction" in figure
 
 
 def test_models_are_compared_on_the_same_examples(

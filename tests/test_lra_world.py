@@ -17,8 +17,8 @@ import torch
 
 import run_task
 from conftest import ROOT, tiny_arguments
-from lra.record import RunRecord, load_record
-from lra.world import ALONE, World
+from lra.record.run import RunRecord, load_record
+from lra.runtime.distributed import ALONE, World
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CPU = torch.device("cpu")
@@ -93,7 +93,7 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
-from lra.synchronized_norm import SynchronizedBatchNorm
+from lra.runtime.synchronized_norm import SynchronizedBatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from conftest import build_mixer
-from models._depthwise import depthwise_convolution
-from models._toeplitz import toeplitz_multiply_dense
 from models.conv import Convolution
 from models.fnet import transform_each, transform_each_plain
+from models.ops.depthwise import depthwise_convolution
+from models.ops.toeplitz import toeplitz_multiply_dense
 from references import LENGTHS, assert_equal_with_gradients
 
 

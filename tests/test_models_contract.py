@@ -11,7 +11,7 @@ import torch.nn.utils.parametrize
 from pydantic import ValidationError
 
 from conftest import EVERY_MIXER, build_mixer
-from lra.registry import Section, options_model
+from lra.config.registry import Section, options_model
 from models.base import Mixer, RecurrentMixer
 from references import run
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models._activations import Activation
-from models._position_encoder import RelativePositionEncoder
-from models._toeplitz import toeplitz_matrix
-from models._toeplitz_operator import ToeplitzOperator
 from models.fd_tnn import FrequencyInput, FrequencyOperator, hilbert_transform_dense
+from models.layers.long_convolution import ToeplitzOperator
+from models.layers.relative_position_encoder import RelativePositionEncoder
+from models.ops.activations import Activation
+from models.ops.toeplitz import toeplitz_matrix
 from models.tnn import EncodedToeplitzOperator
 from references import LENGTHS, assert_equal_with_gradients
 

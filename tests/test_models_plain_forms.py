@@ -11,13 +11,13 @@ import torch
 from torch import Tensor, nn
 
 from models import _circulant, _shared_kernels
-from models._circulant import circulant_multiply, spectrum
-from models._depthwise import depthwise_convolution
-from models._interpolation import InducingGrid, interpolate, spread
-from models._linear_pair import linear_pair
-from models._plain_forms import plain_forms, plain_forms_are_used
-from models._shared_kernels import cut, kernel_for, made_once, multiply_shared, shared_kernels
-from models._toeplitz import toeplitz_multiply
+from models.layers.kernel_cache import cut, kernel_for, made_once, multiply_shared, shared_kernels
+from models.ops.circulant import circulant_multiply, spectrum
+from models.ops.depthwise import depthwise_convolution
+from models.ops.interpolation import InducingGrid, interpolate, spread
+from models.ops.linear_pair import linear_pair
+from models.ops.reference import plain_forms, plain_forms_are_used
+from models.ops.toeplitz import toeplitz_multiply
 from references import assert_equal_with_gradients
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from conftest import build_mixer
-from models._recurrence import diagonal_from_kernel
-from models._toeplitz import toeplitz_multiply_dense
 from models.base import RecurrentMixer
+from models.layers.recurrence import diagonal_from_kernel
+from models.ops.toeplitz import toeplitz_multiply_dense
 from references import LENGTHS, run
 
 

@@ -11,10 +11,10 @@ import torch
 import yaml
 
 from conftest import ROOT, build_mixer
-from models._interpolation import InducingGrid, _lay_out, interpolate, spread
-from models._plain_forms import plain_forms
-from models._toeplitz import toeplitz_matrix
 from models.base import MixerContext
+from models.ops.interpolation import InducingGrid, _lay_out, interpolate, spread
+from models.ops.reference import plain_forms
+from models.ops.toeplitz import toeplitz_matrix
 from models.ski_tnn import SKITNN, SparsePlusLowRank, WarpedPiecewiseLinear
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients
 

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from conftest import build_mixer
-from models._cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
-from models._hippo import legs, normal_plus_low_rank
-from models._state_space import StateSpaceKernel, StateSpaceMixer, initial_log_steps
-from models._toeplitz import toeplitz_multiply
-from models._vandermonde import vandermonde_product, vandermonde_product_plain
 from models.base import Mixer, MixerContext
 from models.dss import DSS, NormalizedKernel
+from models.layers.state_space import StateSpaceKernel, StateSpaceMixer, initial_log_steps
+from models.ops.cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
+from models.ops.hippo import legs, normal_plus_low_rank
+from models.ops.toeplitz import toeplitz_multiply
+from models.ops.vandermonde import vandermonde_product, vandermonde_product_plain
 from models.s4 import S4, NormalPlusLowRankKernel
 from models.s4d import S4D, DiagonalKernel, initial_poles
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients, run
@@ -192,7 +192,7 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = mixer_of("s4", 100, causal=False).kernel
     whole = kernel.kernel(100)
     gradients = torch.autograd.grad(whole.square().sum(), list(kernel.parameters()))
-    monkeypatch.setattr("models._cauchy.CHUNK_NUMBERS", 7 * 4 * 4)
+    monkeypatch.setattr("models.ops.cauchy.CHUNK_NUMBERS", 7 * 4 * 4)
     parts = kernel.kernel(100)
     torch.testing.assert_close(parts, whole)
     again = torch.autograd.grad(parts.square().sum(), list(kernel.parameters()))

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from conftest import build_mixer
-from models._position_encoder import RelativePositionEncoder
-from models._toeplitz import toeplitz_multiply_dense
 from models.base import MixerContext
+from models.layers.relative_position_encoder import RelativePositionEncoder
+from models.ops.toeplitz import toeplitz_multiply_dense
 from models.tnn import TNN, EncodedToeplitzOperator
 from references import LENGTHS, assert_equal_with_gradients
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from models._toeplitz import (
+from models.ops.toeplitz import (
     fast_fft_length,
     toeplitz_matrix,
     toeplitz_multiply,

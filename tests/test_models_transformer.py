@@ -7,7 +7,7 @@ import torch
 from torch.nn import functional
 
 from conftest import build_mixer
-from models._local_attention import allowed_pairs, local_attention
+from models.ops.local_attention import allowed_pairs, local_attention
 from models.transformer import rotate
 from references import assert_equal_with_gradients
 
@@ -19,7 +19,7 @@ from references import assert_equal_with_gradients
 def test_local_attention_equals_the_dense_mask(
     length: int, window: int, causal: bool, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("models._local_attention.BLOCK", 8)
+    monkeypatch.setattr("models.ops.local_attention.BLOCK", 8)
     query, key, value = (
         torch.randn(2, 3, length, 4, dtype=torch.float64, requires_grad=True) for _ in range(3)
     )

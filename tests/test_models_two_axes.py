@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import torch
 
-from lra.registry import MIXERS
-from models._toeplitz import toeplitz_matrix
-from models._toeplitz_operator import ToeplitzOperator
-from models._two_axes import RowsThenColumns
+from lra.config.registry import MIXERS
 from models.base import MixerContext, RecurrentMixer
 from models.fd_tnn import FrequencyOperator
+from models.layers.long_convolution import ToeplitzOperator
+from models.layers.two_axes import RowsThenColumns
+from models.ops.toeplitz import toeplitz_matrix
 from models.ski_tnn import SparsePlusLowRank
 from models.tnn import EncodedToeplitzOperator
 from references import assert_equal_with_gradients

@@ -12,8 +12,8 @@ import pytest
 import models
 import run_task
 from conftest import ROOT, readme_example, tiny_arguments
-from lra.record import load_record
-from lra.registry import MIXERS, Registry, options_model
+from lra.config.registry import MIXERS, Registry, options_model
+from lra.record.run import load_record
 from models.base import Mixer, MixerContext, RecurrentMixer
 
 README = (ROOT / "README.md").read_text()

@@ -9,7 +9,7 @@ import pytest
 from conftest import readme_example
 from lra.bench import __main__ as bench
 from lra.bench import turns
-from lra.bench.record import BenchRecord, all_bench_records
+from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.repeat import bench_command
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.accuracy import accuracy_table, averages
 from lra.report.boards import Board, boards
 from lra.report.cells import Cell, counted
@@ -177,10 +177,10 @@ def test_plug_ins_of_one_name_have_rows_of_their_own() -> None:
     assert list(board.rows) == ["M (0a139417)", "M (9f3881d9)", "tnn"]
 
 
-def test_guesses_are_rows() -> None:
+def test_predictions_are_rows() -> None:
     rows = rows_of(boards([record(baselines={"majority class": 17.0, "root operator": 36.0})])[0])
-    assert rows["guess: root operator"]["listops"] == "36.00"
-    assert rows["guess: root operator"]["text"] == "-"
+    assert rows["trivial baseline: root operator"]["listops"] == "36.00"
+    assert rows["trivial baseline: root operator"]["text"] == "-"
 
 
 def test_a_task_of_ones_own_gets_a_column_and_no_average() -> None:
@@ -238,7 +238,7 @@ def test_every_measured_number_is_a_cell_of_its_records() -> None:
     records = [r for r in made_records(300) if r.data.source == "official" and not r.overrides]
     for board in boards(records):
         for method, row in rows_of(board).items():
-            for task in BENCHMARK if not method.startswith("guess") else ():
+            for task in BENCHMARK if not method.startswith("prediction") else ():
                 runs = [
                     r for r in records
                     if (r.preset, r.protocol, r.mixer, r.task)

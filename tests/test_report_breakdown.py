@@ -1,4 +1,4 @@
-"""Learning curves, accuracy by trait, confusions: from metrics and guesses."""
+"""Learning curves, accuracy by trait, confusions: from metrics and predictions."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from figure_checks import overlaps
-from lra.evaluate import NO_GUESS
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import boards
 from lra.report.breakdown import (
     Outcome,
@@ -24,7 +23,8 @@ from lra.report.breakdown import (
 from lra.report.curves import AXES, curve, curve_pictures
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
-from made_results import record, save_all, write_guesses, write_metrics
+from lra.train.evaluation import NO_PREDICTION
+from made_results import record, save_all, write_predictions, write_metrics
 
 
 def test_a_run_that_stopped_early_cuts_no_curve_short(tmp_path: Path) -> None:
@@ -103,9 +103,9 @@ def test_wilson_interval() -> None:
 def made_outcome(seeds: int = 1, count: int = 400) -> Outcome:
     rng = np.random.default_rng(0)
     labels, lengths = rng.integers(0, 3, count), rng.integers(1, 1000, count)
-    guesses = np.where(lengths > 500, (labels + 1) % 3, labels)
+    predictions = np.where(lengths > 500, (labels + 1) % 3, labels)
     kinds = np.where(labels == 0, "a", "b")
-    return Outcome(labels, np.stack([guesses] * seeds), {"length": lengths, "kind": kinds})
+    return Outcome(labels, np.stack([predictions] * seeds), {"length": lengths, "kind": kinds})
 
 
 def test_shares_are_of_all_examples() -> None:
@@ -145,21 +145,21 @@ def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
 def test_confusions_are_percent_of_a_class() -> None:
     matrix = confusion(Outcome(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
     assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
-    matrix = confusion(Outcome(np.array([0, 0, 1]), np.array([[0, NO_GUESS, 1]]), {}))
+    matrix = confusion(Outcome(np.array([0, 0, 1]), np.array([[0, NO_PREDICTION, 1]]), {}))
     assert matrix.tolist() == [[50, 0], [0, 100]]
 
 
 def test_an_example_without_a_guess_is_wrong(tmp_path: Path) -> None:
     run = record(test_accuracy=50.0, test_correct=2, test_total=4)
     save_all(tmp_path, [run])
-    write_guesses(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_GUESS, 5), (1, 0, 5)])
+    write_predictions(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_PREDICTION, 5), (1, 0, 5)])
     results = Results(tmp_path)
-    found = results.guesses(run)
+    found = results.predictions(run)
     assert found is not None
     assert not results.faults
 
 
-def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
+def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
     runs = [
         record(mixer=mixer, test_accuracy=50.0, test_correct=20, test_total=40)
         for mixer in ("tnn", "s4")
@@ -170,7 +170,7 @@ def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
             (i % 2, int(i >= 20) ^ (i % 2), i // 10 + 3, "MIN" if i % 2 else "SM")
             for i in range(40)
         ]
-        write_guesses(tmp_path, run, rows, "root operator")
+        write_predictions(tmp_path, run, rows, "root operator")
     results = Results(tmp_path)
     (board,) = boards(results.records)
     pictures = breakdown_pictures(results, board, Looks(board.rows), "d")
@@ -189,16 +189,16 @@ def test_breakdowns_are_drawn_from_the_guesses(tmp_path: Path) -> None:
     [
         ([(0, 0, 5)] * 3, "3 of 3 right, its record says 20 of 40"),
         ([(0, 10**9, 5)] * 40, "from 0 to 1000"),
-        ([(0, "x", 5)] * 40, "guesses are not all whole numbers"),
-        ([], "not the guesses"),
+        ([(0, "x", 5)] * 40, "predictions are not all whole numbers"),
+        ([], "not the predictions"),
     ],
 )
-def test_guesses_that_contradict_the_record_are_named(
+def test_predictions_that_contradict_the_record_are_named(
     tmp_path: Path, rows: list[tuple[Any, ...]], what: str
 ) -> None:
     run = record(test_accuracy=50.0, test_correct=20, test_total=40)
     save_all(tmp_path, [run])
-    write_guesses(tmp_path, run, rows)
+    write_predictions(tmp_path, run, rows)
     results = Results(tmp_path)
-    assert results.guesses(run) is None
+    assert results.predictions(run) is None
     assert what in results.faults[0]

@@ -22,7 +22,7 @@ from lra.report.readme import END, START, check_readme, write_readme
 from lra.report.repeat import command
 from lra.report.results import Results
 from lra.report.table import Table
-from made_results import made_records, record, save, save_all, write_guesses, write_metrics
+from made_results import made_records, record, save, save_all, write_predictions, write_metrics
 from test_report_bench import bench_record
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -199,7 +199,7 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--published", "TNM"], "did you mean TNN?"),
         (["--baseline", "tnm"], "did you mean tnn?"),
         (["--compare", "tnn"], "expected two different mixers"),
-        (["--compare", "tnn", "s4"], "no seed of both has guesses.csv"),
+        (["--compare", "tnn", "s4"], "no seed of both has predictions.csv"),
         (["--compare", "tnn", "s5"], "unknown mixer among the runs 's5'"),
         (["--preset", "papr"], "did you mean paper?"),
         (["--protocol", "lra"], "(valid: s4)"),
@@ -251,7 +251,7 @@ def paired(results: Path) -> None:
     save_all(results, runs)
     for run in runs:
         rows = [(1, int(i < (run.test_correct or 0)), 7) for i in range(100)]
-        write_guesses(results, run, rows)
+        write_predictions(results, run, rows)
         write_metrics(results, run, [30.0, 40.0])
 
 
@@ -283,23 +283,23 @@ def test_only_runs_on_the_same_examples_are_compared(
 ) -> None:
     paired(tmp_path)
     run = record(mixer="s4", run_id="abc-s1", seed=1, test_accuracy=50.0, test_total=100)
-    write_guesses(tmp_path, run, [(0, int(i < 50), 7) for i in range(100)])
+    write_predictions(tmp_path, run, [(0, int(i < 50), 7) for i in range(100)])
     assert report.main(["--results-dir", str(tmp_path), "--compare", "tnn", "s4"]) == 1
     captured = capsys.readouterr()
-    assert "its guesses are of other examples" in captured.err
+    assert "its predictions are of other examples" in captured.err
     assert "(n=1)" in captured.out
 
 
-def test_damaged_guesses_and_metrics_never_end_a_report(
+def test_damaged_predictions_and_metrics_never_end_a_report(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     paired(tmp_path)
     (first, *others) = sorted(tmp_path.glob("runs/*/*/*"))
-    (first / "guesses.csv").write_bytes(b"\xff\x00,\n1")
+    (first / "predictions.csv").write_bytes(b"\xff\x00,\n1")
     (first / "metrics.jsonl").write_bytes(b"\xff\n[]\n" + b'{"step": ' + b"9" * 400 + b"}\n")
     rows = "".join(f"1,{int(i < 50)},7,{'None' if i % 3 else ''}\n" for i in range(100))
-    (others[0] / "guesses.csv").write_text("label,guess,length,kind/../$x$ <b>\n" + rows)
-    (others[1] / "guesses.csv").write_text("")
+    (others[0] / "predictions.csv").write_text("label,prediction,length,kind/../$x$ <b>\n" + rows)
+    (others[1] / "predictions.csv").write_text("")
     assert report.main(["--results-dir", str(tmp_path)]) == 1
     assert capsys.readouterr().err.count("left out") >= 5
 

@@ -12,11 +12,11 @@ import torch
 import run_task
 from conftest import tiny_arguments
 from figure_checks import overlaps
-from lra.checkpoint import read_newest, save_checkpoint
 from lra.report.boards import boards
 from lra.report.drawing import style
 from lra.report.kernels import by_distance, kernel_pictures, learned_kernels
 from lra.report.results import Results
+from lra.train.checkpoint import read_newest, save_checkpoint
 
 
 @pytest.mark.parametrize("mixer", ["tnn", "ski-tnn", "fd-tnn"])

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from made_data import write_archive, write_files
-from tasks._archive import walk
 from tasks.base import DataError
+from tasks.sources.archives import walk
 
 FILES = {"top/a.txt": b"first" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
 ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2")

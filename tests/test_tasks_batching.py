@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.batching import BatchOrder, PackedTokens, Sequences, evaluation_batches
 from tasks.random_words import RandomWords, permutation
+from tasks.splits import BatchOrder, PackedTokens, Sequences, evaluation_batches
 
 
 def packed(end_token: int | None) -> tuple[PackedTokens, list[list[int]]]:
@@ -27,13 +27,13 @@ def test_batches_hold_the_rows_in_order(end_token: int | None) -> None:
     split, rows = packed(end_token)
     indices = np.array([29, 3, 3, 0, 17])
     batch = split.batch(indices)
-    assert batch.values.tolist() == [token for i in indices for token in rows[i]]
+    assert batch.inputs.tolist() == [token for i in indices for token in rows[i]]
     assert batch.lengths[:, 0].tolist() == [len(rows[i]) for i in indices]
     assert batch.labels.tolist() == [i % 7 for i in indices]
     part = batch.rows(1, 4)
-    assert part.values.tolist() == [token for i in indices[1:4] for token in rows[i]]
+    assert part.inputs.tolist() == [token for i in indices[1:4] for token in rows[i]]
     assert part.labels.tolist() == batch.labels[1:4].tolist()
-    assert batch.values.dtype == torch.int64
+    assert batch.inputs.dtype == torch.int64
 
 
 @settings(deadline=None, max_examples=50)

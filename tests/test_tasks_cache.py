@@ -17,7 +17,7 @@ from filelock import FileLock
 from conftest import ROOT
 from tasks.base import DataError
 from tasks.cache import Build, open_cache, open_or_build
-from tasks.listops import ListOps
+from tasks.listops.task import ListOps
 
 REQUEST = {"source": "test", "seed": 1}
 
@@ -126,7 +126,7 @@ def test_two_processes_prepare_once(tmp_path: Path) -> None:
 
 
 PREPARE = (
-    "import sys; from pathlib import Path; from tasks.listops import ListOps;"
+    "import sys; from pathlib import Path; from tasks.listops.task import ListOps;"
     "print('start', flush=True);"
     "ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)"
     ".prepare(Path(sys.argv[1])); print('end', flush=True)"

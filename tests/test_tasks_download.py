@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tasks._download import Address, DownloadError, download, registered
+from tasks.sources.downloads import Address, DownloadError, download, registered
 
 CONTENT = bytes(range(256)) * 4000
 

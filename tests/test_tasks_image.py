@@ -15,11 +15,11 @@ import pytest
 from PIL import Image as PillowImage
 
 from made_data import cifar_arrays, cifar_binary, cifar_python, shared, write_archive, write_files
-from tasks._archive import walk
-from tasks._cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.base import DataError
-from tasks.batching import Pixels
-from tasks.image import Image, tfds_order
+from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
+from tasks.image.task import Image, tfds_order
+from tasks.sources.archives import walk
+from tasks.splits import Pixels
 
 MD5 = {
     "data_batch_1": "c99cafc152244af753f735de768cd75f",
@@ -61,7 +61,7 @@ def test_a_pixel_is_where_it_was(tmp_path: Path) -> None:
     data, labels = cifar_arrays()[5]
     batch = dataset.splits["test"].batch(np.array([7, 2]))
     planes = data[[7, 2]].reshape(2, 3, 1024).transpose(0, 2, 1)
-    assert batch.values.tolist() == tensorflow_gray(planes).ravel().tolist()
+    assert batch.inputs.tolist() == tensorflow_gray(planes).ravel().tolist()
     assert batch.labels.tolist() == labels[[7, 2]].tolist()
     assert batch.lengths.tolist() == [[1024], [1024]]
 
@@ -77,7 +77,7 @@ def test_levels_are_standardised(tmp_path: Path, channels: Any, count: int) -> N
         expected = (pillow_gray(planes) / 255 - 122.6 / 255) / (61.0 / 255)
     else:
         expected = (planes - np.array([125.3, 123.0, 113.9])) / np.array([63.0, 62.1, 66.7])
-    np.testing.assert_allclose(batch.values.numpy(), expected, atol=1e-6)
+    np.testing.assert_allclose(batch.inputs.numpy(), expected, atol=1e-6)
 
 
 def test_gray_in_three_roundings() -> None:

@@ -14,12 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from tasks._listops_format import write_official
-from tasks._listops_generate import generate
-from tasks._listops_law import TOKENS, Expressions, Law, evaluate, grow
 from tasks.base import DataError
-from tasks.batching import Sequences
-from tasks.listops import OFFICIAL_LAW, ListOps, PackedExpressions
+from tasks.listops.format import write_official
+from tasks.listops.generate import generate
+from tasks.listops.law import TOKENS, Expressions, Law, evaluate, grow
+from tasks.listops.task import OFFICIAL_LAW, ListOps, PackedExpressions
+from tasks.splits import Sequences
 
 SHORT = Law(min_length=8, max_length=60, max_depth=10, max_arguments=10)
 COUNTS = {"train": 300, "val": 50, "test": 60}
@@ -101,7 +101,7 @@ def test_generation_depends_on_law_seed_and_counts_alone() -> None:
 def test_generation_is_the_same_on_every_machine(tmp_path: Path) -> None:
     """The fingerprint of a small set, as first made; PYTHONHASHSEED does not matter."""
     code = (
-        "import sys; from pathlib import Path; from tasks.listops import ListOps;"
+        "import sys; from pathlib import Path; from tasks.listops.task import ListOps;"
         "print(ListOps(min_length=8, max_length=60, train=300, val=50, test=60)"
         ".prepare(Path(sys.argv[1])).fingerprint)"
     )
@@ -297,7 +297,7 @@ def test_baselines_are_what_they_say(tmp_path: Path) -> None:
     for name, split in (("train", train), ("test", test)):
         batch = split.batch(np.arange(len(split)))
         starts = np.cumsum(batch.lengths.numpy()[:, 0]) - batch.lengths.numpy()[:, 0]
-        first[name] = batch.values.numpy()[starts].tolist()
+        first[name] = batch.inputs.numpy()[starts].tolist()
     by_root = {
         root: np.bincount(train.labels[np.array(first["train"]) == root]).argmax()
         for root in set(first["train"])
@@ -346,6 +346,6 @@ def test_traits_are_those_of_the_expressions() -> None:
     offsets = np.cumsum([0, *map(len, rows)])
     tokens = np.concatenate(rows).astype(np.uint8)
     split = PackedExpressions(Sequences(tokens, offsets), np.zeros(3, np.uint8))
-    traits = split.traits()
-    assert traits["depth"].tolist() == [1, 3, 2]
-    assert traits["root operator"].tolist() == ["MIN", "SM", "MAX"]
+    metadata = split.metadata()
+    assert metadata["depth"].tolist() == [1, 3, 2]
+    assert metadata["root operator"].tolist() == ["MIN", "SM", "MAX"]

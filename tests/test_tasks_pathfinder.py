@@ -17,14 +17,14 @@ import pytest
 
 from conftest import ROOT
 from made_data import write_archive
-from tasks._pathfinder_draw import draw
-from tasks._pathfinder_generate import generate
-from tasks._pathfinder_markers import find_markers
 from tasks.base import DataError, Dataset
-from tasks.batching import Pixels
 from tasks.cache import Build
-from tasks.pathfinder import Pathfinder
-from tasks.pathx import PathX
+from tasks.pathfinder.draw import draw
+from tasks.pathfinder.generate import generate
+from tasks.pathfinder.markers import find_markers
+from tasks.pathfinder.pathx import PathX
+from tasks.pathfinder.task import Pathfinder
+from tasks.splits import Pixels
 
 COUNT = 60
 FOLDER = "pathfinder32/curv_contour_length_14"
@@ -112,7 +112,7 @@ def build(folder: Path, workers: int, count: int = 700) -> Build:
 
 
 def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks._pathfinder_generate.PIXELS_A_CHUNK", 32 * 32 * 30)
+    monkeypatch.setattr("tasks.pathfinder.generate.PIXELS_A_CHUNK", 32 * 32 * 30)
     one, three = (build(tmp_path / str(n), n).folder for n in (1, 3))
     for name in ("images.npy", "labels.npy", "rows.npy"):
         assert (one / name).read_bytes() == (three / name).read_bytes()
@@ -120,8 +120,8 @@ def test_workers_make_no_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks._pathfinder_generate.PIXELS_A_CHUNK", 32 * 32 * 10)
-    monkeypatch.setattr("tasks._pathfinder_generate.CHUNKS_A_MARK", 1)
+    monkeypatch.setattr("tasks.pathfinder.generate.PIXELS_A_CHUNK", 32 * 32 * 10)
+    monkeypatch.setattr("tasks.pathfinder.generate.CHUNKS_A_MARK", 1)
     calls: list[int] = []
 
     def interrupted(law: Any, seed: int, first: int, images: Any, labels: Any) -> None:
@@ -130,7 +130,7 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         draw(law, seed, first, images, labels)
 
-    monkeypatch.setattr("tasks._pathfinder_generate.draw", interrupted)
+    monkeypatch.setattr("tasks.pathfinder.generate.draw", interrupted)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
         small().prepare(tmp_path)
@@ -144,8 +144,8 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.slow
 def test_kill_while_drawing_goes_on_to_the_same_images(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tasks.pathfinder import Pathfinder;"
-        "import tasks._pathfinder_generate as g; g.PIXELS_A_CHUNK = 2**15; g.CHUNKS_A_MARK = 2;"
+        "import sys; from pathlib import Path; from tasks.pathfinder.task import Pathfinder;"
+        "import tasks.pathfinder.generate as g; g.PIXELS_A_CHUNK = 2**15; g.CHUNKS_A_MARK = 2;"
         "Pathfinder(examples=6000, contour=6).prepare(Path(sys.argv[1]))"
     )
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from tasks._pathfinder_draw import FACTS, draw, trace
-from tasks._pathfinder_law import Law, law
-from tasks._pathfinder_stamps import DEGREES, stamps
+from tasks.pathfinder.draw import FACTS, draw, trace
+from tasks.pathfinder.law import Law, law
+from tasks.pathfinder.stamps import DEGREES, stamps
 
 OFFICIAL = law(32, 14, border_quirk=True)
 COUNT = 20_000

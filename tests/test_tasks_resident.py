@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from tasks.base import Dataset, Split
-from tasks.batching import PackedTokens, Pixels, Sequences, scale
 from tasks.resident import ResidentPixels, ResidentTokens, resident
+from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 CPU = torch.device("cpu")
 CUDA = pytest.param(torch.device("cuda"), marks=pytest.mark.gpu)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from made_data import pair_lines, pairs, paper, place_real_data, write_archive, write_files
-from tasks._documents import END
 from tasks.base import DataError, Dataset
+from tasks.documents.documents import END
 from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"
@@ -36,7 +36,7 @@ def changed(lines: list[bytes], end: bytes = b"\n") -> dict[str, bytes]:
 def texts(dataset: Dataset, split: str, index: int) -> tuple[list[str], int]:
     vocabulary = np.load(dataset.folder / "vocabulary.npy")
     batch = dataset.splits[split].batch(np.array([index]))
-    parts = batch.values.split(batch.lengths[0].tolist())
+    parts = batch.inputs.split(batch.lengths[0].tolist())
     shown = ["".join(chr(vocabulary[i - END - 1]) if i > END else "$" for i in p) for p in parts]
     return shown, int(batch.labels[0])
 
@@ -68,7 +68,7 @@ def test_each_paper_is_stored_once(tmp_path: Path) -> None:
     assert dataset.notes["distinct texts"] == 12
     batch = dataset.splits["train"].batch(np.array([3, 5]))
     assert batch.lengths.shape == (2, 2)
-    assert len(batch.values) == int(batch.lengths.sum())
+    assert len(batch.inputs) == int(batch.lengths.sum())
 
 
 @pytest.mark.parametrize("label", [b"1", b"1.0"])
@@ -113,7 +113,7 @@ def test_malformed_lines_are_named_and_counted(
 
 
 def test_over_long_lines_cost_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks._pairs.LONGEST_LINE", 3000)
+    monkeypatch.setattr("tasks.documents.pairs.LONGEST_LINE", 3000)
     dataset = prepare(tmp_path, changed([b"1\tx\ty\t" + b"long " * 5000 + b"\tend"]))
     assert dataset.sizes["train"] == 40
     assert dataset.notes["lines skipped as malformed"] == 1

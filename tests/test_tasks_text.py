@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from made_data import reviews, shared, write_archive, write_files
-from tasks._documents import END, UNKNOWN
 from tasks.base import DataError, Dataset
-from tasks.batching import PackedTokens
+from tasks.documents.documents import END, UNKNOWN
+from tasks.splits import PackedTokens
 from tasks.text import Text
 
 
@@ -71,7 +71,7 @@ def test_bytes_are_bytes_and_one(tmp_path: Path) -> None:
     with_end = Text(unit="bytes", sequence_length=64, end_token=True, holdout=4)
     assert with_end.info.vocab_size == 258
     batch = with_end.prepare(tmp_path).splits["test"].batch(np.array([7]))
-    assert (len(batch.values), int(batch.values[-1])) == (64, 257)
+    assert (len(batch.inputs), int(batch.inputs[-1])) == (64, 257)
 
 
 def test_rare_characters_are_one_token(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,13 +12,16 @@ from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
 from lra.bench.decoding import MIXERS as DECODED_MIXERS
 from lra.bench.decoding import decode
 from lra.bench.operators import PRODUCT, OperatorCase
-from lra.bench.record import BenchRecord
+from lra.bench.rounds import Case, measure, units
 from lra.bench.steps import CASES
-from lra.bench.turns import Case, measure, units
-from lra.cli import Parser, add_overrides, carry_out, positive_int, whole_numbers, write_out
-from lra.environment import choose_device
-from lra.errors import UserError
-from tasks.progress import progress, say
+from lra.record.benchmark import BenchRecord
+from lra.runtime.cli import Parser, add_overrides, carry_out, positive_int, whole_numbers
+from lra.runtime.console import write_out
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
+from tasks.progress import progress
+
+logger = logging.getLogger("lra.bench")
 
 MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_LENGTHS = [1024, 2048, 4096, 16384]
@@ -186,7 +190,7 @@ def bench(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     _settle(options)
     records = MODES[options.mode](options)
-    say(f"{len(records)} records in {options.out}")
+    logger.info(f"{len(records)} records in {options.out}")
     return 0
 
 

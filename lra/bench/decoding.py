@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -12,15 +13,16 @@ import torch
 from torch import Tensor
 
 from lra.bench.operators import default_mixer
-from lra.bench.record import BenchRecord
-from lra.bench.turns import quartiles, synchronize
-from lra.cli import write_out
-from lra.environment import choose_device, device_name, git_state, versions
-from lra.errors import UserError
-from lra.plugin import MixerSource
-from lra.tables import markdown
+from lra.bench.rounds import quartiles, synchronize
+from lra.config.plugin import MixerSource
+from lra.record.benchmark import BenchRecord
+from lra.runtime.console import markdown, write_out
+from lra.runtime.environment import choose_device, device_name, git_state, versions
+from lra.runtime.errors import UserError
 from models.base import MixerContext, RecurrentMixer
-from tasks.progress import progress, say
+from tasks.progress import progress
+
+logger = logging.getLogger(__name__)
 
 WINDOW = 16
 """Steps, up to a position, that its time is measured over."""
@@ -168,8 +170,8 @@ def decode(
             if turn == 0:  # the first turn warms up
                 for decoding in decodings:
                     decoding.forget()
-    say(f"{options.dim} channels, one sequence, {device_name(device)}")
-    say(f"medians and quartiles of {options.repeats} turns, {WINDOW} steps each")
+    logger.info(f"{options.dim} channels, one sequence, {device_name(device)}")
+    logger.info(f"medians and quartiles of {options.repeats} turns, {WINDOW} steps each")
     write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
     turns = tuple(decoding.source.name for decoding in decodings)
     overrides = tuple(options.overrides)

@@ -10,16 +10,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lra.bench.turns import Case, Subject
-from lra.environment import choose_device
-from lra.errors import UserError
-from lra.flops import FlopCounter
-from lra.plugin import MixerSource, find_mixer
-from lra.plugin_check import check_plug_in
-from lra.resolve import resolve_options
-from models._plain_forms import plain_forms
-from models._toeplitz import toeplitz_multiply
+from lra.bench.rounds import Case, Subject
+from lra.classifier.plugin_check import check_plug_in
+from lra.config.compose import compose_options
+from lra.config.plugin import MixerSource, find_mixer
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
+from lra.runtime.flops import FlopCounter
 from models.base import Mixer, MixerContext, Part
+from models.ops.reference import plain_forms
+from models.ops.toeplitz import toeplitz_multiply
 
 PRODUCT = "toeplitz"
 """In place of a mixer: the product with Toeplitz matrices of all lags, kernels given."""
@@ -35,7 +35,7 @@ def default_mixer(
     Raises: UserError for options that it does not have, or that have no default.
     """
     source = find_mixer(name, "--mixers")
-    options = resolve_options(source, overrides)
+    options = compose_options(source, overrides)
     mixer = source.build(context, options)
     check_plug_in(source, mixer, context.dim, causal=context.causal, grid=None)
     return source, mixer

@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from lra.bench.shares import shares
-from lra.bench.turns import Case, Subject
-from lra.classifier import Classifier
-from lra.config import RunConfig
-from lra.environment import choose_device
-from lra.errors import UserError
-from lra.reference import ReferenceClassifier
-from lra.resolve import resolve
-from lra.trainer import Trainer
+from lra.bench.rounds import Case, Subject
+from lra.bench.time_breakdown import shares
+from lra.classifier.classifier import Classifier
+from lra.classifier.reference import ReferenceClassifier
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
+from lra.train.trainer import Trainer
 from tasks.base import Batch, Dataset, Split, TaskInfo
 
 EVALUATED_BATCHES = 4
@@ -40,11 +40,11 @@ class SyntheticSplit(Split):
         info = self.info
         positions = len(indices) * info.towers * info.max_length
         if info.vocab_size is not None:
-            values = torch.randint(1, info.vocab_size, (positions,))
+            inputs = torch.randint(1, info.vocab_size, (positions,))
         else:
-            values = torch.randn(positions, info.channels or 1)
+            inputs = torch.randn(positions, info.channels or 1)
         lengths = torch.full((len(indices), info.towers), info.max_length)
-        return Batch(values, lengths, torch.from_numpy(self.labels[indices]))
+        return Batch(inputs, lengths, torch.from_numpy(self.labels[indices]))
 
 
 class Part(Split):

@@ -1,10 +1,10 @@
-"""The accuracy tables: mixers by tasks, guesses beneath."""
+"""The accuracy tables: mixers by tasks, trivial baselines beneath."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import MISSING, Cell
 from lra.report.published import FIVE, mean_over
@@ -47,8 +47,8 @@ def accuracy_table(board: Board, slug: str) -> Table:
         for j, column in enumerate(zip(*values, strict=True), start=1)
         for i, mark in ranks(column).items()
     }
-    for name, by_task in board.guesses().items():
-        rows.append([f"guess: {name}", *(_number(by_task.get(task)) for task in columns)])
+    for name, by_task in board.trivial_baselines().items():
+        rows.append([f"trivial baseline: {name}", *(_number(by_task.get(task)) for task in columns)])
     return Table(
         slug=slug,
         title=f"{board.name}: accuracy",

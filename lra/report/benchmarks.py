@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.bench.record import BenchRecord
+from lra.record.benchmark import BenchRecord
 from lra.report.cells import MISSING
 from lra.report.drawing import slugify
 from lra.report.speed import Place, Speed, SpeedBoard, tables_of
@@ -67,7 +67,7 @@ def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
             ratio_to_reference=r.ratio_to_reference,
             ratio_low=r.ratio_low_quartile,
             ratio_high=r.ratio_high_quartile,
-            shares=r.shares,
+            time_breakdown=r.time_breakdown,
         )
     return [
         SpeedBoard(device, title, note, rows, unit)

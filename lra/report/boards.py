@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.cells import Cell, counted
 from tasks.base import BENCHMARK
 
@@ -53,8 +53,8 @@ class Board:
         title = f"Preset {self.preset}, protocol {self.protocol}"
         return f"{title}, apart for {self.reason}" if self.reason else title
 
-    def guesses(self) -> dict[str, dict[str, float]]:
-        """Return accuracy in percent of guesses without a model, by task, by name."""
+    def trivial_baselines(self) -> dict[str, dict[str, float]]:
+        """Return accuracy in percent of trivial baselines, by task, by name."""
         found: dict[str, dict[str, float]] = {}
         for record in sorted(self.records, key=lambda r: r.run_id):
             for name, accuracy in record.baselines.items():

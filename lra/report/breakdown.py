@@ -1,4 +1,4 @@
-"""Where results differ: accuracy by length and by traits of the examples, and confusions."""
+"""Where results differ: accuracy by length and by metadata of the examples, and confusions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.evaluate import NO_GUESS
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure, slugify
 from lra.report.results import Results
+from lra.train.evaluation import NO_PREDICTION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,15 +49,15 @@ class Outcome:
 
     labels: np.ndarray
     """(examples,) true classes."""
-    guesses: np.ndarray
+    predictions: np.ndarray
     """(seeds, examples) classes."""
-    traits: dict[str, np.ndarray]
+    metadata: dict[str, np.ndarray]
     """(examples,) by name."""
 
     @property
     def rate(self) -> np.ndarray:
         """(examples,) share of the seeds that are right."""
-        return (self.guesses == self.labels).mean(axis=0)
+        return (self.predictions == self.labels).mean(axis=0)
 
 
 def wilson(share: float, total: int) -> tuple[float, float]:
@@ -70,12 +70,12 @@ def wilson(share: float, total: int) -> tuple[float, float]:
 
 
 def outcome(results: Results, runs: Sequence[RunRecord]) -> Outcome | None:
-    """Join the guesses of runs that differ in seed alone; None where there are none."""
-    found = results.guesses_on_same(runs)
+    """Join the predictions of runs that differ in seed alone; None where there are none."""
+    found = results.predictions_on_same(runs)
     if not found:
         return None
     first = next(iter(found.values()))
-    return Outcome(first.labels, np.stack([one.guesses for one in found.values()]), first.traits)
+    return Outcome(first.labels, np.stack([one.predictions for one in found.values()]), first.metadata)
 
 
 def is_number(trait: np.ndarray) -> bool:
@@ -85,7 +85,7 @@ def is_number(trait: np.ndarray) -> bool:
 
 def shares(found: Outcome, trait: str) -> list[Share]:
     """Break an accuracy down by a trait: numbers of many values by quantiles."""
-    values = found.traits[trait]
+    values = found.metadata[trait]
     names, groups = np.unique(values, return_inverse=True)
     if is_number(values) and len(names) > 2 * BINS:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
@@ -113,8 +113,8 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
         }
         if not by_method:
             continue
-        for trait, values in next(iter(by_method.values())).traits.items():
-            parts = {m: shares(one, trait) for m, one in by_method.items() if trait in one.traits}
+        for trait, values in next(iter(by_method.values())).metadata.items():
+            parts = {m: shares(one, trait) for m, one in by_method.items() if trait in one.metadata}
             if max(map(len, parts.values())) < 2:  # noqa: PLR2004
                 continue
             pictures.append(
@@ -177,16 +177,16 @@ def plot_shares(axes: Axes, found: dict[str, list[Share]], of_numbers: bool, loo
 
 
 def confusion(found: Outcome) -> np.ndarray:
-    """Return the percent of each true class (row) given each guess (column), seeds pooled.
+    """Return the percent of each true class (row) predicted as each class (column), seeds pooled.
 
     A row falls short of 100 by the examples that were given none.
     """
-    classes = 1 + int(max(found.labels.max(), found.guesses.max()))
+    classes = 1 + int(max(found.labels.max(), found.predictions.max()))
     counts = np.zeros((classes, classes))
-    for guesses in found.guesses:
-        is_given = guesses != NO_GUESS
-        np.add.at(counts, (found.labels[is_given], guesses[is_given]), 1)
-    totals = len(found.guesses) * np.bincount(found.labels, minlength=classes)[:, None]
+    for predictions in found.predictions:
+        is_given = predictions != NO_PREDICTION
+        np.add.at(counts, (found.labels[is_given], predictions[is_given]), 1)
+    totals = len(found.predictions) * np.bincount(found.labels, minlength=classes)[:, None]
     return 100 * counts / np.maximum(totals, 1)
 
 
@@ -204,7 +204,7 @@ def _draw_confusions(by_method: dict[str, Outcome]) -> Figure:
         ticks = range(0, len(matrix), 1 + (len(matrix) - 1) // 10)
         axes.set_xticks(ticks)
         axes.set_yticks(ticks)
-        axes.set_xlabel("guess")
+        axes.set_xlabel("prediction")
         axes.set_ylabel("class")
     for axes in panels[len(by_method) :]:
         axes.set_visible(False)

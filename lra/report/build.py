@@ -10,8 +10,6 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.errors import UserError
-from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
 from lra.report.boards import Board, boards
@@ -21,13 +19,15 @@ from lra.report.compare import check_methods, comparison_table
 from lra.report.curves import curve_pictures
 from lra.report.drawing import Looks, Picture
 from lra.report.kernels import kernel_pictures
+from lra.report.out_of_distribution import transfer_pictures, transfer_table, tried_elsewhere
 from lra.report.page import TITLE, Section, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
 from lra.report.speed import SpeedBoard, speed_boards
 from lra.report.table import Table
-from lra.report.transfer import transfer_pictures, transfer_table, tried_elsewhere
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
 from tasks.progress import progress
 
 FORMATS = ("markdown", "latex", "csv", "html")

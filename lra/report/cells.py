@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 
 MISSING = "-"
 
@@ -38,7 +38,7 @@ class Result(Protocol):
 
     @property
     def baselines(self) -> Mapping[str, float]:
-        """Accuracy of guesses without a model, in percent."""
+        """Accuracy of trivial baselines, in percent."""
         ...
 
     @property

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lra.errors import UserError, unknown
 from lra.report.accuracy import anchor
 from lra.report.boards import Board
 from lra.report.cells import MISSING, Cell
 from lra.report.results import Results
 from lra.report.speed import SpeedBoard
 from lra.report.table import Table
+from lra.runtime.errors import UserError, unknown
 
 RESAMPLES = 10_000
 
@@ -79,12 +79,12 @@ def compare(
 
 
 def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | None:
-    """Compare two cells over their common seeds; None if no seed has the guesses of both."""
-    found = [results.guesses_on_same(cell.runs) for cell in (first, second)]
+    """Compare two cells over their common seeds; None if no seed has the predictions of both."""
+    found = [results.predictions_on_same(cell.runs) for cell in (first, second)]
     seeds = sorted(found[0].keys() & found[1].keys())
     if not seeds or not found[0][seeds[0]].same_examples(found[1][seeds[0]]):
         return None
-    right = [[one[seed].labels == one[seed].guesses for seed in seeds] for one in found]
+    right = [[one[seed].labels == one[seed].predictions for seed in seeds] for one in found]
     return compare(right[0], right[1], seeds)
 
 
@@ -126,7 +126,7 @@ def comparison_table(
                 facts.append({**named, **vars(found)})
     if not rows:
         raise UserError(
-            f"--compare {' '.join(names)}: no seed of both has guesses.csv on the same test set"
+            f"--compare {' '.join(names)}: no seed of both has predictions.csv on the same test set"
         )
     return Table(
         slug=slug,

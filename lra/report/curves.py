@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell
 from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure

@@ -6,6 +6,7 @@ elsewhere and decay, which is what its decomposition rests on.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -14,15 +15,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.errors import UserError
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.drawing import COLOURS, Picture, log_scale, new_figure
 from lra.report.results import Results
-from tasks.progress import say
+from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+logger = logging.getLogger(__name__)
 
 LONGEST = 256
 """Positions that a kernel is written out for; longer ones are shown up to it."""
@@ -66,8 +68,8 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
         return []
     import torch
 
-    from lra.classifier import input_length
-    from lra.trained import best_model, config_of
+    from lra.classifier.classifier import input_length
+    from lra.evaluate.trained import best_model, config_of
     from models.base import LagOperator
 
     config = config_of(folder, record)
@@ -102,7 +104,7 @@ def kernel_pictures(results: Results, board: Board, slug: str) -> list[Picture]:
                 try:
                     kernels = learned_kernels(results, run)
                 except (UserError, RuntimeError, KeyError, EOFError, UnpicklingError) as error:
-                    say(f"kernels of {results.path(run)} are not shown: {error}")
+                    logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:
                     pictures.append(

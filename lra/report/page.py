@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.bench.record import BenchRecord
-from lra.record import RunRecord
+from lra.record.benchmark import BenchRecord
+from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.benchmarks import bench_anchor
 from lra.report.cells import MISSING

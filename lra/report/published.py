@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.errors import unknown
 from lra.report.cells import MISSING
 from lra.report.table import Table, ranks
+from lra.runtime.errors import unknown
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parent.parent.parent / "results" / "published.csv"

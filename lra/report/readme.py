@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.errors import UserError
-from lra.files import write_atomically
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubbles_by_device
 from lra.report.build import DEFAULT_BASELINE
 from lra.report.drawing import Looks, Picture
+from lra.report.out_of_distribution import transfer_pictures, transfer_table, tried_elsewhere
 from lra.report.results import Results
 from lra.report.scaling import scaling_pictures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
-from lra.report.transfer import transfer_pictures, transfer_table, tried_elsewhere
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
 
 START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from lra.bench.record import BenchRecord
-from lra.record import RunRecord
+from lra.record.benchmark import BenchRecord
+from lra.record.run import RunRecord
 
 
 def command(record: RunRecord) -> str:

@@ -10,11 +10,12 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lra.bench.record import BenchRecord, all_bench_records
-from lra.errors import UserError
-from lra.evaluate import NO_GUESS
-from lra.record import SHIPPED, Amount, Percent, RunRecord, with_shipped
-from lra.transfer import TransferRecord, transfers_of
+from lra.record.evaluation import EvaluationRecord, evaluations_of
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.run import RunRecord, with_shipped
+from lra.record.schema import SHIPPED, Amount, Percent
+from lra.runtime.errors import UserError
+from lra.train.evaluation import NO_PREDICTION
 
 MOST_CLASSES = 1000
 """More are no classes of this benchmark but a damaged file."""
@@ -33,22 +34,22 @@ class MetricsLine(BaseModel):
 
 
 @dataclass(frozen=True)
-class Guesses:
+class Predictions:
     """What a model made of every test example, in the order of the data."""
 
     labels: np.ndarray
     """(examples,) true classes."""
-    guesses: np.ndarray
-    """(examples,) classes the model gave; NO_GUESS where it gave none."""
-    traits: dict[str, np.ndarray]
+    predictions: np.ndarray
+    """(examples,) classes the model gave; NO_PREDICTION where it gave none."""
+    metadata: dict[str, np.ndarray]
     """(examples,) numbers or strings by name, length among them."""
 
-    def same_examples(self, other: Guesses) -> bool:
-        """Whether labels and traits are those of other guesses."""
+    def same_examples(self, other: Predictions) -> bool:
+        """Whether labels and metadata are those of other predictions."""
         return (
             np.array_equal(self.labels, other.labels)
-            and self.traits.keys() == other.traits.keys()
-            and all(np.array_equal(self.traits[name], other.traits[name]) for name in self.traits)
+            and self.metadata.keys() == other.metadata.keys()
+            and all(np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata)
         )
 
 
@@ -79,8 +80,8 @@ class Results:
             self._bench_roots |= {record.path(Path()): root for record in measured}
             new = {record.path(Path()) for record in measured}
             self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
-        self._guesses: dict[Path, Guesses | None] = {}
-        self._transfers: dict[Path, list[TransferRecord]] = {}
+        self._predictions: dict[Path, Predictions | None] = {}
+        self._transfers: dict[Path, list[EvaluationRecord]] = {}
         self._validations: dict[Path, list[MetricsLine]] = {}
 
     def keep(self, wanted: Callable[[RunRecord | BenchRecord], bool]) -> None:
@@ -120,43 +121,43 @@ class Results:
         validations = [line for line in found if line.val_accuracy is not None]
         return sorted(validations, key=lambda line: line.step)
 
-    def transfers(self, record: RunRecord) -> list[TransferRecord]:
+    def transfers(self, record: RunRecord) -> list[EvaluationRecord]:
         """Read what the model of a run scored on other data than it was trained for."""
         folder = self.path(record)
         if folder not in self._transfers:
-            self._transfers[folder], faults = transfers_of(folder)
+            self._transfers[folder], faults = evaluations_of(folder)
             for fault in faults:
                 self.add_fault(fault)
         return self._transfers[folder]
 
-    def guesses(self, record: RunRecord) -> Guesses | None:
-        """Read the guesses of a finished run.
+    def predictions(self, record: RunRecord) -> Predictions | None:
+        """Read the predictions of a finished run.
 
         Returns: None where there is no such file, or one that its record contradicts.
         """
-        path = self.path(record) / "guesses.csv"
-        if path not in self._guesses:
-            self._guesses[path] = self._read_guesses(record, path)
-        return self._guesses[path]
+        path = self.path(record) / "predictions.csv"
+        if path not in self._predictions:
+            self._predictions[path] = self._read_predictions(record, path)
+        return self._predictions[path]
 
-    def guesses_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Guesses]:
-        """Read the guesses of runs on the same examples, by seed.
+    def predictions_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Predictions]:
+        """Read the predictions of runs on the same examples, by seed.
 
         A run whose examples differ from those of the first is left out and named.
         """
-        found: dict[int, Guesses] = {}
+        found: dict[int, Predictions] = {}
         for run in runs:
-            guesses = self.guesses(run)
-            if guesses is None:
+            predictions = self.predictions(run)
+            if predictions is None:
                 continue
-            first = next(iter(found.values()), guesses)
-            if guesses.same_examples(first):
-                found[run.seed] = guesses
+            first = next(iter(found.values()), predictions)
+            if predictions.same_examples(first):
+                found[run.seed] = predictions
             else:
-                self.add_fault(f"{self.path(run)}: its guesses are of other examples")
+                self.add_fault(f"{self.path(run)}: its predictions are of other examples")
         return found
 
-    def _read_guesses(self, record: RunRecord, path: Path) -> Guesses | None:
+    def _read_predictions(self, record: RunRecord, path: Path) -> Predictions | None:
         import pandas as pd
 
         if record.status != "done" or not path.is_file():
@@ -164,16 +165,16 @@ class Results:
         try:
             frame = pd.read_csv(path, keep_default_na=False, na_values={})
             columns = {str(name): column.to_numpy() for name, column in frame.items()}
-            found = Guesses(columns.pop("label"), columns.pop("guess"), columns)
+            found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
             for name, column, least in (
                 ("labels", found.labels, 0),
-                ("guesses", found.guesses, NO_GUESS),
+                ("predictions", found.predictions, NO_PREDICTION),
             ):
                 if column.dtype.kind != "i" or (
                     not ((column >= least) & (column < MOST_CLASSES)).all()
                 ):
                     raise ValueError(f"{name} are not all whole numbers from 0 to {MOST_CLASSES}")
-            right = int((found.labels == found.guesses).sum())
+            right = int((found.labels == found.predictions).sum())
             if (len(found.labels), right) != (record.test_total, record.test_correct):
                 raise ValueError(
                     f"{right} of {len(found.labels)} right, its record says "
@@ -182,6 +183,6 @@ class Results:
             if not all(column.dtype.kind in "iOU" for column in columns.values()):
                 raise ValueError("a trait is neither whole numbers nor words")
         except (ValueError, KeyError, OSError, OverflowError) as error:
-            self.add_fault(f"{path}: not the guesses of its run: {error}")
+            self.add_fault(f"{path}: not the predictions of its run: {error}")
             return None
         return found

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lra.record import RunRecord
+from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.boards import label, with_hash
 from lra.report.cells import MISSING, counted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from lra.cli import (
+from lra.config.registry import MIXERS, TASKS
+from lra.runtime.cli import (
     INCOMPLETE,
     STOPPED,
     Parser,
@@ -19,18 +21,17 @@ from lra.cli import (
     non_negative_float,
     positive_int,
     whole_numbers,
-    write_out,
 )
-from lra.environment import choose_device
-from lra.errors import UserError
-from lra.registry import MIXERS, TASKS
-from lra.stopping import StopRequest
+from lra.runtime.console import markdown, write_out
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
 from lra.sweep.estimate import Estimates
 from lra.sweep.local import LocalSweep, make_slots
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State, Wanted, plan
-from lra.tables import markdown
+from lra.train.stopping import StopRequest
 from tasks.base import BENCHMARK
-from tasks.progress import say
+
+logger = logging.getLogger("lra.sweep")
 
 ALL = "all"
 
@@ -135,11 +136,15 @@ def _report(runs: Sequence[PlannedRun], limits: Limits, stopped: str | None) -> 
     """Print how far all runs are; return the exit code."""
     states: Counter[State] = Counter(run.state(limits)[0] for run in runs)
     write_out(_table(runs, limits, None) + "\n")
-    say(", ".join(f"{count} {state}" for state, count in states.items()) + f" of {len(runs)} runs")
+    logger.info(
+        ", ".join(f"{count} {state}" for state, count in states.items()) + f" of {len(runs)} runs"
+    )
     if any(states[state] for state in RETRIED):
-        say("--retry-failed tries what failed or lacked memory again")
+        logger.info("--retry-failed tries what failed or lacked memory again")
     if stopped or any(states[state] for state in (*OPEN, "elsewhere")):
-        say(f"stopped by {stopped}; the same command goes on" if stopped else "not all are done")
+        logger.info(
+            f"stopped by {stopped}; the same command goes on" if stopped else "not all are done"
+        )
         return STOPPED
     return 0 if states["done"] + states["at its limit"] == len(runs) else INCOMPLETE
 
@@ -163,14 +168,14 @@ def sweep(options: argparse.Namespace) -> int:
         (first, *_) = make_slots(options.device, 1)
         estimates = Estimates(options.results_dir, torch.device(first.device), limits)
         write_out(_table(runs, limits, estimates) + "\n")
-        say(estimates.total([run for run in runs if run.state(limits)[0] in OPEN]))
+        logger.info(estimates.total([run for run in runs if run.state(limits)[0] in OPEN]))
         return 0
     if options.retry_failed:
         for run in runs:
             run.forget_failure()
     states = (*OPEN, *RETRIED) if options.retry_failed else OPEN
     opened = [r for r in runs if r.state(limits)[0] in (*states, "elsewhere")]
-    say(f"{len(runs)} runs planned, {len(opened)} to carry out")
+    logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     if options.launcher == "slurm":
         free = [run for run in opened if run.state(limits)[0] != "elsewhere"]
         _submit(free, limits, options)
@@ -188,8 +193,10 @@ def _submit(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namesp
     executor = make_executor(options.launcher, options.results_dir / "jobs", options.cluster)
     jobs = submit(runs, limits, options.device, executor)
     for run, job in jobs:
-        say(f"{run.name}: job {job.job_id}")
-    say(f"{len(jobs)} jobs submitted, {len(runs) - len(jobs)} runs are in the queue already")
+        logger.info(f"{run.name}: job {job.job_id}")
+    logger.info(
+        f"{len(jobs)} jobs submitted, {len(runs) - len(jobs)} runs are in the queue already"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 
 import psutil
 
-from lra.errors import UserError
-from lra.files import write_atomically
-from lra.run_folder import RunFolder
-from lra.settings_file import parse_yaml
+from lra.config.yaml_layers import parse_yaml
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
+from lra.train.run_folder import RunFolder
 
 JOB = "job.json"
 """File of a run's folder that says which job holds it."""

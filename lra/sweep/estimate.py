@@ -8,10 +8,11 @@ from pathlib import Path
 
 import torch
 
-from lra.bench.record import BenchRecord, all_bench_records
-from lra.environment import device_name
-from lra.progress import duration
-from lra.record import SHIPPED, RunRecord, with_shipped
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.run import RunRecord, with_shipped
+from lra.record.schema import SHIPPED
+from lra.runtime.environment import device_name
+from lra.runtime.progress import duration
 from lra.sweep.plan import Limits, PlannedRun
 
 

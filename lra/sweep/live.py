@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -9,7 +10,9 @@ from collections.abc import Sequence
 from tqdm import tqdm
 
 from lra.sweep.plan import PlannedRun, State
-from tasks.progress import is_live, say
+from tasks.progress import is_live
+
+logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LOOKS = 1.0
 """At the metrics of runs, on a terminal."""
@@ -41,7 +44,7 @@ class Live:
     def ended(self, run: PlannedRun, state: State, note: str) -> None:
         """Tell that a run came to a state."""
         self.ends[state] += 1
-        say(f"{run.name}: {state}{f' ({note})' if note else ''}")
+        logger.info(f"{run.name}: {state}{f' ({note})' if note else ''}")
         self.overall.set_postfix(self.ends, refresh=False)
         self.overall.update()
 
@@ -56,7 +59,7 @@ class Live:
             bar.set_description_str(text)
         self.overall.refresh()
         if not self.live:
-            say(" | ".join([*filter(None, texts), f"{waiting} runs to come"]))
+            logger.info(" | ".join([*filter(None, texts), f"{waiting} runs to come"]))
 
     def close(self) -> None:
         """End the display."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 
 import torch
 
-from lra.cli import HELD
-from lra.stopping import StopRequest
+from lra.runtime.cli import HELD
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, limit_flags, note_failure
-from tasks.progress import say
+from lra.train.stopping import StopRequest
+
+logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_BETWEEN_TRIES = 2.0
@@ -138,7 +140,7 @@ class LocalSweep:
                 start_new_session=True,
             )  # fmt: skip
         slot.run = run
-        say(f"{run.name} starts on {slot.device}; log {run.log}")
+        logger.info(f"{run.name} starts on {slot.device}; log {run.log}")
 
     def _collect(self, live: Live) -> None:
         """Clear the slots of runs that ended."""
@@ -161,7 +163,9 @@ class LocalSweep:
             if slot.process is not None:
                 slot.process.terminate()
         if any(slot.run for slot in self.slots):
-            say(f"{reason}: every run stops at its next step and saves; Ctrl-C again kills them")
+            logger.info(
+                f"{reason}: every run stops at its next step and saves; Ctrl-C again kills them"
+            )
 
     def _kill(self) -> None:
         for slot in self.slots:

@@ -12,16 +12,17 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lra.checkpoint import read_newest
-from lra.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
-from lra.config import RunConfig
-from lra.environment import ROOT
-from lra.errors import UserError
-from lra.files import write_atomically
-from lra.record import RunRecord, Status
-from lra.resolve import resolve
-from lra.run_folder import RunFolder, choose_folder
-from lra.settings_file import alternatives
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.config.yaml_layers import alternatives
+from lra.record.run import RunRecord
+from lra.record.schema import Status
+from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
+from lra.runtime.environment import ROOT
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
+from lra.train.checkpoint import read_newest
+from lra.train.run_folder import RunFolder, choose_folder
 
 State = Literal["new", "to go on", "elsewhere", "done", "at its limit", "diverged", "oom", "failed"]
 """How far a run is; elsewhere: another process is at work on it."""

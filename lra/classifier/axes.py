@@ -1,0 +1,93 @@
+"""How the positions of a grid are laid before a mixer."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from torch import Tensor, nn
+
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
+from models.base import Mixer, MixerContext
+from tasks.base import TaskInfo
+
+
+class AlongAxis(nn.Module):
+    """A mixer applied to every row, or every column, of a grid as to a sequence.
+
+    Args:
+        grid: (height, width).
+    """
+
+    def __init__(
+        self, mixer: nn.Module, grid: tuple[int, int], axis: Literal["rows", "columns"]
+    ) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.grid = grid
+        self.is_turned = axis == "columns"
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix grids in raster order: x (batch, height * width, dim) -> the same shape.
+
+        Raises: ValueError for padding, or another number of positions: no task with a grid
+            has either.
+        """
+        height, width = self.grid
+        if mask is not None or x.shape[1] != height * width:
+            raise ValueError(f"a {height} x {width} grid has all of its positions, got {x.shape}")
+        lines = x.unflatten(1, self.grid)
+        if self.is_turned:
+            lines = lines.transpose(1, 2)
+        mixed = self.mixer(lines.flatten(0, 1), None).view(lines.shape)
+        return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
+
+
+def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> nn.Module:
+    """Construct the mixer of a block as `model.axes` says.
+
+    Args:
+        length: positions of the longest sequence.
+        layer: 0-based index of the block.
+    Returns: a map (batch, length, dim), mask -> (batch, length, dim).
+    Raises: UserError if the task has no grid or the mixer cannot mix one, if it joins no
+        positions and pooling reads one alone, or for options of the mixer that contradict
+        one another or the context.
+    """
+    model = config.model
+    grid = None if model.axes == "flat" else _grid(config, info)
+    is_row = layer % 2 == 0
+    if model.axes == "alternate" and grid is not None:
+        length = grid[1] if is_row else grid[0]
+    mixer = config.build_mixer(
+        MixerContext(
+            dim=model.dim,
+            max_length=length,
+            layer=layer,
+            depth=model.depth,
+            grid=grid if model.axes == "native" else None,
+            causal=model.causal,
+        )
+    )
+    if model.axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
+        raise UserError(
+            f"mixer {config.mixer_name} mixes sequences only, and model.axes is native; "
+            f"use --set model.axes=alternate or flat"
+        )
+    if model.pooling in ("cls", "last") and isinstance(mixer, Mixer) and not mixer.joins_positions:
+        raise UserError(
+            f"mixer {config.mixer_name} joins no positions, and model.pooling is {model.pooling}, "
+            f"which reads one alone; use --set model.pooling=mean"
+        )
+    if model.axes == "alternate" and grid is not None:
+        return AlongAxis(mixer, grid, "rows" if is_row else "columns")
+    return mixer
+
+
+def _grid(config: RunConfig, info: TaskInfo) -> tuple[int, int]:
+    if info.grid is None:
+        raise UserError(
+            f"task {config.task_name} has no grid, and model.axes is {config.model.axes}; "
+            f"use --set model.axes=flat"
+        )
+    return info.grid

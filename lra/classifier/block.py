@@ -1,0 +1,108 @@
+"""The residual block around a token mixer: norms, channel mixers, dropout."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from lra.classifier.dropout import Dropout
+from lra.classifier.packing import Packing
+from lra.config.schema import ModelConfig
+from models.ops.activations import ACTIVATIONS, Activation
+from models.ops.linear_pair import linear_pair
+
+# On packed positions both are free of padding: no mask to heed, nothing to leak.
+NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+
+
+class GLU(nn.Module):
+    """Gated linear unit, W_3 (f(W_1 x) * W_2 x) (Shazeer 2020; the channel mixer of TNN)."""
+
+    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.gate = nn.Linear(dim, hidden)
+        self.value = nn.Linear(dim, hidden)
+        self.output = nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix channels: (..., dim) -> (..., dim)."""
+        gate, value = linear_pair(x, self.gate, self.value)
+        return self.output(self.activation(gate) * value)
+
+
+class MLP(nn.Module):
+    """Two linear maps around an activation, the Transformer's feed-forward layer."""
+
+    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.hidden = nn.Linear(dim, hidden)
+        self.output = nn.Linear(hidden, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Mix channels: (..., dim) -> (..., dim)."""
+        return self.output(self.activation(self.hidden(x)))
+
+
+CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
+
+
+class Residual(nn.Module):
+    """Norm, sublayer, dropout, sum; or the norm after the sum."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.prenorm = config.prenorm
+        self.norm = NORMS[config.norm](config.dim)
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Add a sublayer's output: x (positions, dim) -> the same shape."""
+        if self.prenorm:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+@contextlib.contextmanager
+def _statistics_kept(block: nn.Module) -> Iterator[None]:
+    """Undo what computing a block a second time does to the running statistics of its norms."""
+    before = {name: buffer.clone() for name, buffer in block.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in block.named_buffers():
+                buffer.copy_(before[name])
+
+
+class Block(nn.Module):
+    """A mixer and, if there is one, a channel mixer, each in a residual."""
+
+    def __init__(self, config: ModelConfig, mixer: nn.Module) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.mixer_residual = Residual(config)
+        self.channel_mixer = None
+        if config.channel_mixer != "none":
+            self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
+                config.dim, config.hidden, config.channel_activation
+            )
+            self.channel_residual = Residual(config)
+
+    def forward(self, x: Tensor, packing: Packing) -> Tensor:
+        """Transform packed positions: x (positions, dim) -> the same shape."""
+        x = self.mixer_residual(functools.partial(packing.mix, self.mixer), x)
+        return x if self.channel_mixer is None else self.channel_residual(self.channel_mixer, x)
+
+    def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
+        """Compute `forward`, keeping x alone, and again in the backward pass."""
+        contexts = lambda: (contextlib.nullcontext(), _statistics_kept(self))  # noqa: E731
+        result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)
+        assert isinstance(result, Tensor)
+        return result

@@ -1,0 +1,164 @@
+"""One classifier for every task and mixer."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import torch
+from torch import Tensor, nn
+
+from lra.classifier.axes import build_layer
+from lra.classifier.block import NORMS, Block
+from lra.classifier.dropout import Dropout
+from lra.classifier.packing import Packing
+from lra.config.schema import RunConfig
+from models.ops.activations import ACTIVATIONS
+from tasks.base import TaskInfo
+
+
+def sinusoidal_positions(length: int, dim: int) -> Tensor:
+    """Sines and cosines of positions at geometric wavelengths ("Attention Is All You Need", 3.5).
+
+    Returns: (length, dim).
+    """
+    rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(10000.0) / dim))
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :dim]
+
+
+class Embedding(nn.Module):
+    """Tokens by a table, real values by a linear map; positions on top; a CLS position first."""
+
+    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+        super().__init__()
+        dim = config.model.dim
+        self.table = None if info.vocab_size is None else nn.Embedding(info.vocab_size, dim)
+        self.linear = None if info.channels is None else nn.Linear(info.channels, dim)
+        self.cls = nn.Parameter(torch.zeros(dim)) if config.model.pooling == "cls" else None
+        length = input_length(config, info)
+        self.learned = None
+        self.register_buffer("sinusoidal", None, persistent=False)
+        if config.model.positions == "learned":
+            self.learned = nn.Embedding(length, dim)
+            nn.init.normal_(self.learned.weight, std=0.02)
+        elif config.model.positions == "sinusoidal":
+            self.sinusoidal = sinusoidal_positions(length, dim)
+        self.dropout = Dropout(config.model.embedding_dropout)
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Packing]:
+        """Embed packed sequences.
+
+        Args:
+            inputs: (positions,) tokens or (positions, channels) real values.
+            lengths: (sequences,) on the CPU.
+        Returns: (positions', dim) and its packing; with CLS one more position a sequence.
+        """
+        x = self.encode(inputs)
+        if self.cls is not None:
+            lengths = lengths + 1
+        packing = Packing(lengths, x.device)
+        position = packing.position_in_sequence().to(x.device)
+        if self.cls is not None:
+            is_cls = position == 0
+            row = torch.where(is_cls, 0, torch.cumsum(~is_cls, 0))
+            x = torch.cat([self.cls.to(x.dtype)[None], x]).index_select(0, row)
+        return self.dropout(self.locate(x, position)), packing
+
+    def encode(self, inputs: Tensor) -> Tensor:
+        """Embed tokens (...), or real values (..., channels): (..., dim)."""
+        encode = self.linear if self.table is None else self.table
+        assert encode is not None
+        return encode(inputs)
+
+    def locate(self, x: Tensor, position: Tensor) -> Tensor:
+        """Add encodings of positions, if any: x (..., positions, dim), position (positions,)."""
+        if self.learned is not None:
+            return x + self.learned(position)
+        return x if self.sinusoidal is None else x + self.sinusoidal[position].to(x.dtype)
+
+
+def input_length(config: RunConfig, info: TaskInfo) -> int:
+    """Return the positions of the longest sequence, CLS included."""
+    return info.max_length + (config.model.pooling == "cls")
+
+
+def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
+    """Reduce real positions to one vector, in single precision at least.
+
+    Args:
+        x: (batch, length, dim).
+        mask: (batch, length); None when all positions are real.
+        how: mean, max, last or cls.
+    Returns: (batch, dim).
+    """
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    if how == "cls":
+        return x[:, 0]
+    if mask is None:
+        mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    counts = mask.sum(dim=1)
+    if how == "last":
+        return x[torch.arange(len(x), device=x.device), counts - 1]
+    if how == "max":
+        return x.masked_fill(~mask[..., None], -torch.inf).amax(dim=1)
+    return x.masked_fill(~mask[..., None], 0).sum(dim=1) / counts[:, None]
+
+
+class Classifier(nn.Module):
+    """Embedding, blocks, pooling and head; two towers share everything but the head.
+
+    Args:
+        trained: what the weights were trained on, where they are to meet other lengths: mixers
+            are what they were, and reach beyond as they can.
+    Raises: UserError for options of the mixer that contradict one another.
+    """
+
+    def __init__(
+        self, config: RunConfig, info: TaskInfo, *, trained: TaskInfo | None = None
+    ) -> None:
+        super().__init__()
+        model = config.model
+        known = trained or info
+        self.pooling = model.pooling
+        self.towers = info.towers
+        self.checkpoint_activations = config.train.checkpoint_activations
+        self.embedding = Embedding(config, info)
+        length = input_length(config, known)
+        self.blocks = nn.ModuleList(
+            Block(model, build_layer(config, known, length, layer)) for layer in range(model.depth)
+        )
+        self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
+        features = model.dim * (4 if info.towers > 1 else 1)
+        self.activation = ACTIVATIONS[model.channel_activation] if model.head == "mlp" else None
+        if self.activation is not None:
+            self.hidden = nn.Linear(features, model.hidden)
+            features = model.hidden
+        self.output = nn.Linear(features, info.num_classes)
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+        """Classify.
+
+        Args:
+            inputs: (positions,) tokens or (positions, channels) real values, packed.
+            lengths: (batch, towers) positions of each sequence, on the CPU.
+        Returns: (batch, classes) logits.
+        """
+        x, packing = self.embedding(inputs, lengths.flatten())
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            again = self.checkpoint_activations and torch.is_grad_enabled()
+            x = block.checkpointed(x, packing) if again else block(x, packing)
+        if self.norm is not None:
+            x = self.norm(x)
+        features = packing.reduce(functools.partial(pool, how=self.pooling), x)
+        return self.classify(features, len(lengths))
+
+    def classify(self, features: Tensor, examples: int) -> Tensor:
+        """Join towers and apply the head: (sequences, dim) -> (examples, classes)."""
+        if self.towers > 1:
+            a, b = features.view(examples, self.towers, -1).unbind(dim=1)
+            features = torch.cat([a, b, a * b, a - b], dim=-1)
+        if self.activation is not None:
+            features = self.activation(self.hidden(features))
+        return self.output(features)

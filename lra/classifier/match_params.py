@@ -1,0 +1,112 @@
+"""Models of like size: the Long Range Arena's rule for a fair comparison (Tay et al., 2021)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from lra.classifier.classifier import Classifier
+from lra.config.plugin import find_mixer
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
+
+logger = logging.getLogger(__name__)
+
+FLAG = "--match-params"
+TOLERANCE = 0.05
+
+
+def count_parameters(config: RunConfig) -> int:
+    """Count the trainable numbers of a run's model by building it.
+
+    Raises: UserError for options of the mixer that contradict one another.
+    """
+    # Not on the meta device, where what a mixer caches while it is built would stay.
+    model = Classifier(config, config.build_task().info)
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def match_parameters(
+    resolve: Callable[..., RunConfig],
+    mixer: str,
+    reference: str,
+    *,
+    overrides: Sequence[str],
+    flags: Mapping[str, str],
+) -> dict[str, str]:
+    """Choose model.dim so that a run is of the size of another mixer's, and say both sizes.
+
+    Args:
+        resolve: `lra.classifier.resolve.resolve`, its task, preset and protocol bound.
+        reference: the other mixer; options of `mixer` among the overrides do not concern it.
+    Returns: the setting, by the flag that stands for it.
+    Raises: UserError if no model.dim comes within 5 %.
+    """
+    origin = f"{FLAG} {reference}"
+    find_mixer(reference, FLAG)
+    own = resolve(mixer, overrides=overrides, flags=flags)
+    shared = [text for text in overrides if text.partition(".")[0].strip() != "mixer"]
+    try:
+        other = resolve(reference, overrides=shared, flags=flags)
+    except UserError as error:
+        raise UserError(f"{origin}: {error}") from None
+
+    def setting(dim: int) -> dict[str, str]:
+        return {origin: f"model.dim={dim}"}
+
+    def count_at(dim: int) -> int:
+        return count_parameters(
+            resolve(mixer, overrides=overrides, flags={**flags, **setting(dim)})
+        )
+
+    goal = count_parameters(other)
+    dim, count = _Search(count_at, goal).nearest(own.model.dim)
+    excess = count / goal - 1
+    sizes = (
+        f"{own.mixer_name} {count:,} at model.dim {dim}, {other.mixer_name} {goal:,} at "
+        f"{other.model.dim} ({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
+    )
+    if abs(excess) > TOLERANCE:
+        raise UserError(
+            f"{origin}: no model.dim brings the parameters within {100 * TOLERANCE:.0f} %; the "
+            f"nearest: {sizes}; change model.depth, or an option of the mixer, by --set"
+        )
+    logger.info(f"parameters: {sizes}")
+    return setting(dim)
+
+
+class _Search:
+    """Looks for the model.dim whose count, taken to grow with it, is nearest to a goal."""
+
+    def __init__(self, count_at: Callable[[int], int], goal: int) -> None:
+        self.count_at = count_at
+        self.goal = goal
+        self.counts: dict[int, int] = {}
+
+    def nearest(self, start: int) -> tuple[int, int]:
+        """Return the dim and its count; `start` must be a dim that the mixer accepts."""
+        self.counts[start] = self.count_at(start)
+        low = high = start
+        while self.counts[high] < self.goal:
+            larger = self._accepted(2 * high, high, 3 * high)
+            if larger is None:
+                break
+            low, high = high, larger
+        while self.counts[low] > self.goal:
+            smaller = self._accepted(low // 2, 0, low)
+            if smaller is None:
+                break
+            low, high = smaller, low
+        while (middle := self._accepted((low + high) // 2, low, high)) is not None:
+            low, high = (middle, high) if self.counts[middle] < self.goal else (low, middle)
+        return min(self.counts.items(), key=lambda item: abs(item[1] - self.goal))
+
+    def _accepted(self, dim: int, low: int, high: int) -> int | None:
+        """Count at the accepted dim nearest to one, strictly between two others, if any is."""
+        for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
+            try:
+                self.counts[candidate] = self.count_at(candidate)
+            except UserError:  # heads that do not divide a width, for one
+                continue
+            return candidate
+        return None

@@ -1,0 +1,152 @@
+"""Sequences of several lengths: packed end to end, and padded only where positions mix.
+
+Everything but a mixer works on positions one by one, or on statistics over all of them, and
+does so on the packed form, (positions, channels), which holds real positions alone. For the
+mixers sequences are sorted by length and padded in a few groups of like length, so that a
+batch may be drawn at random without paying for its longest sequence. (Batches of like length
+are no substitute: batch norm then sees other statistics in each, and the running ones fit
+none.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from models.layers.kernel_cache import shared_kernels
+
+SHORTEST_OVER_LONGEST = 0.7
+"""A group takes sequences down to this share of its longest one's length,"""
+
+SMALLEST_GROUP = 800
+"""and goes on below it until it holds this many positions: a mixer call has a price."""
+
+
+class _Reorder(Function):
+    """Gather rows; its gradient is gathered too, there being no row taken twice but as padding."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
+        ctx: Any,
+        x: Tensor,
+        index: Tensor,
+        zeros: Tensor | None,
+        reverse: Tensor,
+        reverse_zeros: Tensor | None,
+    ) -> Tensor:
+        """Gather x[index], (rows, channels), and zero the rows that `zeros` lists."""
+        ctx.reverse, ctx.reverse_zeros = reverse, reverse_zeros
+        y = x.index_select(0, index)
+        return y if zeros is None else y.index_fill_(0, zeros, 0)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        """Gather the gradient the other way."""
+        gradient = gradients[0].index_select(0, ctx.reverse)
+        if ctx.reverse_zeros is not None:
+            gradient.index_fill_(0, ctx.reverse_zeros, 0)
+        return gradient, None, None, None, None
+
+
+@dataclass(frozen=True)
+class _Group:
+    rows: int
+    length: int
+    mask: Tensor | None
+    """(rows, length) bool; None when nothing is padded."""
+
+
+class Packing:
+    """Where the positions of a batch's sequences lie, packed and in padded groups.
+
+    Args:
+        lengths: (sequences,) int64, all positive, on the CPU.
+        device: of the tensors to lay out.
+    """
+
+    def __init__(self, lengths: Tensor, device: torch.device) -> None:
+        self.lengths = lengths
+        order = torch.argsort(lengths, descending=True, stable=True)
+        ordered = lengths[order]
+        starts = (torch.cumsum(lengths, 0) - lengths)[order]
+        self.groups: list[_Group] = []
+        indices: list[Tensor] = []
+        masks: list[Tensor] = []
+        for first, last in _cut(ordered.tolist()):
+            columns = torch.arange(int(ordered[first]))
+            mask = columns < ordered[first:last, None]
+            indices.append(torch.where(mask, starts[first:last, None] + columns, 0).flatten())
+            masks.append(mask.flatten())
+            kept = None if mask.all() else mask.to(device)
+            self.groups.append(_Group(last - first, len(columns), kept))
+        index, real = torch.cat(indices), torch.cat(masks)
+        # One group without padding is the packed form itself.
+        self.is_rectangle = len(self.groups) == 1 and bool(real.all())
+        inverse = torch.empty(int(lengths.sum()), dtype=torch.int64)
+        inverse[index[real]] = torch.arange(len(index))[real]
+        self.index, self.inverse = index.to(device), inverse.to(device)
+        self.padding = None if real.all() else torch.arange(len(index))[~real].to(device)
+        self.sequence_order = torch.argsort(order).to(device)
+
+    def position_in_sequence(self) -> Tensor:
+        """Count each packed position from its sequence's start: (positions,) on the CPU."""
+        starts = torch.cumsum(self.lengths, 0) - self.lengths
+        return torch.arange(int(self.lengths.sum())) - starts.repeat_interleave(self.lengths)
+
+    def padded(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
+        """Pad packed positions in groups, with zeros.
+
+        Args:
+            x: (positions, channels).
+        Returns: per group (sequences, length, channels) and its mask, (sequences, length).
+        """
+        if not self.is_rectangle:
+            x = _reorder(x, self.index, self.padding, self.inverse, None)
+        parts = x.split([group.rows * group.length for group in self.groups])
+        return [
+            (part.view(group.rows, group.length, -1), group.mask)
+            for part, group in zip(parts, self.groups, strict=True)
+        ]
+
+    def packed(self, groups: list[Tensor]) -> Tensor:
+        """Undo `padded`, dropping the padding: (positions, channels)."""
+        if self.is_rectangle:
+            return groups[0].flatten(0, 1)
+        x = torch.cat([group.flatten(0, 1) for group in groups])
+        return _reorder(x, self.inverse, None, self.index, self.padding)
+
+    def mix(self, mixer: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
+        """Apply a mixer to packed positions: (positions, channels) -> the same shape."""
+        with shared_kernels():  # the first group is the longest
+            return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
+
+    def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
+        """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""
+        pooled = torch.cat([pool(part, mask) for part, mask in self.padded(x)])
+        return pooled.index_select(0, self.sequence_order)
+
+
+def _reorder(
+    x: Tensor, index: Tensor, zeros: Tensor | None, reverse: Tensor, reverse_zeros: Tensor | None
+) -> Tensor:
+    result = _Reorder.apply(x, index, zeros, reverse, reverse_zeros)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def _cut(ordered: list[int]) -> list[tuple[int, int]]:
+    """Cut lengths in falling order into groups: (first, one past the last) of each."""
+    groups: list[tuple[int, int]] = []
+    first = held = 0
+    for i, length in enumerate(ordered):
+        if held >= SMALLEST_GROUP and length < SHORTEST_OVER_LONGEST * ordered[first]:
+            groups.append((first, i))
+            first, held = i, 0
+        held += length
+    groups.append((first, len(ordered)))
+    return groups

@@ -1,0 +1,67 @@
+"""The classifier as published code computes it: what ours is tested and timed against.
+
+Its parameters are those of `Classifier`, under the same names. It computes by plain forms
+(`models/_plain_forms.py`), pads every sequence to the task's longest, mixes padding like data,
+counts it in the statistics of norms, and applies `BatchNorm1d` to a transposed view. Where all
+sequences are of full length the two compute the same function.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from lra.classifier.block import Block, Residual
+from lra.classifier.classifier import Classifier, input_length, pool
+from lra.config.schema import RunConfig
+from models.ops.reference import plain_forms
+from tasks.base import TaskInfo
+
+
+class ReferenceClassifier(Classifier):
+    """`Classifier` the published way."""
+
+    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+        super().__init__(config, info)
+        self.length = input_length(config, info)
+
+    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+        """See `Classifier.forward`."""
+        with plain_forms():
+            x, mask = self._embed(inputs, lengths.flatten())
+            for block in self.blocks:
+                assert isinstance(block, Block)
+                x = _residual(block.mixer_residual, block.mixer, x)
+                if block.channel_mixer is not None:
+                    x = _residual(block.channel_residual, block.channel_mixer, x)
+            if self.norm is not None:
+                x = _normalise(self.norm, x)
+            return self.classify(pool(x, mask, self.pooling), len(lengths))
+
+    def _embed(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Embed padded sequences: (sequences, length, dim), and which positions are real."""
+        embedding = self.embedding
+        has_cls = embedding.cls is not None
+        real = torch.arange(self.length - has_cls) < lengths[:, None]
+        real = real.to(inputs.device)
+        padded = inputs.new_zeros(*real.shape, *inputs.shape[1:])
+        padded[real] = inputs
+        x = embedding.encode(padded)
+        if embedding.cls is not None:
+            first = embedding.cls.to(x.dtype).expand(len(x), 1, -1)
+            x = torch.cat([first, x], dim=1)
+            real = torch.cat([torch.ones_like(real[:, :1]), real], dim=1)
+        position = torch.arange(self.length, device=x.device)
+        return embedding.dropout(embedding.locate(x, position)), real
+
+
+def _residual(residual: Residual, sublayer: nn.Module, x: Tensor) -> Tensor:
+    if residual.prenorm:
+        return x + residual.dropout(sublayer(_normalise(residual.norm, x)))
+    return _normalise(residual.norm, x + residual.dropout(sublayer(x)))
+
+
+def _normalise(norm: nn.Module, x: Tensor) -> Tensor:
+    if isinstance(norm, nn.BatchNorm1d):
+        return norm(x.transpose(1, 2)).transpose(1, 2)
+    return norm(x)

@@ -1,0 +1,55 @@
+"""The configuration of a run: composed, and checked by building what it describes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lra.classifier.axes import build_layer
+from lra.classifier.classifier import input_length
+from lra.classifier.plugin_check import check_plug_in
+from lra.config.compose import CONFIGS, compose
+from lra.config.schema import RunConfig
+
+
+def resolve(
+    task: str,
+    mixer: str,
+    *,
+    preset: str = "paper",
+    protocol: str = "s4",
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+    configs: Path = CONFIGS,
+) -> RunConfig:
+    """Compose the configuration of a run and check it; arguments as for `compose`.
+
+    Raises: UserError as `compose`, and for options that contradict one another.
+    """
+    composed = compose(
+        task,
+        mixer,
+        preset=preset,
+        protocol=protocol,
+        overrides=overrides,
+        flags=flags,
+        configs=configs,
+    )
+    with composed.origins_added():
+        _build(composed.config)
+    return composed.config
+
+
+def _build(config: RunConfig) -> None:
+    """Construct the task and the first mixers, for the checks that span several options.
+
+    A plug-in is applied, too.
+    """
+    info = config.build_task().info
+    length = input_length(config, info)
+    model = config.model
+    # Alternate blocks see rows and columns, which may differ.
+    different = min(model.depth, 2 if model.axes == "alternate" else 1)
+    mixers = [build_layer(config, info, length, layer) for layer in range(different)]
+    grid = None if model.axes == "flat" else info.grid
+    check_plug_in(config.mixer_source, mixers[0], model.dim, causal=model.causal, grid=grid)

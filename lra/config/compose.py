@@ -1,0 +1,293 @@
+"""Composing a configuration from files and flags.
+
+Precedence: defaults < `configs/tasks/T.yaml` < `configs/mixers/M.yaml` < its `per_task`
+section < the protocol's sections of those < the preset's < `--set` and other flags.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from lra.config.plugin import MixerSource, find_mixer
+from lra.config.registry import TASKS, Section, options_model
+from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
+from lra.config.yaml_layers import Layer, SettingsFile, layer_of, parse_yaml, plain
+from lra.runtime.errors import UserError, unknown
+from tasks.base import BENCHMARK, Task
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+
+Merged = Mapping[tuple[str, str], tuple[Any, str]]
+"""(value, origin) by (section, key)."""
+
+
+@dataclass(frozen=True)
+class Composed:
+    """A configuration whose values are valid one by one."""
+
+    config: RunConfig
+    merged: Merged
+
+    def origins_added(self) -> AbstractContextManager[None]:
+        """Add to a UserError raised within where the settings that it names came from."""
+        return _origins_added(self.merged)
+
+
+def compose(
+    task: str,
+    mixer: str,
+    *,
+    preset: str = "paper",
+    protocol: str = "s4",
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+    configs: Path = CONFIGS,
+) -> Composed:
+    """Compose the configuration of a run; `mixer` may be a plug-in (`lra.config.plugin`).
+
+    Args:
+        overrides: texts of `--set`, "section.key=value".
+        flags: other flags that stand for a setting: its text by the flag's name.
+    Raises: UserError naming the value, its origin, and the valid ones.
+    """
+    known = _names(configs)
+    task_file = _task_file(task, preset, protocol, configs, known)
+    source = find_mixer(mixer, "--mixer")
+    mixer_path = f"mixers/{source.name}.yaml"
+    mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
+    mixer_file.check(known)
+    names = {"protocols": protocol, "presets": preset}
+    layers: list[Layer] = []
+    for of_task, of_mixer in zip(
+        task_file.layers(task, names), mixer_file.layers(task, names), strict=True
+    ):
+        _refuse_task_settings(of_mixer)
+        layers += [*of_task, *of_mixer]
+    changes = _flag_layers(overrides, flags)
+    merged = _merge([*layers, *changes])
+    config = RunConfig(
+        task_name=task,
+        mixer_name=source.name,
+        preset=preset,
+        protocol=protocol,
+        task=_validate("task", task, options_model(TASKS.get(task, "--task")), merged),
+        mixer=_validate("mixer", source.name, source.options, merged),
+        model=_validate("model", "model", ModelConfig, merged),
+        train=_validate("train", "train", TrainConfig, merged),
+        log=_validate("log", "log", LogConfig, merged),
+        origins={".".join(key): origin for key, (_, origin) in merged.items()},
+        overrides=(),
+        settings_source=mixer_file.source(task) or "the task's own, none published for this mixer",
+        mixer_source=source,
+    )
+    with _origins_added(merged):
+        _refuse_idle_channel_options(config.model, merged)
+    overrides = _effective(changes, config, _merge(layers))
+    return Composed(replace(config, overrides=overrides), merged)
+
+
+def compose_task(
+    task: str,
+    *,
+    preset: str = "paper",
+    protocol: str = "s4",
+    overrides: Sequence[str] = (),
+    flags: Mapping[str, str] | None = None,
+    configs: Path = CONFIGS,
+) -> Task:
+    """Construct the task that a run of any mixer would use; arguments as for `compose`.
+
+    Raises: UserError, also for an override of anything but the task.
+    """
+    file = _task_file(task, preset, protocol, configs, _names(configs))
+    names = {"protocols": protocol, "presets": preset}
+    layers = [layer for group in file.layers(task, names) for layer in group]
+    changes = _flag_layers(overrides, flags)
+    for layer in changes:
+        for section, key in layer.values:
+            if section != "task":
+                raise UserError(f"{layer.origin}: {section}.{key} does not concern the data")
+    cls = options_model(TASKS.get(task, "--task"))
+    merged = _merge([*layers, *changes])
+    with _origins_added(merged):
+        return build_task(task, _validate("task", task, cls, merged))
+
+
+def compose_options(source: MixerSource, overrides: Sequence[str]) -> Section:
+    """Compose the options of a mixer alone: defaults, but for texts of `--set`.
+
+    Raises: UserError, also for an override of anything but the mixer.
+    """
+    changes = _flag_layers(overrides, None)
+    for layer in changes:
+        for section, key in layer.values:
+            if section != "mixer":
+                raise UserError(f"{layer.origin}: {section}.{key} does not concern a mixer alone")
+    return _validate("mixer", source.name, source.options, _merge(changes))
+
+
+def _task_file(
+    task: str,
+    preset: str,
+    protocol: str,
+    configs: Path,
+    names: Mapping[str, Mapping[str, set[str]]],
+) -> SettingsFile:
+    """Open a task's settings, refusing unknown names of tasks, presets and protocols."""
+    TASKS.get(task, "--task")
+    if preset not in names[task]["presets"]:
+        raise unknown("preset", preset, names[task]["presets"], "--preset")
+    if protocol not in names[task]["protocols"]:
+        raise unknown("protocol", protocol, names[task]["protocols"], "--protocol")
+    file = _open_task_file(task, configs)
+    if "per_task" in file.body:
+        raise UserError(f"{file.shown}: per_task belongs into a mixer's file")
+    file.check(names)
+    return file
+
+
+def _open_task_file(task: str, configs: Path) -> SettingsFile:
+    return SettingsFile(configs / "tasks" / f"{task}.yaml", f"configs/tasks/{task}.yaml")
+
+
+def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
+    """List the presets and protocols of every task.
+
+    A mixer's file may hold settings for tasks of the benchmark that are not there yet.
+    """
+    names: dict[str, dict[str, set[str]]] = {}
+    for task in dict.fromkeys([*TASKS.classes, *BENCHMARK]):
+        file = _open_task_file(task, configs)
+        presets, protocols = {*file.nested("presets"), "paper"}, {*file.nested("protocols")}
+        names[task] = {"presets": presets, "protocols": protocols}
+    return names
+
+
+def _refuse_task_settings(layers: Sequence[Layer]) -> None:
+    for layer in layers:
+        for section, key in layer.values:
+            if section == "task":
+                raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
+
+
+def _refuse_idle_channel_options(model: ModelConfig, merged: Merged) -> None:
+    """Refuse a flag for a channel mixer that is not there; files may set what presets share."""
+    if model.channel_mixer != "none" or model.head == "mlp":
+        return
+    for key in ("channel_expand", "channel_activation"):
+        _, origin = merged.get(("model", key), (None, ""))
+        if origin.startswith("--"):
+            raise UserError(
+                f"model.{key} has no effect: model.channel_mixer is none, and model.head linear"
+            )
+
+
+def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:
+    texts = [("--set", text) for text in overrides] + list((flags or {}).items())
+    return [_flag_layer(text, flag) for flag, text in texts]
+
+
+def _flag_layer(text: str, flag: str) -> Layer:
+    """Turn "section.key=value" into a layer."""
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    if not (equals and dot and key):
+        raise UserError(f"{flag} {text}: expected section.key=value, train.lr=1e-3 for instance")
+    origin = f"{flag} {text}"
+    return layer_of({section: {key: parse_yaml(value, origin)}}, origin)
+
+
+def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> tuple[str, ...]:
+    """List the flags' settings that differ from what held without them, as "section.key=value"."""
+    keys = dict.fromkeys(key for layer in changes for key in layer.values if key[0] != "log")
+    effective: list[str] = []
+    for section, key in keys:
+        options: Section = getattr(config, section)
+        default = type(options).model_fields[key].default
+        value = getattr(options, key)
+        if value is None and any(other in keys for other in _EXCLUSIVE.get((section, key), [])):
+            continue  # another flag replaced it
+        if before.get((section, key), (default, ""))[0] != value:
+            effective.append(f"{section}.{key}={plain(value)}")
+    return tuple(effective)
+
+
+_EXCLUSIVE = {
+    ("train", key): [("train", other) for other in group if other != key]
+    for group in (("steps", "epochs", "minutes"), ("warmup_steps", "warmup_share"))
+    for key in group
+}
+"""Settings of which a later one replaces the others, which it stands for."""
+_EXCLUSIVE["train", "minutes"].append(("train", "schedule_steps"))  # steps are not known then
+
+
+def _merge(layers: Sequence[Layer]) -> Merged:
+    """Put layers over one another, later ones on top."""
+    merged: dict[tuple[str, str], tuple[Any, str]] = {}
+    for layer in layers:
+        for key, value in layer.values.items():
+            for other in _EXCLUSIVE.get(key, []) if value is not None else []:
+                if layer.values.get(other) is not None:
+                    raise UserError(
+                        f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
+                    )
+                merged.pop(other, None)
+            merged[key] = (value, layer.origin)
+    return merged
+
+
+def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> Any:
+    values = {key: value for (name, key), (value, _) in merged.items() if name == section}
+    try:
+        return cls.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        if not first["loc"]:
+            with _origins_added(merged):
+                raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
+        key = str(first["loc"][0])
+        _, origin = merged.get((section, key), (None, "settings"))
+        if first["type"] == "extra_forbidden":
+            raise unknown(f"option of {owner}", key, cls.model_fields, origin) from None
+        if first["type"] == "missing":
+            raise UserError(
+                f"{section}.{key}: an option of {owner} without a default; use "
+                f"--set {section}.{key}=VALUE"
+            ) from None
+        raise _wrong_value(f"{section}.{key}", first, origin) from None
+
+
+@contextmanager
+def _origins_added(merged: Merged) -> Iterator[None]:
+    """Add to a UserError where the settings that it names came from."""
+    try:
+        yield
+    except UserError as error:
+        origins = [
+            f"{section}.{key} is from {origin}"
+            for (section, key), (_, origin) in merged.items()
+            if re.search(_mention(section, key), str(error))
+        ]
+        raise UserError("; ".join([str(error), *origins])) from None
+
+
+def _mention(section: str, key: str) -> str:
+    """Return a pattern of a setting's name; mixers and tasks name their options alone."""
+    before = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
+    return rf"(?<![\w.]){before}{re.escape(key)}(?![\w.])"
+
+
+def _wrong_value(name: str, error: Any, origin: str) -> UserError:
+    """Describe a value of the wrong type or outside its limits."""
+    if error["type"] == "literal_error":
+        choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        return unknown(f"value of {name}", str(error["input"]), choices, origin)
+    expected = error["msg"][0].lower() + error["msg"][1:]
+    return UserError(f"{origin}: {name}: got {error['input']!r}; {expected}")

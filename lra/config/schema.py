@@ -1,0 +1,247 @@
+"""The typed configuration of a run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+
+from lra.config.plugin import MixerSource
+from lra.config.registry import TASKS, Section
+from lra.config.yaml_layers import SECTIONS, plain
+from lra.runtime.errors import UserError
+from models.base import Mixer, MixerContext
+from tasks.base import Task
+
+Ratio = Annotated[float, Field(gt=0, le=1000)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class ModelConfig(Section):
+    """The classifier around the mixer."""
+
+    dim: Annotated[int, Field(ge=1, lt=2**31)] = 128
+    """Channels."""
+    depth: Annotated[int, Field(ge=1, le=1000)] = 4
+    """Blocks of a mixer and a channel mixer."""
+    causal: bool = False
+    """Whether positions see only those before them."""
+    axes: Literal["flat", "alternate", "native"] = "flat"
+    """How a grid is mixed: as a sequence in raster order; along rows in even blocks and along
+    columns in odd ones; or along both axes by the mixer itself."""
+    positions: Literal["none", "sinusoidal", "learned"] = "none"
+    """Absolute position encoding added to the embedding."""
+    embedding_dropout: Share = 0.0
+    norm: Literal["layer", "batch"] = "layer"
+    """Batch norm counts real positions only."""
+    prenorm: bool = True
+    """Norm before each sublayer and at the end, or after each residual sum."""
+    dropout: Share = 0.0
+    """Of each sublayer's output."""
+    channel_mixer: Literal["glu", "mlp", "none"] = "glu"
+    channel_expand: Ratio = 1.0
+    """Inner channels of the channel mixer over `dim`."""
+    channel_activation: Literal["relu", "silu", "gelu"] = "silu"
+    pooling: Literal["mean", "max", "last", "cls"] = "mean"
+    """How positions become one vector; cls prepends a learned position and reads it."""
+    head: Literal["linear", "mlp"] = "linear"
+    """The mlp head has one hidden layer, as wide as the channel mixer's."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelConfig:
+        if self.causal and self.pooling == "cls":
+            raise ValueError(
+                "model.causal with model.pooling cls: a CLS position comes first and would see "
+                "nothing; use --set model.pooling=last or mean"
+            )
+        if self.axes != "flat" and self.pooling == "cls":
+            raise ValueError(
+                f"model.axes {self.axes} with model.pooling cls: a CLS position lies on no grid; "
+                "use --set model.pooling=mean"
+            )
+        return self
+
+    @property
+    def hidden(self) -> int:
+        """Inner channels of the channel mixer."""
+        return max(1, round(self.channel_expand * self.dim))
+
+
+class TrainConfig(Section):
+    """Optimization."""
+
+    steps: PositiveInt | None = None
+    """Optimizer steps; this, epochs or minutes."""
+    epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Passes over the training set; this, steps or minutes."""
+    minutes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Time of training steps, evaluations apart; this, steps or epochs. The schedule follows the
+    time, so that how far a run comes, and its result, depend on the machine."""
+    batch_size: PositiveInt = 32
+    """Examples per step."""
+    micro_batch: PositiveInt | Literal["auto"] | None = None
+    """Examples per forward pass; the gradients of a batch are accumulated. None: all. auto: as
+    many as fit into memory."""
+    checkpoint_activations: bool = False
+    """Whether blocks keep their input alone and are computed again in the backward pass: the same
+    numbers with less memory, for about a third more time."""
+    bucketing: bool = False
+    """Whether batches hold sequences of like length: faster, but no company for batch norm."""
+    lr: PositiveFloat = 1e-3
+    """Highest learning rate."""
+    schedule: Literal["cosine", "rsqrt", "constant"] = "cosine"
+    """After the linear warm-up: cosine to 0, the inverse square root of the step, or flat."""
+    warmup_steps: NonNegativeInt = 0
+    """Steps in which the rate rises; this or warmup_share."""
+    warmup_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    """Share of the run in which the rate rises; this or warmup_steps."""
+    schedule_steps: PositiveInt | None = None
+    """Step at which the cosine reaches 0. None: the last."""
+    weight_decay: Annotated[float, Field(ge=0)] = 0.0
+    weight_decay_on: Literal["matrices", "all"] = "matrices"
+    """Whether biases, norms and embeddings decay too."""
+    beta1: Share = 0.9
+    beta2: Share = 0.999
+    epsilon: PositiveFloat = 1e-8
+    clip_norm: PositiveFloat | None = None
+    """Largest norm of the whole gradient. None: no clipping."""
+    precision: Literal["fp32", "bf16"] = "fp32"
+    """bf16 concerns matrix products; transforms, norms' sums and the loss stay in fp32."""
+    evaluate_every: PositiveInt | None = None
+    """Steps between validations. None: an epoch, or of a run of minutes a quarter."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrainConfig:
+        if self.schedule_steps is not None and self.schedule != "cosine":
+            raise ValueError(f"train.schedule_steps has no meaning for schedule {self.schedule}")
+        if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
+            raise ValueError(
+                f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"
+            )
+        if self.steps is None and self.epochs is None and self.minutes is None:
+            raise ValueError(
+                "none of train.steps, train.epochs and train.minutes is set; use "
+                "--set train.steps=N"
+            )
+        if self.minutes is not None and self.schedule_steps is not None:
+            raise ValueError("train.schedule_steps has no meaning for a run of train.minutes")
+        return self
+
+
+WITHOUT_EFFECT = {"train": {"checkpoint_activations"}}
+"""Settings beside those of `log` that change no number, and so no hash."""
+
+
+LATER_SETTINGS = ("minutes", "warmup_share")
+"""Settings of `train` that, not set, are left out of the hash, as before they were there."""
+
+
+class LogConfig(Section):
+    """What is written on the way; without effect on any result."""
+
+    every_steps: PositiveInt = 50
+    """Steps between lines of metrics."""
+    checkpoint_minutes: PositiveFloat = 5.0
+    """Minutes between checkpoints, besides those at validations and at the end."""
+    tensorboard: bool = False
+    """Whether metrics are written for TensorBoard, too, into the run's folder."""
+    wandb: bool = False
+    """Whether they are sent to Weights & Biases, too, into its project lra."""
+
+
+def build_task(name: str, options: Section) -> Task:
+    """Construct a task.
+
+    Raises: UserError for options that contradict one another.
+    """
+    try:
+        return TASKS.get(name, "--task")(**dict(options))
+    except ValueError as error:
+        raise UserError(f"task {name}: {error}") from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that determines a run's result, but for seed and data."""
+
+    task_name: str
+    mixer_name: str
+    preset: str
+    protocol: str
+    task: Section
+    mixer: Section
+    model: ModelConfig
+    train: TrainConfig
+    log: LogConfig
+    origins: Mapping[str, str]
+    """Where each value that is no default came from, by "section.key"."""
+    overrides: tuple[str, ...]
+    """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
+    settings_source: str
+    """Where the settings of this mixer on this task were published, if they were."""
+    mixer_source: MixerSource = field(compare=False, repr=False)
+
+    @property
+    def mixer_code(self) -> str | None:
+        """Start of the SHA-256 of a plug-in's file: an edited one makes other runs."""
+        return self.mixer_source.code
+
+    def values(self) -> dict[str, Any]:
+        """Dump names and all settings that can change a number as plain values."""
+        sections = {
+            name: getattr(self, name).model_dump(exclude=WITHOUT_EFFECT.get(name))
+            for name in SECTIONS
+            if name != "log"
+        }
+        for key in LATER_SETTINGS:
+            if sections["train"][key] is None:
+                del sections["train"][key]
+        names = {
+            "task_name": self.task_name,
+            "mixer_name": self.mixer_name,
+            "preset": self.preset,
+            "protocol": self.protocol,
+        }
+        if self.mixer_code is not None:
+            names["mixer_code"] = self.mixer_code
+        return {**names, **sections}
+
+    @functools.cached_property
+    def hash(self) -> str:
+        """Hash of all settings that can change a result: 16 hexadecimal digits."""
+        text = json.dumps(self.values(), sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def show(self) -> str:
+        """Write the configuration as YAML, each value with where it came from."""
+        lines = [
+            f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
+        ]
+        if self.mixer_code is not None:
+            lines.append(f"# mixer from: {self.mixer_source.given}")
+        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
+        for name in SECTIONS:
+            lines.append(f"{name}:")
+            for key, value in getattr(self, name).model_dump().items():
+                origin = self.origins.get(f"{name}.{key}", "default")
+                lines.append(f"  {f'{key}: {plain(value)}':<28} # {origin}")
+        return "\n".join(lines) + "\n"
+
+    def build_task(self) -> Task:
+        """Construct the task.
+
+        Raises: UserError for options that contradict one another.
+        """
+        return build_task(self.task_name, self.task)
+
+    def build_mixer(self, context: MixerContext) -> Mixer:
+        """Construct the mixer of one block.
+
+        Raises: UserError as `MixerSource.build`.
+        """
+        return self.mixer_source.build(context, self.mixer)

@@ -1,0 +1,193 @@
+"""Reading YAML settings: strict about types, keys and where each value came from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from lra.runtime.errors import UserError, unknown
+
+SECTIONS = ("task", "mixer", "model", "train", "log")
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number, only true and false are booleans, keys occur once."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+
+
+_DIGITS = [*"-+0123456789"]
+for _tag, _pattern, _first in (
+    ("bool", r"true|false", [*"tf"]),
+    ("null", r"null|~|", [*"n~", ""]),
+    ("int", r"[-+]?(0|[1-9][0-9_]*)", _DIGITS),
+    ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?", [*_DIGITS, "."]),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
+    )
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line}: the key {key!r} occurs twice")
+        seen.add(key)
+    return dict(yaml.SafeLoader.construct_mapping(loader, node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Parse YAML by the strict rules.
+
+    Raises: UserError naming the source for anything that is not YAML.
+    """
+    try:
+        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
+        raise UserError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+
+
+def plain(value: Any) -> str:
+    """Write a value on one line, so that `parse_yaml` reads it back."""
+    return yaml.safe_dump(value, default_flow_style=True, width=float("inf")).splitlines()[0]
+
+
+def alternatives(text: str, flag: str) -> list[str]:
+    """Turn "section.key=a,b" into the overrides it stands for; a list in brackets stays whole.
+
+    Raises: UserError naming the flag that it was given by.
+    """
+    key, equals, values = text.partition("=")
+    if not (equals and values.strip()):
+        raise UserError(f"{flag} {text}: expected section.key=value,value, train.lr=1e-3,2e-3 say")
+    parts: list[str] = []
+    depth = 0
+    for piece in values.split(","):
+        if depth:
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+        depth += piece.count("[") - piece.count("]")
+    if any(not part.strip() for part in parts):
+        raise UserError(f"{flag} {text}: an empty value; write null for none")
+    return [f"{key.strip()}={part.strip()}" for part in parts]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Settings of one origin, one of those that a configuration is laid up from."""
+
+    origin: str
+    """The file and the section in it, or the flag."""
+    values: Mapping[tuple[str, str], Any]
+    """By (section, key)."""
+
+
+def layer_of(body: Any, origin: str, beside: frozenset[str] = frozenset()) -> Layer:
+    """Turn a parsed mapping {section: {key: value}} into a layer.
+
+    Args:
+        beside: keys that may stand beside the sections, and are left alone.
+    Raises: UserError for an unknown section or a value that is no mapping.
+    """
+    values: dict[tuple[str, str], Any] = {}
+    for section, entries in mapping(body, origin).items():
+        if section in beside:
+            continue
+        if section not in SECTIONS:
+            raise unknown("section", section, {*SECTIONS, *beside}, origin)
+        for key, value in mapping(entries, f"{origin}: {section}").items():
+            values[section, key] = value
+    return Layer(origin, values)
+
+
+def mapping(body: Any, origin: str) -> dict[str, Any]:
+    """Check that a parsed value is a mapping; nothing counts as an empty one.
+
+    Raises: UserError naming the origin otherwise.
+    """
+    if body is None:
+        return {}
+    if not isinstance(body, dict):
+        raise UserError(f"{origin}: got {body!r}, expected keys with values")
+    return {str(key): value for key, value in body.items()}
+
+
+class SettingsFile:
+    """A task's or mixer's YAML: sections, and the same again per protocol, preset and task."""
+
+    def __init__(self, path: Path, shown: str) -> None:
+        self.shown = shown
+        try:
+            text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        except UnicodeDecodeError as error:
+            raise UserError(f"{shown}: not UTF-8 text: {error}") from None
+        self.body = mapping(parse_yaml(text, shown), shown)
+
+    def nested(self, name: str) -> dict[str, Any]:
+        """Return a nested section by its keys, "presets" for instance."""
+        return mapping(self.body.get(name), f"{self.shown}: {name}")
+
+    def layers(self, task: str, names: Mapping[str, str]) -> tuple[list[Layer], ...]:
+        """List this file's layers: base ones, then those of each of `names` in turn.
+
+        Args:
+            names: the preset by "presets", the protocol by "protocols".
+        """
+        beside = frozenset({*names, "per_task"})
+        bodies = [(self.body, self.shown, beside)]
+        if task in (per_task := self.nested("per_task")):
+            origin = f"{self.shown} (per_task.{task})"
+            beside = frozenset({*names, "source"})
+            bodies.append((mapping(per_task[task], origin), origin, beside))
+        groups = [[layer_of(*body) for body in bodies]]
+        for section, name in names.items():
+            groups.append([])
+            for body, origin, _ in bodies:
+                inner = mapping(body.get(section), f"{origin}: {section}")
+                if name in inner:
+                    groups[-1].append(layer_of(inner[name], f"{origin} ({section}.{name})"))
+        return tuple(groups)
+
+    def check(self, names: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
+        """Check every part of the file, those included that this run has no use for.
+
+        Args:
+            names: the presets and protocols of each task, by "presets" and "protocols".
+        Raises: UserError for an unknown section, or a name that does not exist.
+        """
+        kinds = ("presets", "protocols")
+        every = {kind: {n for of_task in names.values() for n in of_task[kind]} for kind in kinds}
+        self._check_part(self.body, self.shown, every, {"per_task"})
+        for task, body in self.nested("per_task").items():
+            origin = f"{self.shown} (per_task.{task})"
+            if task not in names:
+                raise unknown("task", task, names, f"{self.shown} (per_task)")
+            self._check_part(mapping(body, origin), origin, names[task], {"source"})
+
+    @staticmethod
+    def _check_part(
+        body: dict[str, Any], origin: str, valid: Mapping[str, Iterable[str]], beside: set[str]
+    ) -> None:
+        layer_of(body, origin, frozenset({*valid, *beside}))
+        for kind, names in valid.items():
+            for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
+                if name not in names:
+                    raise unknown(kind.removesuffix("s"), name, names, origin)
+                layer_of(inner, f"{origin} ({kind}.{name})")
+
+    def source(self, task: str) -> str | None:
+        """Return the citation of the settings that the file holds for a task."""
+        source = mapping(self.nested("per_task").get(task), self.shown).get("source")
+        return None if source is None else " ".join(str(source).split())

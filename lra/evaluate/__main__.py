@@ -1,0 +1,134 @@
+"""Trained models on other data: `python -m lra.evaluate --help`."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import sys
+from pathlib import Path
+
+from lra.config.yaml_layers import alternatives
+from lra.evaluate.out_of_distribution import (
+    EXAMPLES,
+    OtherData,
+    evaluate_on,
+    is_measured,
+)
+from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
+from lra.record.run import RunRecord, load_record
+from lra.runtime.cli import STOPPED, Parser, carry_out, positive_int, whole_numbers
+from lra.runtime.console import markdown, write_out
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
+from lra.train.stopping import Stopped, StopRequest
+
+logger = logging.getLogger("lra.evaluate")
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.evaluate",
+        description="Evaluate the best model of a run on other data of its task: longer, deeper, "
+        "harder than what it was trained on. ListOps and Pathfinder draw a fresh test set; of "
+        "other tasks the test set is shown with other options, documents as bytes alone. Records "
+        "go into the run's folder, and into the report.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on.",
+    )
+    parser.add_argument(
+        "--run", type=Path, required=True, action="append",
+        help="folder of a run, results/runs/listops/tnn/...; may be given several times",
+    )  # fmt: skip
+    parser.add_argument("--lengths", help="positions of the longest sequences, comma-separated")
+    parser.add_argument(
+        "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
+        help="an option of the task, of several --vary every combination",
+    )  # fmt: skip
+    parser.add_argument("--examples", type=positive_int, help=f"of a fresh test set ({EXAMPLES})")
+    parser.add_argument("--again", action="store_true", help="measure again what has a record")
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
+    )
+    return parser.parse_args(arguments)
+
+
+def _conditions(options: argparse.Namespace) -> list[OtherData]:
+    if options.lengths is None and not options.vary:
+        raise UserError("--lengths or --vary: expected at least one of them, --lengths 2000 say")
+    lengths: list[int | None] = [None]
+    if options.lengths is not None:
+        lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
+    choices = [alternatives(text, "--vary") for text in options.vary]
+    return [
+        OtherData(length=length, changes=changes, examples=options.examples)
+        for changes in itertools.product(*choices)
+        for length in lengths
+    ]
+
+
+def _record_of(folder: Path) -> RunRecord:
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"--run {folder}: there is no {path}, expected the folder of a run")
+    record = load_record(path)
+    if record.status != "done":
+        raise UserError(f"--run {folder}: the run is {record.status}, expected a finished one")
+    return record
+
+
+def _table(folders: list[Path]) -> str:
+    found = {folder: evaluations_of(folder)[0] for folder in folders}
+    columns = sorted((one for records in found.values() for one in records), key=evaluation_order)
+    rows: list[dict[str, str]] = []
+    for folder, records in found.items():
+        run = _record_of(folder)
+        accuracies = {one.label: f"{one.test_accuracy:.2f}" for one in records}
+        rows.append(
+            {"run": f"{run.method}/{run.run_id}", "as trained": f"{run.test_accuracy:.2f}"}
+            | {column.label: accuracies.get(column.label, "-") for column in columns}
+        )
+    return markdown(rows)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    device = choose_device(options.device)
+    runs = [(folder, _record_of(folder)) for folder in options.run]
+    conditions = _conditions(options)
+    with StopRequest() as stop:
+        for (folder, record), other in itertools.product(runs, conditions):
+            if not options.again and is_measured(folder, record, other):
+                continue
+            try:
+                stop.check_signal()
+                found = evaluate_on(
+                    folder, record, other,
+                    data_dir=options.data_dir, device=device, check=stop.check_signal,
+                )  # fmt: skip
+            except Stopped as reason:
+                logger.info(f"stopped by {reason}; the same command goes on")
+                return STOPPED
+            _tell(found, found.save(folder))
+    write_out(_table(options.run))
+    return 0
+
+
+def _tell(found: EvaluationRecord, path: Path) -> None:
+    baselines = ", ".join(f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items())
+    loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
+    logger.info(
+        f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total}, loss "
+        f"{loss} (trivial baselines: {baselines}); {path}"
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = parse_arguments(arguments)
+    return carry_out("lra.train.evaluation", lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

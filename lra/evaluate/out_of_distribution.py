@@ -1,0 +1,139 @@
+"""Trained models on other data of their task: longer, deeper, harder than in training."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from lra.config.registry import TASKS
+from lra.config.schema import RunConfig
+from lra.config.yaml_layers import plain
+from lra.evaluate.trained import best_model, config_of
+from lra.record.evaluation import EvaluationRecord, evaluations_of
+from lra.record.run import RunRecord
+from lra.record.schema import DataRecord
+from lra.runtime.environment import device_name, git_state, versions
+from lra.runtime.errors import UserError
+from lra.train.evaluation import evaluate
+from tasks.base import DataError, largest_class
+
+EXAMPLES = 2000
+"""Of a fresh test set, unless another number is asked for."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OtherData:
+    """Data to try a model on."""
+
+    length: int | None
+    """Positions of the longest sequence; None: as in training."""
+    changes: tuple[str, ...]
+    """Options of the task, "task.key=value"."""
+    examples: int | None
+    """Of a test set that is drawn anew; None: 2,000."""
+
+
+def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
+    """Compose the settings of a run for other data.
+
+    Raises: UserError for changes of anything but the task, and for a task without such data.
+    """
+    for text in other.changes:
+        if not text.startswith("task."):
+            raise UserError(f"{text}: only options of the task can differ from the run's")
+    task = TASKS.get(record.task, str(folder))
+    if other.examples is not None and not task.draws_data:
+        raise UserError(
+            f"--examples {other.examples}: {task.name} data is read, and all of its test set "
+            f"is used; leave it out"
+        )
+    options = config_of(folder, record, other.changes).task.model_dump()
+    examples = other.examples or EXAMPLES
+    try:
+        fresh = task.fresh(options, length=other.length, examples=examples)
+    except DataError as error:
+        raise UserError(f"{folder}: {error}") from None
+    for text in other.changes:
+        key = text.partition("=")[0].removeprefix("task.")
+        if key in fresh:
+            raise UserError(f"{text}: a fresh test set comes with its own {key}; leave it out")
+    drawn = [f"task.{key}={plain(value)}" for key, value in fresh.items()]
+    return config_of(folder, record, [*other.changes, *drawn])
+
+
+def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
+    """Whether there is a record of this run on such data, of as many examples."""
+    drawn = TASKS.get(record.task, str(folder)).draws_data
+    examples = other.examples or EXAMPLES
+    return any(
+        (found.length, found.changes) == (other.length, sorted(other.changes))
+        and (not drawn or found.test_total == examples)
+        for found in evaluations_of(folder)[0]
+    )
+
+
+def evaluate_on(
+    folder: Path,
+    record: RunRecord,
+    other: OtherData,
+    *,
+    data_dir: Path,
+    device: torch.device,
+    check: Callable[[], None],
+) -> EvaluationRecord:
+    """Evaluate the best model of a run on the test set of other data.
+
+    Args:
+        folder: of the run.
+    Raises: UserError without a checkpoint, and as `compose_other` and `best_model`.
+    """
+    config = compose_other(folder, record, other)
+    task = config.build_task()
+    model = best_model(folder, config_of(folder, record), task.info)
+    if model is None:
+        raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
+    dataset = task.prepare(data_dir)
+    split = dataset.splits["test"]
+    # As many positions a pass as in training.
+    longer = max(1.0, task.info.max_length / record.length)
+    batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
+    start = time.perf_counter()
+    score = evaluate(
+        model.to(device),
+        split,
+        batch_size=batch_size,
+        device=device,
+        autocast=torch.autocast(
+            device.type, dtype=torch.bfloat16, enabled=config.train.precision == "bf16"
+        ),
+        check=check,
+        title=f"evaluating on {len(split)} examples",
+    )
+    seconds = time.perf_counter() - start
+    return EvaluationRecord(
+        run_id=record.run_id,
+        task=record.task,
+        mixer=record.mixer,
+        seed=record.seed,
+        config_hash=record.config_hash,
+        length=other.length,
+        changes=sorted(other.changes),
+        trained_length=record.length,
+        test_accuracy=score.accuracy,
+        test_correct=score.correct,
+        test_total=score.total,
+        loss=score.loss if math.isfinite(score.loss) else None,
+        baselines=dict(dataset.baselines),
+        largest_class=largest_class(split.labels),
+        examples_per_second=score.total / seconds,
+        device=device_name(device),
+        precision=config.train.precision,
+        versions=versions(),
+        git=git_state(),
+        data=DataRecord.of(dataset),
+    )

@@ -1,0 +1,197 @@
+"""Checking, listing, merging and exporting records: `python -m lra.record --help`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lra.record.benchmark import all_bench_records
+from lra.record.evaluation import FILES as EVALUATIONS
+from lra.record.evaluation import evaluations_of
+from lra.record.run import RunRecord, all_records, folder_of
+from lra.runtime.cli import INCOMPLETE, Parser, carry_out
+from lra.runtime.console import markdown, write_out
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+logger = logging.getLogger("lra.record")
+
+_COPIED = ("config.yaml", "metrics.jsonl", "predictions.csv", "result.json")
+"""What a run is to a report; checkpoints stay where they are."""
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.record",
+        description="Check, list, merge and export the records of runs.",
+        epilog="Exit codes: 0 done, 1 done but for records that could not be read (each is "
+        "named), 2 mistake in the command, or records in conflict.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    folder = Parser(add_help=False)
+    folder.add_argument(
+        "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
+    )
+    commands.add_parser("validate", parents=[folder], help="read every record, name what is wrong")
+    commands.add_parser("list", parents=[folder], help="print a line on every run")
+    export = commands.add_parser("export", parents=[folder], help="write all fields as CSV")
+    export.add_argument("--csv", type=Path, help="file to write (standard output)")
+    merge = commands.add_parser(
+        "merge", parents=[folder], help="copy the runs of other results folders into this one"
+    )
+    merge.add_argument("sources", nargs="+", type=Path, metavar="FOLDER")
+    return parser.parse_args(arguments)
+
+
+def to_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
+    """Return a row per record and a column per field, nested ones as data.source."""
+    import pandas as pd
+
+    frame = pd.json_normalize([record.model_dump(mode="json") for record in records])
+    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
+
+
+def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
+    """Read the records of a results folder.
+
+    Raises: UserError if there is no such folder.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{flag}: there is no folder {folder}")
+    return all_records(folder)
+
+
+def list_runs(records: Sequence[RunRecord]) -> str:
+    """Write a table of all runs."""
+    ordered = sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id))
+    rows = [
+        {
+            "task": r.task,
+            "mixer": r.method,
+            "preset": r.preset,
+            "protocol": r.protocol,
+            "run": r.run_id,
+            "status": r.status,
+            "steps": f"{r.steps:,} of {r.total_steps:,}",
+            "test %": "-" if r.test_accuracy is None else f"{r.test_accuracy:.2f}",
+            "device": r.device,
+            "changed": ", ".join(r.overrides) or "-",
+        }
+        for r in ordered
+    ]
+    return markdown(rows) if rows else "no runs\n"
+
+
+def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
+    """Copy runs and measurements of other results folders: all or, for any conflict, none.
+
+    One that the target has with the same record is left alone.
+
+    Returns: how many were copied, how many were there, and what could not be read.
+    Raises: UserError listing the runs that are there with another record.
+    """
+    _, faults = all_records(target)
+    taken: dict[Path, Path] = {}
+    conflicts: list[str] = []
+    present = 0
+    for source in sources:
+        records, more = read_folder(source, "merge")
+        measured, others = all_bench_records(source)
+        faults += more + others
+        found = [(folder_of(target, r), folder_of(source, r)) for r in records]
+        found += [(r.path(target), r.path(source)) for r in measured]
+        found += [
+            (folder_of(target, r) / path.name, path)
+            for r in records
+            for path in folder_of(source, r).glob(EVALUATIONS)
+        ]
+        for place, new in found:
+            old = taken.get(place, place)
+            if old == place and not place.exists():
+                taken[place] = new
+            elif _same_record(old, new):
+                present += 1
+            else:
+                conflicts.append(f"{new} and {old}")
+    if conflicts:
+        raise UserError(
+            f"nothing was merged: runs of one name with different records: {'; '.join(conflicts)}; "
+            f"keep one of each"
+        )
+    for place, new in taken.items():
+        if new.is_dir():
+            _copy_run(new, place)
+        else:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(place, new.read_bytes())
+    return len(taken), present, faults
+
+
+def _same_record(first: Path, second: Path) -> bool:
+    """Compare two runs' folders, or two measurements' files."""
+    paths = [path / "result.json" if path.is_dir() else path for path in (first, second)]
+    return all(path.is_file() for path in paths) and len({p.read_bytes() for p in paths}) == 1
+
+
+def _copy_run(source: Path, place: Path) -> None:
+    """Copy a run so that its folder is complete or not there."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".merge-", dir=place.parent))
+    try:
+        for name in _COPIED:
+            if (source / name).is_file():
+                shutil.copyfile(source / name, temporary / name)
+        temporary.chmod(0o755)
+        temporary.rename(place)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def carry(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    folder = options.results_dir
+    if options.command == "merge":
+        copied, present, faults = merge(folder, options.sources)
+        logger.info(f"{copied} records copied into {folder}, {present} were there already")
+    else:
+        records, faults = read_folder(folder, "--results-dir")
+        if options.command == "list":
+            write_out(list_runs(records))
+        elif options.command == "validate":
+            measured, others = all_bench_records(folder)
+            faults += others
+            count = len(records) + len(measured)
+            for record in records:
+                tried, others = evaluations_of(folder_of(folder, record))
+                count += len(tried)
+                faults += others
+            logger.info(f"{count} records are valid, {len(faults)} are not")
+        else:
+            text = to_frame(records).to_csv(index=False, lineterminator="\n")
+            if options.csv is None:
+                write_out(text)
+            else:
+                write_atomically(options.csv, text.encode())
+    for fault in faults:
+        logger.info(f"lra.record.run: warning: {fault}")
+    return INCOMPLETE if faults else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = parse_arguments(arguments)
+    return carry_out("lra.record.run", lambda: carry(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,120 @@
+"""The record of a trained model on data out of the distribution of its training."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+
+from lra.record.schema import (
+    ROUNDING,
+    Amount,
+    DataRecord,
+    Name,
+    Percent,
+    Record,
+    read_record,
+)
+from lra.runtime.errors import UserError
+
+SCHEMA_VERSION = 1
+FILES = "evaluation-*.json"
+"""Names of these records in a run's folder."""
+
+
+class EvaluationRecord(Record):
+    """What a trained model scores on data that it was not trained on."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: Name
+    task: Name
+    mixer: Name
+    seed: int
+    config_hash: str
+    """Of the run whose model it is."""
+    length: PositiveInt | None
+    """Positions that were asked for; null where none were."""
+    changes: list[str]
+    """Other options of the task that were changed: "task.key=value"."""
+    trained_length: PositiveInt
+    """Positions of the longest sequence that the training admitted."""
+    status: Literal["done"] = "done"
+    test_accuracy: Percent
+    test_correct: NonNegativeInt
+    test_total: PositiveInt
+    loss: Annotated[float, Field(ge=0)] | None
+    """Mean cross-entropy, in nats; null where logits are not finite."""
+    baselines: dict[str, Percent]
+    largest_class: Percent
+    examples_per_second: Amount
+    device: str
+    precision: str
+    versions: dict[str, str]
+    git: dict[str, Any]
+    data: DataRecord
+
+    @model_validator(mode="after")
+    def _consistent(self) -> EvaluationRecord:
+        if abs(100.0 * self.test_correct / self.test_total - self.test_accuracy) > ROUNDING:
+            raise ValueError(
+                f"test_accuracy is {self.test_accuracy}, expected that of {self.test_correct} in "
+                f"{self.test_total}"
+            )
+        return self
+
+    @property
+    def label(self) -> str:
+        """What the data is, for a table."""
+        parts = [] if self.length is None else [f"{self.length:,} positions"]
+        return ", ".join([*parts, *(text.removeprefix("task.") for text in self.changes)])
+
+    @property
+    def path(self) -> str:
+        """Its file in the run's folder: a newer one of the same takes its place."""
+        text = "\n".join([str(self.length), *self.changes])
+        return f"evaluation-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
+
+    def save(self, folder: Path) -> Path:
+        """Write the file into the run's folder, and return where."""
+        return self.write(folder / self.path)
+
+
+def load_evaluation(path: Path) -> EvaluationRecord:
+    """Read and check a record.
+
+    Raises: UserError naming the file and what is wrong with it.
+    """
+    return read_record(EvaluationRecord, path, SCHEMA_VERSION)
+
+
+def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
+    """Read what a run's model scored out of distribution, and list the faults of unreadable files."""
+    found: list[EvaluationRecord] = []
+    faults: list[str] = []
+    for path in sorted(folder.glob(FILES)):
+        try:
+            record = load_evaluation(path)
+            if record.path != path.name:
+                raise UserError(f"{path}: of other data; its name is to be {record.path}")
+        except UserError as error:
+            faults.append(str(error))
+        else:
+            found.append(record)
+    return sorted(found, key=evaluation_order), faults
+
+
+def evaluation_order(record: EvaluationRecord) -> tuple[int, int, Sequence[tuple[str, float, str]]]:
+    """Sort by length, those without one first, then by what else was changed, 5 before 10."""
+    return len(record.changes), record.length or 0, [_by_value(text) for text in record.changes]
+
+
+def _by_value(change: str) -> tuple[str, float, str]:
+    key, _, value = change.partition("=")
+    try:
+        return key, float(value), value
+    except ValueError:
+        return key, math.inf, value

@@ -1,0 +1,155 @@
+"""The record of a run: what a table may be made from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import NonNegativeInt, PositiveInt, model_validator
+
+from lra.record.schema import (
+    ROUNDING,
+    SHIPPED,
+    Amount,
+    DataRecord,
+    Name,
+    Percent,
+    Positive,
+    Record,
+    Status,
+    read_record,
+)
+from lra.runtime.errors import UserError
+
+SCHEMA_VERSION = 1
+
+
+class RunRecord(Record):
+    """Everything a table needs on a run; null is what was not measured."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    run_id: Name
+    task: Name
+    mixer: Name
+    mixer_code: str | None = None
+    """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
+    mixer_from: str | None = None
+    """What --mixer was given, for a plug-in."""
+    preset: Name
+    protocol: Name
+    overrides: list[str]
+    """Settings changed by flags: with any, the run is no longer the preset's."""
+    seed: int
+    status: Status
+    message: str | None
+    """What ended a run that is not done."""
+    test_accuracy: Percent | None
+    """Percent, measured once, when the run is done."""
+    test_correct: NonNegativeInt | None
+    test_total: PositiveInt | None
+    val_accuracy: Percent | None
+    """Percent, at the best step."""
+    selected_on: Literal["val", "test"] | None
+    """What val_accuracy was measured on: test only where the published results select on it."""
+    best_step: NonNegativeInt | None
+    """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
+    steps: NonNegativeInt
+    """Optimizer steps made."""
+    total_steps: PositiveInt
+    epochs: Amount
+    """Passes over the training set that the steps made amount to."""
+    steps_per_second: Positive | None
+    """One over the median duration of a training step, warm-up and evaluation apart."""
+    flops_per_step: Amount | None = None
+    """Mean over the first steps; see `lra.runtime.flops` for what counts."""
+    peak_memory_mib: Positive
+    params: NonNegativeInt
+    length: PositiveInt
+    """Positions of the longest sequence that the task admits."""
+    batch_size: PositiveInt
+    micro_batch: PositiveInt | None = None
+    """Examples a pass; null in records from before it was noted."""
+    train_seconds: Amount | None = None
+    """Of all training steps; null in records from before it was noted."""
+    wall_seconds: Amount
+    """Of all sessions of the run, training and evaluation, preparation of data apart."""
+    device: str
+    precision: str
+    versions: dict[str, str]
+    git: dict[str, Any]
+    config_hash: str
+    baselines: dict[str, Percent]
+    """Test accuracy in percent of trivial baselines."""
+    largest_class: Percent | None = None
+    """Percent of the test set in its largest class: the most that one answer to all can score,
+    which where classes are even need not be the training set's majority."""
+    data: DataRecord
+
+    @model_validator(mode="after")
+    def _consistent(self) -> RunRecord:
+        tested = (self.test_accuracy, self.test_correct, self.test_total)
+        if (self.status == "done") != (None not in tested) or (
+            self.status != "done" and tested != (None, None, None)
+        ):
+            raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
+        if self.test_total is not None:
+            share = 100.0 * (self.test_correct or 0) / self.test_total
+            if abs(share - (self.test_accuracy or 0.0)) > ROUNDING:
+                raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
+        return self
+
+    @property
+    def method(self) -> str:
+        """What tables call it: the mixer, a plug-in with the start of its code's digest."""
+        return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+
+    def save(self, folder: Path) -> None:
+        """Write result.json into a run's folder."""
+        self.write(folder / "result.json")
+
+
+def load_record(path: Path) -> RunRecord:
+    """Read and check a result.json.
+
+    Raises: UserError naming the file and what is wrong with it.
+    """
+    return read_record(RunRecord, path, SCHEMA_VERSION)
+
+
+def folder_of(results_dir: Path, record: RunRecord) -> Path:
+    """Return the folder that a run's files are in."""
+    return results_dir / "runs" / record.task / record.mixer / record.run_id
+
+
+def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
+    """Read every record below a results folder, and list the faults of unreadable ones."""
+    records: list[RunRecord] = []
+    faults: list[str] = []
+    for path in sorted(results_dir.glob("runs/*/*/*/result.json")):
+        try:
+            record = load_record(path)
+            if folder_of(results_dir, record) != path.parent:
+                raise UserError(
+                    f"{path}: the record of {record.task}, {record.mixer}, {record.run_id} in a "
+                    f"folder of other names; move it to {folder_of(results_dir, record)}"
+                )
+        except UserError as error:
+            faults.append(str(error))
+        else:
+            records.append(record)
+    return records, faults
+
+
+def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
+    """Read one's own records and the shipped ones, each with the folder of its run.
+
+    A run of one's own takes the place of the shipped one of the same name. Faults are listed.
+    """
+    found: dict[tuple[str, str, str], tuple[Path, RunRecord]] = {}
+    faults: list[str] = []
+    for root in (results_dir / SHIPPED, results_dir):
+        records, more = all_records(root)
+        faults += more
+        for record in records:
+            found[record.task, record.mixer, record.run_id] = folder_of(root, record), record
+    return list(found.values()), faults

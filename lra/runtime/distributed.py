@@ -1,0 +1,212 @@
+"""The processes that train one model together: started by torchrun, or just this one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
+from torch.nn.parallel import DistributedDataParallel
+
+from lra.runtime.errors import UserError
+from lra.runtime.synchronized_norm import synchronize_norms
+from tasks.base import DataError
+
+T = TypeVar("T")
+
+
+class ProcessGroup:
+    """This process's place among those that train one model, and what they exchange.
+
+    Each batch is divided among them, gradients are averaged, statistics of batch norms are of all
+    processes' positions; so the result is that of one process, within rounding and but for the
+    random numbers of dropout. The main process alone writes.
+
+    Args:
+        device: that this process computes on; it holds what is exchanged.
+    """
+
+    def __init__(self, rank: int, world_size: int, device: torch.device) -> None:
+        self.rank = rank
+        self.world_size = world_size
+        self.device = device
+
+    @property
+    def is_main_process(self) -> bool:
+        """Whether this is the process that writes."""
+        return self.rank == 0
+
+    def parallel(self, model: nn.Module, *, some_idle: bool) -> nn.Module:
+        """Wrap a model so that its gradients are the mean over processes, norms synchronized.
+
+        Args:
+            some_idle: whether parameters may be there that its forward pass does not use.
+        Raises: UserError for a norm that cannot be synchronized.
+        """
+        if self.world_size == 1:
+            return model
+        synchronize_norms(model)
+        # Without device_ids, which would move the lengths of sequences to the GPU, too.
+        return DistributedDataParallel(model, find_unused_parameters=some_idle)
+
+    def gradients_synchronized(
+        self, model: nn.Module, synchronize: bool
+    ) -> AbstractContextManager[None]:
+        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough."""
+        if isinstance(model, DistributedDataParallel) and not synchronize:
+            return model.no_sync()
+        return contextlib.nullcontext()
+
+    def seed_rank(self, seed: int, step: int) -> None:
+        """Give each process but the main one random numbers of its own, by seed, rank and step."""
+        if not self.is_main_process:
+            torch.manual_seed((2**32 * self.rank + 2**16 * seed + step) % 2**63)
+
+    def local_passes(self, examples: int, at_once: int) -> Iterator[tuple[int, int, float]]:
+        """List this process's forward passes of a batch.
+
+        Args:
+            examples: in the whole batch.
+            at_once: of them per pass, over all processes.
+        Returns: first and one past the last of this process's rows, in the order of
+            `local_indices`, and the weight of their loss: what is too little to divide, every
+            process computes.
+        """
+        start = 0
+        for first in range(0, examples, at_once):
+            count = min(at_once, examples - first)
+            is_divided = count >= self.world_size
+            own = len(range(self.rank, count, self.world_size)) if is_divided else count
+            yield start, start + own, 1.0 if is_divided else 1.0 / self.world_size
+            start += own
+
+    def local_indices(self, indices: np.ndarray, at_once: int) -> np.ndarray:
+        """Take this process's examples of a batch: (batch,) -> (own,), see `local_passes`."""
+        size = self.world_size
+        if size == 1:
+            return indices
+        passes = [indices[i : i + at_once] for i in range(0, len(indices), at_once)]
+        return np.concatenate([p[self.rank :: size] if len(p) >= size else p for p in passes])
+
+    def all_reduce_sum(self, numbers: Tensor) -> Tensor:
+        """Add numbers of all processes, of any shape, in place."""
+        if self.world_size > 1:
+            dist.all_reduce(numbers)
+        return numbers
+
+    def sum_of(self, number: float) -> float:
+        """Add a number of every process."""
+        held = torch.tensor([number], dtype=torch.float64, device=self.device)
+        return self.all_reduce_sum(held).item()
+
+    def all_reduce_max(self, number: float) -> float:
+        """Return the largest of all processes' numbers."""
+        if self.world_size == 1:
+            return number
+        held = torch.tensor([number], dtype=torch.float64, device=self.device)
+        dist.all_reduce(held, dist.ReduceOp.MAX)
+        return held.item()
+
+    def broadcast(self, value: T) -> T:
+        """Return the main process's value."""
+        if self.world_size == 1:
+            return value
+        held = [value]
+        dist.broadcast_object_list(held, src=0, device=self.device)
+        return held[0]
+
+    def first_reason(self, reason: str | None) -> str | None:
+        """Return a reason that a process has, the same to all; None if none has."""
+        if self.world_size == 1:
+            return reason
+        gathered: list[str | None] = [None] * self.world_size
+        dist.all_gather_object(gathered, reason)
+        return next((one for one in gathered if one is not None), None)
+
+    def on_main_process(self, make: Callable[[], Any]) -> Any:
+        """Let the main process make something, and give it to all.
+
+        Raises: UserError everywhere if the main process raises one, or DataError or OSError.
+        """
+        if self.world_size == 1:
+            return make()
+        made: dict[str, Any] = {}
+        if self.is_main_process:
+            try:
+                made = {"value": make()}
+            except (UserError, DataError, OSError) as error:
+                made = {"error": str(error)}
+        made = self.broadcast(made)
+        if "error" in made:
+            raise UserError(made["error"])
+        return made["value"]
+
+    def leave(self) -> None:
+        """End the exchange."""
+        if self.world_size > 1:
+            dist.destroy_process_group()
+
+
+SINGLE_PROCESS = ProcessGroup(0, 1, torch.device("cpu"))
+
+
+def is_launched() -> bool:
+    """Whether torchrun started this process beside others."""
+    return dist.is_available() and dist.is_torchelastic_launched() and _variable("WORLD_SIZE") > 1
+
+
+def is_restart() -> bool:
+    """Whether torchrun started these processes again, after one had failed."""
+    return is_launched() and _variable("TORCHELASTIC_RESTART_COUNT") > 0
+
+
+def is_silent() -> bool:
+    """Whether another process prints what this one would."""
+    return is_launched() and _variable("RANK") > 0
+
+
+def local_device(name: str) -> str:
+    """Choose the --device of this process on its machine.
+
+    Raises: UserError for a GPU of one number, which several processes cannot all have.
+    """
+    if not is_launched():
+        return name
+    if ":" in name:
+        raise UserError(f"--device {name}: torchrun gives each process a GPU of its own; use cuda")
+    here = torch.cuda.device_count()
+    if name == "cpu" or (name == "auto" and here == 0):
+        return "cpu"
+    local_rank = _variable("LOCAL_RANK")
+    if local_rank >= here:
+        raise UserError(
+            f"torchrun --nproc-per-node: process {local_rank + 1} here, but {here} GPUs"
+        )
+    return f"cuda:{local_rank}"
+
+
+def join(device: torch.device) -> ProcessGroup:
+    """Join the processes that torchrun started; without it, this process is all."""
+    if not is_launched():
+        return SINGLE_PROCESS
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    store, rank, world_size = next(rendezvous("env://"))
+    if _variable("LOCAL_WORLD_SIZE") == world_size:
+        # A restart on one machine finds the addresses that the processes before it left there.
+        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
+        store = dist.PrefixStore(attempt, store)  # pyright: ignore[reportPrivateImportUsage]
+    backend = "nccl" if device.type == "cuda" else "gloo"
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
+    return ProcessGroup(rank, world_size, device)
+
+
+def _variable(name: str) -> int:
+    return int(os.environ[name])

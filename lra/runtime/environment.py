@@ -1,0 +1,166 @@
+"""The machine a run is on: device, seeds, memory, versions."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+import random
+import resource
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+from lra.runtime.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+CONTAINER_LIMITS = (
+    Path("/sys/fs/cgroup/memory.max"),
+    Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
+)
+"""Where Linux says how much memory a container may take, in bytes."""
+
+
+def choose_device(name: str) -> torch.device:
+    """Turn auto, cpu, cuda or cuda:N into a device.
+
+    Raises: UserError if there is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    count = torch.cuda.device_count()
+    valid = ["auto", "cpu", *(["cuda"] if count else []), *(f"cuda:{i}" for i in range(count))]
+    if name not in valid:
+        raise UserError(f"--device: no device {name!r} here (valid: {', '.join(valid)})")
+    return torch.device(name)
+
+
+def device_name(device: torch.device) -> str:
+    """Name the hardware, as records and tables show it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [
+            line.partition(":")[2].strip()
+            for line in cpuinfo.read_text().splitlines()
+            if line.startswith("model name")
+        ]
+        model = names[0] if names else model
+    return f"CPU {model}, {torch.get_num_threads()} threads"
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Forget earlier peaks, of preparing data for one, where the system lets us."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+        return
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def memory_mib(device: torch.device) -> float:
+    """Return the memory held now: allocated on a GPU, resident on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_allocated(device) / 2**20
+    return psutil.Process().memory_info().rss / 2**20
+
+
+def available_memory_mib(device: torch.device) -> float:
+    """Return the memory that could still be taken, within the limit of a container."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0] / 2**20
+    left = psutil.virtual_memory().available
+    for path in CONTAINER_LIMITS:
+        if path.is_file() and (text := path.read_text().strip()).isdecimal():
+            left = min(left, int(text) - psutil.Process().memory_info().rss)
+    return left / 2**20
+
+
+def reserved_memory_mib(device: torch.device) -> float | None:
+    """Return the most memory that the allocator of a GPU has taken; None on a CPU."""
+    return torch.cuda.max_memory_reserved(device) / 2**20 if device.type == "cuda" else None
+
+
+def peak_memory_mib(device: torch.device) -> float:
+    """Return the most memory held since the last reset: allocated on a GPU, resident on a CPU."""
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device) / 2**20
+    status = Path("/proc/self/status")
+    if status.is_file():
+        (line,) = [line for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        return int(line.split()[1]) / 2**10
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error is running out of memory, which torch reports in several ways."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    texts = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in texts)
+
+
+def seed_everything(seed: int) -> None:
+    """Seed every generator that a model or a library may draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 (the global state, for libraries that use it)
+    torch.manual_seed(seed)
+
+
+def random_state(device: torch.device) -> dict[str, Any]:
+    """Capture the state of all generators as tensors and plain values."""
+    numpy_state: Any = np.random.get_state()  # noqa: NPY002
+    kind, keys, position, has_gauss, cached = numpy_state
+    version_, internal, gauss = random.getstate()
+    return {
+        "python": [version_, list(internal), gauss],
+        "numpy": [kind, torch.tensor(keys.astype(np.int64)), position, has_gauss, cached],
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+    """Put all generators back into a captured state."""
+    version_, internal, gauss = state["python"]
+    random.setstate((version_, tuple(internal), gauss))
+    kind, keys, position, has_gauss, cached = state["numpy"]
+    words = keys.numpy().astype(np.uint32)
+    np.random.set_state((kind, words, position, has_gauss, cached))  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if device.type == "cuda" and state["cuda"] is not None:
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that can change a number."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda or "none",
+        "numpy": version("numpy"),
+    }
+
+
+def git_state() -> dict[str, Any]:
+    """Return the commit that this code is at and whether files differ from it."""
+
+    def git(*arguments: str) -> str | None:
+        try:
+            done = subprocess.run(
+                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+            )
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return done.stdout.strip()
+
+    changes = git("status", "--porcelain", "--untracked-files=no")
+    return {"commit": git("rev-parse", "HEAD"), "dirty": None if changes is None else bool(changes)}

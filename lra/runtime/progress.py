@@ -1,0 +1,61 @@
+"""What a run shows while it trains: a live bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from tqdm import tqdm
+
+from tasks.progress import is_live
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_LINES = 20.0
+
+
+def duration(seconds: float) -> str:
+    """Write a duration for people: 45 s, 3 min, 5.2 h, 2.1 days."""
+    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min")):
+        if seconds < limit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:.1f} days"
+
+
+class Progress:
+    """Shows loss, accuracy, speed and the time left.
+
+    Args:
+        step: steps made before.
+        total: steps in all, as far as is known.
+    """
+
+    def __init__(self, step: int, total: int) -> None:
+        self.live = is_live()
+        self.bar = tqdm(
+            initial=step, total=total, unit="step", desc="training", disable=not self.live,
+            dynamic_ncols=True,
+        )  # fmt: skip
+        self.start_step = step
+        self.start = self.last_line = time.monotonic()
+
+    def step(self, step: int, total: int, loss: float, accuracy: float) -> None:
+        """Show a step of a total: its mean loss, in nats, and accuracy, in percent, of late."""
+        if self.live:
+            self.bar.total = total
+            self.bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{accuracy:.1f} %", refresh=False)
+            self.bar.update(step - self.bar.n)
+            return
+        now = time.monotonic()
+        if now - self.last_line >= SECONDS_BETWEEN_LINES or step == total:
+            self.last_line = now
+            rate = (step - self.start_step) / (now - self.start)
+            left = duration((total - step) / rate)
+            logger.info(
+                f"step {step}/{total}  loss {loss:.3f}  accuracy {accuracy:.1f} %  "
+                f"{rate:.2f} steps/s  {left} left"
+            )
+
+    def close(self) -> None:
+        """End the display."""
+        self.bar.close()

@@ -1,0 +1,107 @@
+"""The numbers of a run, beside its metrics.jsonl, for TensorBoard and Weights & Biases."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from lra.config.schema import RunConfig
+from lra.runtime.errors import UserError
+from lra.runtime.files import write_atomically
+
+VALIDATED = "val_"
+"""Start of the names of what is measured on the validation set."""
+
+
+class MetricsLogger(Protocol):
+    """Takes a line of metrics at a time."""
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Take the numbers of a step by name."""
+        ...
+
+    def close(self) -> None:
+        """End it; what was taken is kept."""
+        ...
+
+
+class TensorBoard:
+    """Event files in the run's folder, for `tensorboard --logdir results/runs`.
+
+    Args:
+        step: that the run goes on from: what a killed session wrote after it is dropped.
+    Raises: UserError without the package.
+    """
+
+    def __init__(self, folder: Path, step: int) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise UserError(
+                "log.tensorboard=true needs the package: pip install tensorboard"
+            ) from None
+        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """See `MetricsLogger.write`."""
+        for name, number in numbers.items():
+            self._writer.add_scalar(_grouped(name), number, step)
+
+    def close(self) -> None:
+        """See `MetricsLogger.close`."""
+        self._writer.close()
+
+
+class WeightsAndBiases:
+    """A run of Weights & Biases that goes on where it was, by an id kept in the run's folder.
+
+    Raises: UserError without the package, or an account that it knows.
+    """
+
+    def __init__(self, config: RunConfig, seed: int, folder: Path) -> None:
+        try:
+            wandb = importlib.import_module("wandb")
+        except ImportError:
+            raise UserError("log.wandb=true needs the package: pip install wandb") from None
+        name = f"{config.task_name}-{config.mixer_name}-{folder.name}"
+        kept = folder / "wandb-id"
+        if not kept.exists():
+            write_atomically(kept, secrets.token_hex(8).encode())
+        try:
+            self._run: Any = wandb.init(
+                project="lra", id=kept.read_text(), name=name, resume="allow", dir=str(folder),
+                config={**config.values(), "seed": seed},
+            )  # fmt: skip
+        except wandb.Error as error:
+            raise UserError(f"log.wandb=true: {' '.join(str(error).split())}") from None
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """See `MetricsLogger.write`."""
+        self._run.log({_grouped(name): number for name, number in numbers.items()}, step=step)
+
+    def close(self) -> None:
+        """See `MetricsLogger.close`."""
+        self._run.finish()
+
+
+def _grouped(name: str) -> str:
+    """Name a number so that those of training and of validation stand together."""
+    if name.startswith(VALIDATED):
+        return f"validation/{name.removeprefix(VALIDATED)}"
+    return f"training/{name}"
+
+
+def open_loggers(config: RunConfig, seed: int, folder: Path, step: int) -> list[MetricsLogger]:
+    """Open what `log` asks for, for a run that goes on from a step.
+
+    Raises: UserError for a package that is not there.
+    """
+    opened: list[MetricsLogger] = []
+    if config.log.tensorboard:
+        opened.append(TensorBoard(folder, step))
+    if config.log.wandb:
+        opened.append(WeightsAndBiases(config, seed, folder))
+    return opened

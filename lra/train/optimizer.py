@@ -1,0 +1,104 @@
+"""AdamW with parameter groups, and the learning-rate schedules."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from lra.config.schema import TrainConfig
+from lra.runtime.errors import UserError
+from models.base import Mixer
+
+
+def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
+    """Group parameters by learning rate and by whether they decay.
+
+    Weight matrices decay; biases, norms and embeddings only with `weight_decay_on: all`; what a
+    mixer lists in `learning_rates` never. `set_rate_factor` scales the groups' rates together.
+
+    Raises: UserError for learning rates of a mixer that cannot be.
+    """
+    groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+    own = _own_rates(model)
+    undecayed = set() if config.weight_decay_on == "all" else _vectors_and_embeddings(model)
+    for parameter in model.parameters():
+        decay = 0.0 if parameter in own or parameter in undecayed else config.weight_decay
+        rate = own.get(parameter) or config.lr
+        groups.setdefault((rate, decay), []).append(parameter)
+    return torch.optim.AdamW(
+        [
+            {"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
+            for (rate, decay), parameters in groups.items()
+        ],
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        fused=True,
+    )
+
+
+def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | None]:
+    """Collect what the mixers say of their parameters' learning rates.
+
+    Raises: UserError for what is no parameter of the mixer, or no learning rate.
+    """
+    rates: dict[nn.Parameter, float | None] = {}
+    for mixer in model.modules():
+        if not isinstance(mixer, Mixer):
+            continue
+        own = set(mixer.parameters())
+        for parameter, rate in mixer.learning_rates().items():
+            if parameter not in own:
+                raise UserError(f"mixer {mixer.name}: learning_rates names what it does not own")
+            if rate is not None and not (math.isfinite(rate) and rate > 0):
+                raise UserError(f"mixer {mixer.name}: learning_rates has {rate}, expected > 0")
+            rates[parameter] = rate
+    return rates
+
+
+def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:
+    embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
+    tables = {p for embedding in embeddings for p in embedding.parameters()}
+    return tables | {p for p in model.parameters() if p.ndim < 2}  # noqa: PLR2004
+
+
+def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set every group to a factor times its highest learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = factor * group["peak_lr"]
+
+
+def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
+    """Return the learning rate of a 0-based step of a run, over the highest: in [0, 1]."""
+    warmup = warmup_of(total_steps, config)
+    if step < warmup:
+        return (step + 1) / warmup
+    if config.schedule == "rsqrt":
+        return math.sqrt(max(warmup, 1) / max(warmup, step + 1))
+    if config.schedule == "constant":
+        return 1.0
+    end = config.schedule_steps or total_steps
+    done = min(1.0, (step - warmup) / max(1, end - warmup))
+    return 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def warmup_of(total_steps: int, config: TrainConfig) -> int:
+    """Return the steps in which the rate rises."""
+    if config.warmup_share is None:
+        return config.warmup_steps
+    return round(config.warmup_share * total_steps)
+
+
+def schedule_warning(total_steps: int, config: TrainConfig) -> str | None:
+    """Say so if the schedule does not fit the run's real number of steps."""
+    if config.warmup_steps >= total_steps:
+        return f"the warm-up of {config.warmup_steps} steps outlasts the run's {total_steps} steps"
+    end = config.schedule_steps or total_steps
+    if config.schedule == "cosine" and end != total_steps:
+        factor = rate_factor(total_steps - 1, total_steps, config)
+        return (
+            f"the cosine ends at step {end}, but the run has {total_steps}: the learning rate "
+            f"ends at {factor:.0%} of its highest (--set train.schedule_steps=null mends that)"
+        )
+    return None

@@ -1,0 +1,304 @@
+"""One run from start to record: training, selecting, testing, and every way to end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from lra.config.schema import RunConfig
+from lra.record.run import RunRecord
+from lra.record.schema import DataRecord, Status
+from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from lra.runtime.environment import (
+    device_name,
+    git_state,
+    is_out_of_memory,
+    peak_memory_mib,
+    reset_peak_memory,
+    versions,
+)
+from lra.runtime.files import write_atomically
+from lra.runtime.progress import Progress
+from lra.train.evaluation import Score
+from lra.train.loggers import MetricsLogger, open_loggers
+from lra.train.messages import (
+    how_to_go_on,
+    out_of_memory,
+    time_left,
+    warmup_warning,
+    warnings_at_start,
+)
+from lra.train.run_folder import RunFolder
+from lra.train.stopping import Stopped, StopRequest
+from lra.train.trainer import Diverged, Trainer
+from tasks.base import Dataset, TaskInfo, largest_class
+
+logger = logging.getLogger(__name__)
+
+ESTIMATE_AT_STEP = 5
+
+
+@dataclass(kw_only=True)
+class Run:
+    """A run: what it is to do, and what one process does of it."""
+
+    config: RunConfig
+    info: TaskInfo
+    dataset: Dataset
+    seed: int
+    device: torch.device
+    folder: RunFolder
+    stop: StopRequest
+    group: ProcessGroup = SINGLE_PROCESS
+    trainer: Trainer = field(init=False)
+    seconds_before: float = field(init=False, default=0.0)
+    peak_before: float = field(init=False, default=0.0)
+    git: dict[str, Any] = field(init=False)
+    earlier_commits: list[str] = field(init=False, default_factory=list)
+    loggers: list[MetricsLogger] = field(init=False, default_factory=list)
+    start: float = field(init=False)
+    last_checkpoint: float = field(init=False)
+
+    def execute(self) -> RunRecord:
+        """Make the run, or go on with it, to its end or to a stop; a finished one is only read.
+
+        Raises: UserError if the folder is in use or holds a run of other settings or data.
+        """
+        with ExitStack() as held:
+            found = self.group.on_main_process(lambda: self._open(held))
+            if found["finished"] is not None:
+                return RunRecord.model_validate_json(found["finished"])
+            reset_peak_memory(self.device)
+            self.git = git_state()
+            self.start = self.last_checkpoint = time.monotonic()
+            self.trainer = Trainer(
+                self.config, self.info, self.dataset, self.seed, self.device, group=self.group
+            )
+            self._resume(found["state"])
+            self.group.on_main_process(lambda: self._open_loggers(held))
+            return self._train()
+
+    def _open(self, held: ExitStack) -> dict[str, Any]:
+        """Hold the folder, and read from it the record of a finished run, or the last state."""
+        held.enter_context(self.folder.locked())
+        record = self.folder.record()
+        if record is None or record.status not in ("done", "diverged"):
+            return {"finished": None, "state": self.folder.resume(self._identity())}
+        old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
+        self.folder.refuse_other(old, {"data": self._identity()["data"]})
+        logger.info(f"this run is {record.status} (--resume never makes it again beside it)")
+        return {"finished": record.model_dump_json(), "state": None}
+
+    def _open_loggers(self, held: ExitStack) -> None:
+        path, step = self.folder.path, self.trainer.step
+        self.loggers = open_loggers(self.config, self.seed, path, step)
+        for opened in self.loggers:
+            held.callback(opened.close)
+
+    def _train(self) -> RunRecord:
+        """Go on to the end or to a stop."""
+        if self.group.is_main_process:
+            write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
+        total = self.trainer.total_steps
+        for text in warnings_at_start(self.config, total, self.dataset.selected_on):
+            logger.warning(text)
+        try:
+            self._loop()
+            return self._finish("done", None, self._test())
+        except Stopped as reason:
+            self._checkpoint()
+            logger.info(self._how_to_go_on(str(reason)))
+            return self._finish("stopped", f"stopped by {reason}")
+        except Diverged as error:
+            logger.info(f"diverged: {error}")
+            return self._finish("diverged", str(error))
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error) or self.group.world_size > 1:
+                raise  # other processes wait for this one: they cannot write a record together
+            size = self.trainer.micro_batch or self.config.train.batch_size
+            message = out_of_memory(self.device, size)
+            logger.info(message)
+            return self._finish("oom", message)
+
+    def _resume(self, state: dict[str, Any] | None) -> None:
+        trainer = self.trainer
+        if state is not None:
+            trainer.restore(state["trainer"])
+            self.seconds_before = state["wall_seconds"]
+            self.earlier_commits = state["commits"]
+            logger.info(f"resumed at step {trainer.step} of {trainer.total_steps}")
+            if state["device"] == self.hardware():
+                self.peak_before = state["peak_memory_mib"]
+            else:
+                trainer.step_seconds.clear()
+                logger.info(f"until now on {state['device']}: speed and memory are measured anew")
+        if self.group.is_main_process:
+            self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
+
+    def _how_to_go_on(self, reason: str) -> str:
+        trainer = self.trainer
+        return how_to_go_on(
+            reason, trainer.step, trainer.total_steps, is_repeat=self.folder.is_repeat
+        )
+
+    def _tell_time_left(self) -> None:
+        trainer = self.trainer
+        if (warning := warmup_warning(self.config, trainer.total_steps)) is not None:
+            logger.warning(warning)
+        left = trainer.total_steps - trainer.step
+        message = time_left(self.config, self.device, trainer.steps_per_second, left)
+        if message is not None:
+            logger.info(message)
+
+    def _identity(self) -> dict[str, Any]:
+        data = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
+        return {**self.config.values(), "seed": self.seed, "data": data, "hash": self.config.hash}
+
+    def _loop(self) -> None:
+        trainer, log = self.trainer, self.config.log
+        progress = Progress(trainer.step, trainer.total_steps)
+        try:
+            while True:
+                if trainer.validation_is_due():
+                    self._validate()
+                if trainer.step >= trainer.total_steps:
+                    return
+                made = trainer.step - progress.start_step
+                seconds = self.group.broadcast(self.wall_seconds() - self.seconds_before)
+                reason = self.stop.reason(trainer.step, made, seconds)
+                if (agreed := self.group.first_reason(reason)) is not None:
+                    raise Stopped(agreed)
+                facts = trainer.train_step()
+                means = trainer.interval_means()
+                progress.step(trainer.step, trainer.total_steps, means["loss"], means["accuracy"])
+                if trainer.step % log.every_steps == 0:
+                    self._log({**means, **facts})
+                    trainer.end_interval()
+                if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
+                    self._tell_time_left()
+                if self._checkpoint_is_due():
+                    self._checkpoint()
+        finally:
+            progress.close()
+
+    def _log(self, facts: dict[str, float]) -> None:
+        if self.group.is_main_process:
+            step = self.trainer.step
+            self.folder.log({"step": step, "seconds": self.wall_seconds(), **facts})
+            for opened in self.loggers:
+                opened.write(step, facts)
+
+    def _validate(self) -> None:
+        if self.group.world_size > 1:
+            self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
+        score = self.trainer.validate(self._check_signal)
+        step = self.trainer.step
+        self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
+        logger.info(
+            f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}"
+        )
+        self._checkpoint()
+
+    def _check_signal(self) -> None:
+        """Let a signal end an evaluation, unless other processes would wait for this one's part."""
+        if self.group.world_size == 1:
+            self.stop.check_signal()
+
+    def _test(self) -> Score:
+        """Test the best model, and put the last one back in its place."""
+        last = {k: v.clone() for k, v in self.trainer.model.state_dict().items()}
+        self.trainer.load_best()
+        try:
+            score = self.trainer.score("test", self._check_signal)
+        finally:
+            self.trainer.model.load_state_dict(last)
+        if self.group.is_main_process:
+            self.folder.save_predictions(self.dataset.splits["test"], score.predictions)
+        return score
+
+    def _checkpoint(self) -> None:
+        state = {
+            "trainer": self.trainer.state(),
+            "wall_seconds": self.wall_seconds(),
+            "peak_memory_mib": self.peak_memory(),
+            "device": self.hardware(),
+            "commits": self.commits(),
+        }
+        if self.group.is_main_process:
+            self.folder.save(self.trainer.step, state, self._identity())
+        self.last_checkpoint = time.monotonic()
+
+    def _checkpoint_is_due(self) -> bool:
+        since = self.group.broadcast(time.monotonic() - self.last_checkpoint)
+        return since > 60 * self.config.log.checkpoint_minutes
+
+    def hardware(self) -> str:
+        """Name what the run is made on, as records show it."""
+        name = device_name(self.device)
+        return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
+
+    def commits(self) -> list[str]:
+        """List the commits that the run's steps were made at, in order."""
+        return list(dict.fromkeys([*self.earlier_commits, str(self.git["commit"])]))
+
+    def wall_seconds(self) -> float:
+        """Return the time of all sessions, preparation of data apart."""
+        return self.seconds_before + time.monotonic() - self.start
+
+    def peak_memory(self) -> float:
+        """Return the most memory that a process took so far, in MiB."""
+        return max(self.peak_before, self.group.all_reduce_max(peak_memory_mib(self.device)))
+
+    def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
+        record = self._record(status, message, test)
+        if self.group.is_main_process:
+            record.save(self.folder.path)
+        return record
+
+    def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:
+        """Describe the run as it ends, by all processes that train it together."""
+        config, trainer, best = self.config, self.trainer, self.trainer.best
+        return RunRecord(
+            run_id=self.folder.path.name,
+            task=config.task_name,
+            mixer=config.mixer_name,
+            mixer_code=config.mixer_code,
+            mixer_from=config.mixer_source.given if config.mixer_code else None,
+            preset=config.preset,
+            protocol=config.protocol,
+            overrides=list(config.overrides),
+            seed=self.seed,
+            status=status,
+            message=message,
+            test_accuracy=test.accuracy if test else None,
+            test_correct=test.correct if test else None,
+            test_total=test.total if test else None,
+            val_accuracy=best["val_accuracy"] if best else None,
+            selected_on=self.dataset.selected_on if best else None,
+            best_step=best["step"] if best else None,
+            steps=trainer.step,
+            total_steps=trainer.total_steps,
+            epochs=trainer.step / trainer.order.batches_per_epoch,
+            steps_per_second=trainer.steps_per_second,
+            flops_per_step=trainer.flops_per_step,
+            peak_memory_mib=self.peak_memory(),
+            params=trainer.num_parameters,
+            length=self.info.max_length,
+            batch_size=config.train.batch_size,
+            micro_batch=trainer.micro_batch,
+            train_seconds=trainer.seconds,
+            wall_seconds=self.wall_seconds(),
+            device=self.hardware(),
+            precision=config.train.precision,
+            versions=versions(),
+            git={**self.git, "all_commits": self.commits()},
+            config_hash=config.hash,
+            baselines=dict(self.dataset.baselines),
+            largest_class=largest_class(self.dataset.splits["test"].labels),
+            data=DataRecord.of(self.dataset),
+        )

@@ -1,0 +1,192 @@
+"""The folder of a run: its lock, metrics, checkpoints and record."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from filelock import FileLock, Timeout
+
+from lra.config.schema import RunConfig
+from lra.record.run import RunRecord, load_record
+from lra.runtime.errors import HeldError, UserError
+from lra.runtime.files import write_atomically
+from lra.train.checkpoint import load_newest, save_checkpoint
+from tasks.base import Split
+
+logger = logging.getLogger(__name__)
+
+LOCK_SECONDS = 1.0
+"""To wait for a lock, which who only looks whether it is free holds for an instant."""
+
+LONGEST_LINE = 4096
+"""Bytes that two lines of metrics do not exceed."""
+
+
+def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
+    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
+    parent = results_dir / "runs" / config.task_name / config.mixer_name
+    name = f"{config.hash[:8]}-s{seed}"
+    matches = [re.fullmatch(rf"{name}(?:-r(\d+))?", path.name) for path in parent.glob(f"{name}*")]
+    attempts = [int(match[1] or 1) for match in matches if match]
+    newest = max(attempts, default=0)
+    attempt = newest + 1 if resume == "never" else max(newest, 1)
+    return RunFolder(parent / (name if attempt == 1 else f"{name}-r{attempt}"))
+
+
+class RunFolder:
+    """Files of one run, `results/runs/<task>/<mixer>/<run-id>/`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._metrics = path / "metrics.jsonl"
+        self.checkpoints = path / "checkpoints"
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder against other processes, making it where it is missing.
+
+        Raises: HeldError if another process holds it.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            held = FileLock(self.path / "lock").acquire(timeout=LOCK_SECONDS)
+        except Timeout:
+            raise HeldError(f"another process is at work on {self.path}") from None
+        with held:
+            yield
+
+    def is_held(self) -> bool:
+        """Whether another process is at work on the run now."""
+        if not (self.path / "lock").exists():
+            return False
+        try:
+            FileLock(self.path / "lock").acquire(timeout=0).lock.release()
+        except Timeout:
+            return True
+        return False
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to go on from."""
+        return any(self.checkpoints.glob("step-*.pt"))
+
+    def last_metrics(self) -> dict[str, float]:
+        """Read the last whole line of metrics; empty before the first."""
+        try:
+            with self._metrics.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
+                lines = file.read().splitlines()
+        except FileNotFoundError:
+            return {}
+        for line in reversed(lines):
+            with suppress(json.JSONDecodeError):
+                if isinstance(found := json.loads(line), dict):
+                    return found
+        return {}
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether the run was made beside an older one of the same settings and seed."""
+        return "-r" in self.path.name
+
+    def record(self) -> RunRecord | None:
+        """Read result.json, if there is one."""
+        path = self.path / "result.json"
+        return load_record(path) if path.exists() else None
+
+    def log(self, line: dict[str, Any]) -> None:
+        """Append a line of metrics."""
+        with self._metrics.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
+        """Write a line on every example of a split: label, prediction, length, and its metadata.
+
+        Args:
+            predictions: (examples,) classes.
+        """
+        columns = {
+            "label": split.labels,
+            "prediction": predictions,
+            "length": split.lengths,
+            **split.metadata(),
+        }
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+        write_atomically(self.path / "predictions.csv", text.getvalue().encode())
+
+    def drop_later_metrics(self, step: int, validated_step: int) -> None:
+        """Remove metrics that a killed session wrote after its last checkpoint."""
+        if not self._metrics.exists():
+            return
+        kept: list[str] = []
+        for text in self._metrics.read_text(encoding="utf-8").splitlines():
+            try:
+                line = json.loads(text)
+            except json.JSONDecodeError:
+                continue  # the line that the kill cut short
+            if isinstance(line, dict) and line["step"] <= (
+                validated_step if "val_accuracy" in line else step
+            ):
+                kept.append(text + "\n")
+        write_atomically(self._metrics, "".join(kept).encode())
+
+    def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
+        """Write a checkpoint of a run with an identity (see `resume`)."""
+        save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
+
+    def resume(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+        """Load the newest whole checkpoint; None where there is none.
+
+        Args:
+            identity: all settings, the seed and the data: what a run that goes on must share
+                with the one that was stopped.
+        Raises: UserError listing what differs.
+        """
+        state = load_newest(self.checkpoints)
+        if state is None:
+            if any(self.checkpoints.glob("*.damaged")):
+                logger.info("no whole checkpoint is left; starting at step 0")
+            elif (record := self.record()) is not None and record.status == "stopped":
+                raise UserError(
+                    f"{self.path} is a run that was stopped, without its checkpoints; use "
+                    f"--resume never to start a new one beside it"
+                )
+            return None
+        self.refuse_other(state["identity"], identity)
+        return state
+
+    def refuse_other(self, old: dict[str, Any], new: dict[str, Any]) -> None:
+        """Raise a UserError that lists what differs between two identities, if anything."""
+        before, now = _flat(old), _flat(new)
+        differences = [
+            f"{key} was {before.get(key)!r}, is {now.get(key)!r}"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key)
+        ]
+        if differences:
+            raise UserError(
+                f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
+                f"Use --resume never to start a new run beside it"
+            )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -1,0 +1,310 @@
+"""A model in training: its steps, validations, and complete state."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.profiler import record_function
+
+from lra.classifier.classifier import Classifier
+from lra.config.schema import RunConfig
+from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from lra.runtime.environment import (
+    available_memory_mib,
+    random_state,
+    restore_random_state,
+    seed_everything,
+)
+from lra.runtime.errors import UserError
+from lra.runtime.flops import FlopCounter
+from lra.train.evaluation import Score, evaluate
+from lra.train.micro_batch import fitting_micro_batch
+from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
+from lra.train.run_length import RunLength
+from tasks.base import Batch, Dataset, TaskInfo
+from tasks.resident import resident
+from tasks.splits import BatchOrder
+
+WARMUP_STEPS = 3
+"""First steps of a session, left out of the measured speed."""
+
+COUNTED_STEPS = WARMUP_STEPS
+"""First steps of a run, whose arithmetic is counted."""
+
+
+RESIDENT_FRACTION = 0.25
+"""Of a GPU's memory, that a data set may take."""
+
+
+class Diverged(Exception):
+    """The loss or the gradient is no longer finite."""
+
+
+class Trainer:
+    """Trains a classifier; the whole of its state can be saved and restored exactly.
+
+    Args:
+        dataset: with splits train and val.
+        classifier: what is trained; a subclass computes the same by other ways.
+        group: the processes that train it together.
+    """
+
+    def __init__(
+        self,
+        config: RunConfig,
+        info: TaskInfo,
+        dataset: Dataset,
+        seed: int,
+        device: torch.device,
+        *,
+        classifier: type[Classifier] = Classifier,
+        group: ProcessGroup = SINGLE_PROCESS,
+    ) -> None:
+        seed_everything(seed)
+        self.group = group
+        self.config = config
+        self.train_config = config.train
+        if device.type == "cuda":
+            limit = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
+            dataset = resident(dataset, device, limit)
+        self.dataset = dataset
+        self.device = device
+        self.model = classifier(config, info).to(device)
+        self.model.train()
+        self._parallel = group.parallel(self.model, some_idle=config.mixer_code is not None)
+        self.optimizer = build_optimizer(self.model, config.train)
+        self.order = BatchOrder(
+            dataset.splits["train"].lengths,
+            config.train.batch_size,
+            seed=seed,
+            bucketing=config.train.bucketing,
+        )
+        self.length = RunLength(config.train, self.order.batches_per_epoch)
+        chosen = config.train.micro_batch
+        if chosen == "auto" and group.world_size > 1:
+            raise UserError(
+                "train.micro_batch=auto measures one process; with torchrun, set a number (of all "
+                "processes together), train.micro_batch=32 say"
+            )
+        self.micro_batch = None if chosen == "auto" else chosen or config.train.batch_size
+        """Examples per forward pass; None until the first step finds out how many fit."""
+        self.step = 0
+        self.seconds = 0.0
+        """Time that all steps of the run took."""
+        self.validated_step = 0
+        self.validated_seconds = 0.0
+        self.best: dict[str, Any] | None = None
+        self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
+        self.step_seconds: list[float] = []
+        self.step_flops: list[float] = []
+        self.group.seed_rank(self.order.seed, self.step)
+        self._session_steps = 0
+
+    @property
+    def autocast(self) -> torch.autocast:
+        """The context that forward passes run in."""
+        enabled = self.train_config.precision == "bf16"
+        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+
+    @property
+    def num_parameters(self) -> int:
+        """Trainable numbers in the model."""
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def total_steps(self) -> int:
+        """Steps of the whole run; where its length is a time, what they will amount to."""
+        return self.length.total(self.step, self.seconds)
+
+    @property
+    def steps_per_second(self) -> float | None:
+        """One over the median duration of a step; None before the first measured one."""
+        return 1.0 / statistics.median(self.step_seconds) if self.step_seconds else None
+
+    @property
+    def flops_per_step(self) -> float | None:
+        """Mean over the first steps, whose lengths are random; None before the first one."""
+        return statistics.mean(self.step_flops) if self.step_flops else None
+
+    def validation_is_due(self) -> bool:
+        """Whether the present step must be validated before the next one is made."""
+        last = (self.validated_step, self.validated_seconds)
+        return self.length.is_due(self.step, self.seconds, last)
+
+    def train_step(self) -> dict[str, float]:
+        """Make one optimizer step; return its learning rate and the norm of its gradient.
+
+        Its loss and accuracy enter `interval_means`.
+
+        Raises: Diverged, with the parameters as they were before the step.
+        """
+        if self.micro_batch is None:
+            self.micro_batch = self._fitting_micro_batch()
+        start = time.perf_counter()
+        factor = rate_factor(self.step, self.total_steps, self.train_config)
+        rate = factor * self.train_config.lr
+        with record_function("data"):  # what a profile of a step calls it
+            indices = self.order.at(self.step)
+            own = self.group.local_indices(indices, self.micro_batch)
+            batch = self.dataset.splits["train"].batch(own).to(self.device)
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.step < COUNTED_STEPS:
+            with FlopCounter() as counter:
+                sums = self.backward(batch, len(indices))
+            self.step_flops.append(self.group.sum_of(counter.total))
+        else:
+            sums = self.backward(batch, len(indices))
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.train_config.clip_norm or math.inf
+        )
+        # At one go: each number that is read waits for a GPU.
+        loss, correct, norm = torch.stack([*self.group.all_reduce_sum(sums), norm]).tolist()
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = "loss" if not math.isfinite(loss) else "gradient"
+            raise Diverged(
+                f"the {what} of step {self.step + 1} is not finite (task {self.config.task_name}, "
+                f"mixer {self.config.mixer_name}, learning rate {rate:.3g})"
+            )
+        set_rate_factor(self.optimizer, factor)
+        self.optimizer.step()
+        self.step += 1
+        seconds = self.group.broadcast(time.perf_counter() - start)
+        self.seconds += seconds
+        self._session_steps += 1
+        if self._session_steps > WARMUP_STEPS:
+            self.step_seconds.append(seconds)
+        self._add(loss, round(correct), len(indices), seconds)
+        return {"lr": rate, "grad_norm": norm}
+
+    def backward(self, batch: Batch, examples: int | None = None) -> Tensor:
+        """Accumulate the gradient of the mean loss over a batch, in micro-batches.
+
+        Args:
+            batch: this process's examples of it.
+            examples: in the whole batch; None: as many as in `batch`.
+        Returns: (2,) float32 on the device, this process's part of that loss, and of how many
+            were right.
+        """
+        examples = examples or len(batch.labels)
+        sums = torch.zeros(2, device=self.device)
+        passes = list(self.group.local_passes(examples, self.micro_batch or examples))
+        for number, (start, stop, weight) in enumerate(passes, start=1):
+            part = batch.rows(start, stop)
+            with self.group.gradients_synchronized(self._parallel, number == len(passes)):
+                with self.autocast:
+                    logits = self._parallel(part.inputs, part.lengths)
+                summed = functional.cross_entropy(logits.float(), part.labels, reduction="sum")
+                loss = summed * weight / examples
+                # Of all processes' gradients the mean is taken.
+                (loss * self.group.world_size).backward()
+            sums[0] += loss.detach()
+            sums[1] += weight * (logits.argmax(dim=-1) == part.labels).sum()
+        return sums
+
+    def _fitting_micro_batch(self) -> int:
+        """Find the most examples a pass; model, random state and optimizer stay as they are."""
+        before = {name: value.clone() for name, value in self.model.state_dict().items()}
+        drawn = random_state(self.device)
+        try:
+            return fitting_micro_batch(
+                self.train_config.batch_size, self.device, self._pass_over_longest
+            )
+        finally:
+            self.optimizer.zero_grad(set_to_none=True)
+            self.model.load_state_dict(before)
+            restore_random_state(drawn, self.device)
+
+    def _pass_over_longest(self, examples: int) -> None:
+        """Go forward and back over the longest training examples at once."""
+        split = self.dataset.splits["train"]
+        longest = np.argsort(-split.lengths, kind="stable")[:examples]
+        self.backward(split.batch(longest).to(self.device))
+
+    def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
+        self.interval["loss"] += loss
+        self.interval["correct"] += correct
+        self.interval["seen"] += seen
+        self.interval["steps"] += 1
+        self.interval["seconds"] += seconds
+
+    def interval_means(self) -> dict[str, float]:
+        """Return loss, accuracy in percent and steps/s since the last call of `end_interval`."""
+        steps = self.interval["steps"]
+        return {
+            "loss": self.interval["loss"] / steps,
+            "accuracy": 100.0 * self.interval["correct"] / self.interval["seen"],
+            "steps_per_second": steps / self.interval["seconds"],
+        }
+
+    def end_interval(self) -> None:
+        """Begin a new interval of means."""
+        self.interval = dict.fromkeys(self.interval, 0.0)
+
+    def score(self, split: str, check: Callable[[], None]) -> Score:
+        """Evaluate the model on a split."""
+        at_once = self.micro_batch or self.train_config.batch_size
+        return evaluate(
+            self.model,
+            self.dataset.splits[split],
+            batch_size=max(1, at_once // self.group.world_size),
+            device=self.device,
+            autocast=self.autocast,
+            check=check,
+            title=f"evaluating on {split}",
+            group=self.group,
+        )
+
+    def validate(self, check: Callable[[], None]) -> Score:
+        """Evaluate on the validation split and keep the model if it is the best so far."""
+        score = self.score("val", check)
+        self.validated_step, self.validated_seconds = self.step, self.seconds
+        if self.best is None or score.accuracy > self.best["val_accuracy"]:
+            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
+        return score
+
+    def load_best(self) -> None:
+        """Put the best model's weights in place of the last ones."""
+        assert self.best is not None
+        self.model.load_state_dict(self.best["model"])
+
+    def state(self) -> dict[str, Any]:
+        """Capture everything that later steps depend on."""
+        return {
+            "seconds": self.seconds,
+            "validated_step": self.validated_step,
+            "validated_seconds": self.validated_seconds,
+            "micro_batch": self.micro_batch,
+            "sampler": {"seed": self.order.seed, "next_step": self.step},
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "random": random_state(self.device),
+            "best": self.best,
+            "interval": self.interval,
+            "step_seconds": self.step_seconds,
+            "step_flops": self.step_flops,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take up a captured state."""
+        self.step = state["sampler"]["next_step"]
+        self.seconds = state.get("seconds", 0.0)  # as below: from before it was noted
+        self.validated_seconds = state.get("validated_seconds", 0.0)
+        self.validated_step = state["validated_step"]
+        self.micro_batch = state.get("micro_batch") or self.micro_batch
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.best = state["best"]
+        self.interval = state["interval"]
+        self.step_seconds = state["step_seconds"]
+        self.step_flops = state["step_flops"]
+        restore_random_state(state["random"], self.device)
+        self.group.seed_rank(self.order.seed, self.step)

@@ -1,0 +1,77 @@
+"""The gated unit that the Toeplitz family of mixers shares."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from models.base import MixerContext, Part
+from models.layers.relative_position_encoder import Norm, build_norm
+from models.layers.two_axes import along_axes
+from models.ops.activations import ACTIVATIONS, Activation
+from models.ops.linear_pair import linear_pair
+
+ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
+
+
+class GatedToeplitzUnit(nn.Module):
+    """Compute W_o norm(f(W_u x) * T f(W_v x)) around a linear operator T over positions.
+
+    The GTU of TNN (The Annotated TNN, GTU). Weights and biases of the
+    three projections start as the published code's: normal with deviation 0.02.
+
+    Args:
+        operator: builds a map of (batch, length, hidden) to the same shape, linear in it, for
+            sequences of at most a given length; the unit has one, or one along each axis of
+            the context's grid.
+        hidden: channels inside.
+        inner_norm: over the inner channels, after the gate.
+    """
+
+    def __init__(
+        self,
+        context: MixerContext,
+        operator: Callable[[int], nn.Module],
+        *,
+        hidden: int,
+        activation: Activation,
+        inner_norm: Norm,
+    ) -> None:
+        super().__init__()
+        self.activation = ACTIVATIONS[activation]
+        self.gate = nn.Linear(context.dim, hidden)
+        self.value = nn.Linear(context.dim, hidden)
+        self.output = nn.Linear(hidden, context.dim)
+        self.operator = along_axes(context, operator)
+        self.norm = build_norm(inner_norm, hidden)
+        for linear in (self.gate, self.value, self.output):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.normal_(linear.bias, std=0.02)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix positions: x (batch, length, dim), mask (batch, length) -> (batch, length, dim)."""
+        gate, value = linear_pair(x, self.gate, self.value)
+        value = self.activation(value)
+        if mask is not None:
+            # Here and not on x: the bias and the activation make zeros non-zero again.
+            value = value.masked_fill(~mask[..., None], 0)
+        return self._project(gate, self.operator(value))
+
+    def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
+        return self._project(self.gate(x), mixed)
+
+    def parts(self) -> dict[str, Part]:
+        """Name the operator, without projections and gates, as a mixer's `parts`."""
+        return {"mixing": Part(self.operator, self.value.out_features)}
+
+    def _project(self, gate: Tensor, mixed: Tensor) -> Tensor:
+        return self.output(self.norm(self.activation(gate) * mixed))
+
+
+def inner_channels(expand_ratio: float, dim: int) -> int:
+    """Return the channels inside a unit: at least one."""
+    return max(1, round(expand_ratio * dim))

@@ -1,0 +1,162 @@
+"""Products with circulant matrices given by their frequency response."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from models.ops.reference import fast_form_of
+
+CHUNK_NUMBERS = {"cpu": 2**19}
+"""Numbers that are transformed at once: on a CPU so few that they stay in its cache,"""
+
+CHUNK_NUMBERS_ELSEWHERE = 2**28
+"""and on other devices as many as keep them busy."""
+
+FEWEST_CHANNELS = 16
+"""Channels of a chunk: their numbers at one position fill a line of the cache."""
+
+BLOCK_POSITIONS = 1024
+"""Positions that are transposed at once: one channel's lines of the cache all stay in it."""
+
+ROW_GAP = 16
+"""Unused numbers between rows: columns of rows a power of two apart share few places in a cache."""
+
+
+def circulant_multiply_plain(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Multiply by transforms along the positions: the reference; arguments and result as below."""
+    working = torch.promote_types(response.real.dtype, x.dtype)
+    spectrum = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
+    return torch.fft.irfft(spectrum, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)
+
+
+@fast_form_of(circulant_multiply_plain)
+def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Multiply by circulant matrices of a given frequency response, x padded with zeros.
+
+    A chunk of the batch at a time goes through one workspace, and only the arguments are kept
+    for the backward pass, which transforms x again.
+
+    Args:
+        response: (channels, size // 2 + 1) complex, of at least single precision.
+        size: of the matrices, at least the length.
+        x: (batch, length, channels).
+    Returns: (batch, length, channels), the first of the `size` rows, in the type of x.
+    """
+    result = _Multiply.apply(response, size, x)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def spectrum(circulant: Tensor) -> Tensor:
+    """Compute torch.fft.rfft, whose gradient torch takes by a transform of complex numbers.
+
+    Args:
+        circulant: (channels, size), real; size is even.
+    Returns: (channels, size // 2 + 1), complex.
+    """
+    result = _Spectrum.apply(circulant)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def _twice_but_ends(half: Tensor, size: int) -> Tensor:
+    """Count frequencies in place as often as the circle of `size` of them has them."""
+    half[:, 1 : (size + 1) // 2] *= 2
+    return half
+
+
+class _Spectrum(Function):
+    @staticmethod
+    def forward(ctx: Any, circulant: Tensor) -> Tensor:
+        ctx.size = circulant.shape[1]
+        return torch.fft.rfft(circulant)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> Tensor:
+        # The sum over half of the circle is that over all of it, of which pairs have a half each.
+        scaled = gradients[0] * (ctx.size / 2)
+        scaled[:, :: ctx.size // 2] *= 2
+        return torch.fft.irfft(scaled, n=ctx.size)
+
+
+class _Multiply(Function):
+    @staticmethod
+    def forward(ctx: Any, response: Tensor, size: int, x: Tensor) -> Tensor:
+        response = response.contiguous()
+        ctx.save_for_backward(response, x)
+        ctx.size = size
+        work = _Workspace(response, size, x)
+        y = torch.empty_like(x)
+        for rows, channels in work.chunks():
+            spectrum = work.transform(x[rows, :, channels]).mul_(response[channels])
+            work.transform_back(spectrum, y[rows, :, channels])
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        response, x = ctx.saved_tensors
+        size, gradient = ctx.size, gradients[0]
+        wants_response, _, wants_x = ctx.needs_input_grad
+        work = _Workspace(response, size, x)
+        conjugate = response.conj_physical()
+        of_x = torch.empty_like(x) if wants_x else None
+        of_response = torch.zeros_like(response)
+        for rows, channels in work.chunks():
+            spectrum = work.transform(gradient[rows, :, channels])
+            if wants_response:
+                product = work.transform(x[rows, :, channels]).conj_physical_().mul_(spectrum)
+                of_response[channels] += product[0] if len(product) == 1 else product.sum(dim=0)
+            if of_x is not None:
+                work.transform_back(spectrum.mul_(conjugate[channels]), of_x[rows, :, channels])
+        of_response = _twice_but_ends(of_response, size).div_(size)
+        return of_response if wants_response else None, None, of_x
+
+
+class _Workspace:
+    """Memory for the transforms of one chunk, used again for the next."""
+
+    def __init__(self, response: Tensor, size: int, x: Tensor) -> None:
+        batch, self.length, channels = x.shape
+        self.shape = batch, channels
+        self.size = size
+        limit = CHUNK_NUMBERS.get(x.device.type, CHUNK_NUMBERS_ELSEWHERE) // size
+        parts = -(-channels // max(FEWEST_CHANNELS, limit))
+        self.channels = -(-channels // parts)
+        self.rows = max(1, min(batch, limit // self.channels))
+        working = torch.promote_types(response.real.dtype, x.dtype)
+        chunk = self.rows, self.channels
+        self.padded = torch.zeros(*chunk, size, dtype=working, device=x.device)
+        self.result = torch.empty(*chunk, self.length + ROW_GAP, dtype=working, device=x.device)
+
+    def chunks(self) -> Iterator[tuple[slice, slice]]:
+        """Cut the batch into rows and channels."""
+        batch, channels = self.shape
+        for row in range(0, batch, self.rows):
+            for channel in range(0, channels, self.channels):
+                yield slice(row, row + self.rows), slice(channel, channel + self.channels)
+
+    def transform(self, x: Tensor) -> Tensor:
+        """Transform positions: (rows, length, channels) -> (rows, channels, size // 2 + 1)."""
+        padded = self.padded[: x.shape[0], : x.shape[2]]
+        for start in range(0, self.length, BLOCK_POSITIONS):
+            block = slice(start, min(start + BLOCK_POSITIONS, self.length))
+            padded[..., block] = x[:, block].transpose(1, 2)
+        return torch.fft.rfft(padded)
+
+    def transform_back(self, spectrum: Tensor, into: Tensor) -> None:
+        """Undo `transform`, into (rows, length, channels)."""
+        result = self.result[: spectrum.shape[0], : spectrum.shape[1], : self.length]
+        result.copy_(torch.fft.irfft(spectrum, n=self.size)[..., : self.length])
+        into.copy_(result.transpose(1, 2))

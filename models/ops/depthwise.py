@@ -1,0 +1,109 @@
+"""Short convolutions, one filter per channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from models.ops.reference import fast_form_of
+
+SHORTEST_BLOCK = 16
+"""Positions of a block, in the gradient of the taps."""
+
+
+def depthwise_convolution_plain(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
+    """Convolve a transposed view: the reference; arguments and result as below."""
+    working = torch.promote_types(torch.float32, x.dtype)
+    last_lag = first_lag + taps.shape[0] - 1
+    padded = functional.pad(x.to(working).transpose(1, 2), (last_lag, -first_lag))
+    filters = taps.to(working).flip(0).T[:, None]
+    with torch.autocast(x.device.type, enabled=False):
+        y = functional.conv1d(padded, filters, groups=x.shape[2])
+    return y.transpose(1, 2).to(x.dtype)
+
+
+@fast_form_of(depthwise_convolution_plain)
+def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
+    """Compute y[i] = sum over lags of taps[lag] * x[i - lag], O(length * taps).
+
+    Equal to a Toeplitz matrix of few diagonals. In single precision at least: a sum over
+    positions, like the transforms, and PyTorch's convolution in bfloat16 does not end on some
+    CPUs for 16 channels or fewer.
+
+    Args:
+        x: (batch, length, channels).
+        taps: (num_taps, channels), for lags first_lag, first_lag + 1, ...
+        first_lag: at most 0, and not so low that lag 0 is left out.
+    Returns: (batch, length, channels).
+    """
+    result = _Convolve.apply(x, taps, first_lag)
+    assert isinstance(result, Tensor)
+    return result
+
+
+class _Convolve(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
+        ctx.save_for_backward(x, taps)
+        ctx.first_lag = first_lag
+        return _convolve(x, taps, first_lag)
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, *gradients: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        x, taps = ctx.saved_tensors
+        of_x = of_taps = None
+        if ctx.needs_input_grad[0]:
+            last_lag = ctx.first_lag + len(taps) - 1
+            of_x = _convolve(gradients[0], taps.flip(0), -last_lag)
+        if ctx.needs_input_grad[1]:
+            of_taps = _correlate(gradients[0], x, ctx.first_lag, len(taps)).to(taps.dtype)
+        return of_x, of_taps, None
+
+
+def _convolve(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
+    length, channels = x.shape[1:]
+    last_lag = first_lag + taps.shape[0] - 1
+    margin = max(last_lag, -first_lag)
+    # As a picture of height 1 whose channels come last in memory: x needs no transposing.
+    working = torch.promote_types(torch.float32, x.dtype)
+    picture = x.to(working).contiguous().transpose(1, 2).unsqueeze(2)
+    filters = taps.to(working).flip(0).T[:, None, None]
+    with torch.autocast(x.device.type, enabled=False):
+        y = functional.conv2d(picture, filters, padding=(0, margin), groups=channels)
+    start = margin - last_lag
+    return y[:, :, 0, start : start + length].transpose(1, 2).to(x.dtype)
+
+
+def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
+    """Sum y[i] x[i - lag] over i and the batch, by products of blocks.
+
+    With x moved on by the last lag, the lag is the last one less an offset o, and the sum is of
+    y[i] x[i + o]. Blocks of y times the same and the next block of x, summed over all blocks,
+    have the sums along their diagonals.
+
+    Args:
+        y: (batch, length, channels), as x is.
+    Returns: (num_lags, channels) for lags first_lag, first_lag + 1, ...
+    """
+    batch, length, channels = x.shape
+    working = torch.promote_types(torch.float32, x.dtype)
+    block = max(SHORTEST_BLOCK, num_lags - 1)
+    blocks = -(-(length + num_lags - 1) // block)  # of a row; zeros end it, so rows can be joined
+    rows = x.new_zeros(2, channels, batch * blocks + 1, block, dtype=working)
+    for row, values, start in zip(rows, (y, x), (0, first_lag + num_lags - 1), strict=True):
+        of_sequence = row[:, :-1].view(channels, batch, blocks * block)
+        of_sequence[..., start : start + length] = values.permute(2, 0, 1)
+    left = rows[0, :, :-1].transpose(1, 2)
+    products = torch.cat([left @ rows[1, :, :-1], left @ rows[1, :, 1:]], dim=-1)
+    # Entry [r, r + o] of each channel's (block, 2 block) belongs to offset o.
+    strides = (products.stride(0), 1, 2 * block + 1)
+    diagonals = products.as_strided((channels, num_lags, block), strides)
+    return diagonals.sum(dim=-1).T.flip(0)

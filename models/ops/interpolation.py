@@ -1,0 +1,207 @@
+"""Interpolation between inducing points on a regular grid, and its transpose, linear in length.
+
+W, (length, points), holds in each row the weights of the 2 (linear) or 4 (cubic) points next to
+a position. It is never written out: positions are grouped by the cell of the grid that they lie
+in, each cell having the same points, so that both W and its transpose are small products per
+cell (Wilson and Nickisch, KISS-GP, 2015; SKI-TNN, section 3.2.1).
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from models.ops.reference import fast_form_of
+
+
+@dataclass(frozen=True)
+class InducingGrid:
+    """Evenly spaced inducing points, the first at position 0, as many as a length asks for.
+
+    Spacing and weights depend on the grid alone, never on a sequence's length: what padding
+    is appended changes nothing, and longer sequences find more points.
+
+    Args:
+        max_length: positions that `num_points` points serve.
+        degree: of the interpolating polynomial, 1 or 3.
+    Raises: ValueError for more points than positions, or too few for the degree.
+    """
+
+    num_points: int
+    max_length: int
+    degree: int
+
+    def __post_init__(self) -> None:
+        if self.num_points <= self.degree:
+            raise ValueError(
+                f"num_inducing_points {self.num_points}: interpolation of degree {self.degree} "
+                f"takes at least {self.degree + 1}"
+            )
+        if self.spacing < 1 and self.max_length > 1:
+            raise ValueError(
+                f"num_inducing_points {self.num_points} for sequences of {self.max_length}: more "
+                f"points than that are no approximation; lower it"
+            )
+
+    @property
+    def _intervals(self) -> int:
+        # The cubic's last cell has one more point on its right.
+        return self.num_points - (self.degree + 1) // 2
+
+    @property
+    def _span(self) -> int:
+        return max(self.max_length - 1, 1)
+
+    @property
+    def spacing(self) -> float:
+        """Positions between two inducing points."""
+        return self._span / self._intervals
+
+    @property
+    def is_every_position(self) -> bool:
+        """Whether positions are inducing points, so that W is the identity."""
+        return self._intervals == self._span
+
+    def points_for(self, length: int) -> int:
+        """Return how many inducing points serve a length."""
+        return self.cells_for(length) + self.degree
+
+    def cells_for(self, length: int) -> int:
+        """Return the cells that positions 0..length - 1 lie in."""
+        return int(self.cells(torch.tensor([length - 1]))) + 1
+
+    def cells(self, positions: Tensor) -> Tensor:
+        """Return the first inducing point of each position's stencil, also its cell's number.
+
+        A position on an inducing point belongs to the cell on its left. Integers throughout:
+        a rounded quotient could put a position on the wrong side of a point.
+        """
+        on_left = (positions * self._intervals - 1).div(self._span, rounding_mode="floor")
+        return (on_left - (self.degree - 1) // 2).clamp(min=0)
+
+    def weights(self, positions: Tensor) -> Tensor:
+        """Return Lagrange's weights of each position's points: (positions, degree + 1) float64."""
+        offset = positions.double() * self._intervals / self._span - self.cells(positions)
+        columns = []
+        for i in range(self.degree + 1):
+            others = [j for j in range(self.degree + 1) if j != i]
+            factors = [(offset - j) / (i - j) for j in others]
+            columns.append(functools.reduce(torch.mul, factors))
+        return torch.stack(columns, dim=-1)
+
+    def matrix(self, length: int) -> Tensor:
+        """Write W out, (length, points) float64: the reference."""
+        positions = torch.arange(length)
+        matrix = torch.zeros(length, self.points_for(length), dtype=torch.float64)
+        first = self.cells(positions)
+        for tap, column in enumerate(self.weights(positions).unbind(dim=-1)):
+            matrix[positions, first + tap] += column
+        return matrix
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Positions laid out by cell, in slots of which each cell has as many as the fullest."""
+
+    gather: Tensor
+    """(cells * slots,) position of each slot; any one in an empty slot."""
+    scatter: Tensor
+    """(length,) slot of each position."""
+    weights: Tensor
+    """(cells, slots, taps), zero in empty slots."""
+
+
+@functools.lru_cache(maxsize=128)
+def _lay_out(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.device) -> _Cells:
+    # Kept for later, so never an inference tensor, which no backward pass could use.
+    with torch.inference_mode(False), torch.no_grad():
+        positions = torch.arange(length)
+        cells = grid.cells(positions)
+        counts = torch.bincount(cells)
+        slots = int(counts.max())
+        slot = cells * slots + positions - (torch.cumsum(counts, 0) - counts)[cells]
+        gather = torch.zeros(len(counts) * slots, dtype=torch.int64)
+        gather[slot] = positions
+        weights = torch.zeros(len(counts) * slots, grid.degree + 1, dtype=torch.float64)
+        weights[slot] = grid.weights(positions)
+        weights = weights.view(len(counts), slots, -1).to(device, dtype)
+        return _Cells(gather.to(device), slot.to(device), weights)
+
+
+def _spread(x: Tensor, grid: InducingGrid) -> Tensor:
+    cells = _lay_out(grid, x.shape[1], x.dtype, x.device)
+    count, slots, taps = cells.weights.shape
+    by_cell = x.index_select(1, cells.gather).unflatten(1, (count, slots))
+    sums = torch.matmul(cells.weights.transpose(1, 2), by_cell)
+    result = x.new_zeros(x.shape[0], count + taps - 1, x.shape[2])
+    for tap in range(taps):
+        result[:, tap : tap + count] += sums[:, :, tap]
+    return result
+
+
+def _interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+    cells = _lay_out(grid, length, z.dtype, z.device)
+    count, _, taps = cells.weights.shape
+    around = torch.stack([z[:, tap : tap + count] for tap in range(taps)], dim=2)
+    return torch.matmul(cells.weights, around).flatten(1, 2).index_select(1, cells.scatter)
+
+
+class _Spread(Function):
+    """Product with the transpose of W; its gradient is a product with W."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, grid: InducingGrid) -> Tensor:
+        ctx.grid, ctx.length = grid, x.shape[1]
+        return _spread(x, grid)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return _interpolate(gradients[0], ctx.grid, ctx.length), None
+
+
+class _Interpolate(Function):
+    """Product with W; its gradient is a product with the transpose of W."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+        ctx.grid = grid
+        return _interpolate(z, grid, length)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        return _spread(gradients[0], ctx.grid), None, None
+
+
+def spread_plain(x: Tensor, grid: InducingGrid) -> Tensor:
+    """Multiply by W's transpose written out: the reference; arguments and result as below."""
+    return torch.einsum("np,bnc->bpc", grid.matrix(x.shape[1]).to(x), x)
+
+
+def interpolate_plain(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+    """Multiply by W written out: the reference; arguments and result as below."""
+    return torch.einsum("np,bpc->bnc", grid.matrix(length).to(z), z)
+
+
+@fast_form_of(spread_plain)
+def spread(x: Tensor, grid: InducingGrid) -> Tensor:
+    """Multiply by the transpose of W: x (batch, length, channels) -> (batch, points, channels)."""
+    result = _Spread.apply(x, grid)
+    assert isinstance(result, Tensor)
+    return result
+
+
+@fast_form_of(interpolate_plain)
+def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+    """Multiply by W: z (batch, points, channels) -> (batch, length, channels).
+
+    Args:
+        z: at the `grid.points_for(length)` points.
+    """
+    result = _Interpolate.apply(z, grid, length)
+    assert isinstance(result, Tensor)
+    return result

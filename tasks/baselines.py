@@ -1,0 +1,80 @@
+"""Trivial baselines: predictions that need no sequence model, to read accuracies against."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+
+from tasks.base import accuracy_percent
+
+FIRST_BYTES = 4000
+"""Bytes of a document that a bag is made of."""
+
+LARGEST_FIT = 40_000
+"""Training examples that a baseline is fitted to, at most: the first ones of a random order."""
+
+
+def majority(train: np.ndarray, test: np.ndarray) -> float:
+    """Score the commonest training class on labels (n,), in percent."""
+    commonest = np.bincount(train).argmax()
+    return accuracy_percent(np.full(len(test), commonest), test)
+
+
+def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Predict by a logistic regression on standardised features.
+
+    Args:
+        features: (examples, features) float32, to fit to.
+        labels: (examples,).
+        asked: (questions, features).
+    Returns: classes (questions,) uint8.
+    """
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    if len(np.unique(labels)) == 1:  # nothing to tell apart
+        return np.full(len(asked), labels[0], dtype=np.uint8)
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=200))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(features, labels)
+    return model.predict(asked).astype(np.uint8)
+
+
+def cross_fitted_trees(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Predict every example by gradient-boosted trees fitted to the other half of them.
+
+    So that a prediction is honest whichever way the examples are split later.
+
+    Args:
+        features: (examples, features).
+        labels: (examples,).
+    Returns: classes (examples,) uint8.
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    predictions = np.empty(len(labels), dtype=np.uint8)
+    halves = np.arange(len(labels)) % 2
+    for half in (0, 1):
+        known, asked = halves != half, halves == half
+        if len(np.unique(labels[known])) < 2:  # noqa: PLR2004 (nothing to tell apart)
+            predictions[asked] = labels[known][:1]
+            continue
+        model = HistGradientBoostingClassifier(max_iter=200, random_state=0)
+        model.fit(features[known], labels[known])
+        predictions[asked] = model.predict(features[asked])
+    return predictions
+
+
+def bag(histogram: np.ndarray) -> np.ndarray:
+    """Turn counts of bytes (documents, 256) into features of the same shape: log(1 + count)."""
+    return np.log1p(histogram)
+
+
+def pair_features(bags: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Compare the bags (documents, 256) of pairs (n, 2): (n, 512), products and distances."""
+    a, b = bags[pairs[:, 0]], bags[pairs[:, 1]]
+    return np.concatenate([a * b, np.abs(a - b)], axis=1)

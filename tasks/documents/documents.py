@@ -1,0 +1,250 @@
+"""Documents as sequences of bytes or characters, each stored once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from tasks.base import DataError
+from tasks.cache import Build, Cache
+from tasks.splits import Sequences
+
+Unit = Literal["bytes", "characters"]
+
+PADDING, UNKNOWN, END = 0, 1, 2
+"""Ids of the characters' vocabulary that stand for none of them."""
+
+NUM_CODE_POINTS = 0x110000
+
+BYTES_VOCABULARY = 257
+"""Padding, then byte b as id b + 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alphabet:
+    """How text becomes ids.
+
+    Characters are numbered by falling frequency in the training documents, as far as these
+    are read, from 3 on; 0 is the padding, 1 any other character, 2 the end of a sequence.
+    """
+
+    unit: Unit
+    sequence_length: int
+    """Positions read of a document, end token included."""
+    has_end: bool
+    min_frequency: int | None
+    """Times that a character must occur in training to get an id."""
+    size: int | None
+    """Ids of characters, at most."""
+
+    @property
+    def limit(self) -> int:
+        """Bytes or characters read of each document."""
+        return self.sequence_length - self.has_end
+
+    @property
+    def first_id(self) -> int:
+        """What to add to stored values to get ids."""
+        return 1 if self.unit == "bytes" else 0
+
+    @property
+    def end_token(self) -> int | None:
+        """Id that ends a sequence."""
+        if not self.has_end:
+            return None
+        return BYTES_VOCABULARY if self.unit == "bytes" else END
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        return self.size or BYTES_VOCABULARY + self.has_end
+
+    def request(self) -> dict[str, Any]:
+        """Describe what stored documents depend on."""
+        facts = {"unit": self.unit, "limit": self.limit}
+        if self.unit == "characters":
+            facts |= {"min_frequency": self.min_frequency, "vocab_size": self.size}
+        return facts
+
+    def vocabulary(self, counts: np.ndarray) -> np.ndarray:
+        """Choose the code points that get ids, by their counts (1114112,): (count,) uint32."""
+        assert self.size is not None
+        frequent = np.flatnonzero(counts >= (self.min_frequency or 1))
+        by_falling_count = frequent[np.argsort(-counts[frequent], kind="stable")]
+        return by_falling_count[: self.size - END - 1].astype(np.uint32)
+
+
+def choose_alphabet(
+    unit: Unit,
+    *,
+    sequence_length: int,
+    end_token: bool,
+    min_frequency: int | None,
+    vocab_size: int | None,
+    usual: tuple[int, int],
+) -> Alphabet:
+    """Make an alphabet of a task's options.
+
+    Args:
+        usual: min_frequency and vocab_size of characters where they are not given.
+    Raises: ValueError for options that bytes have no use for.
+    """
+    if unit == "bytes":
+        for name, value in (("min_frequency", min_frequency), ("vocab_size", vocab_size)):
+            if value is not None:
+                raise ValueError(f"{name} has no effect: it is for characters, and unit is bytes")
+    else:
+        min_frequency, vocab_size = min_frequency or usual[0], vocab_size or usual[1]
+    return Alphabet(
+        unit=unit,
+        sequence_length=sequence_length,
+        has_end=end_token,
+        min_frequency=min_frequency,
+        size=vocab_size,
+    )
+
+
+class Documents:
+    """Distinct documents, in the order in which they came.
+
+    Args:
+        alphabet: of the sequences to be made of them.
+    """
+
+    def __init__(self, alphabet: Alphabet) -> None:
+        self.alphabet = alphabet
+        self.num_replaced = 0
+        """Documents with bytes that are no UTF-8, which became U+FFFD."""
+        self.num_empty = 0
+        """Documents without any text, which became one blank."""
+        self._index: dict[bytes, int] = {}
+        self._texts: list[bytes] = []
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def add(self, text: bytes) -> int:
+        """Take a document; return its index, which is an earlier one's if that is the same."""
+        digest = hashlib.blake2b(text, digest_size=16).digest()
+        index = self._index.setdefault(digest, len(self._texts))
+        if index == len(self._texts):
+            self._texts.append(self._cut(text))
+        return index
+
+    def find(self, text: bytes) -> int | None:
+        """Return the index of a document that is there."""
+        return self._index.get(hashlib.blake2b(text, digest_size=16).digest())
+
+    def renumber(self, appearances: np.ndarray) -> np.ndarray:
+        """Number the documents in the order in which a list of indices first shows them.
+
+        So that it makes no difference in which order files were read.
+
+        Args:
+            appearances: (count,) indices, every document's among them.
+        Returns: (documents,) each one's new index by its old.
+        """
+        _, first = np.unique(appearances, return_index=True)
+        order = appearances[np.sort(first)]
+        self._texts = [self._texts[i] for i in order.tolist()]
+        new_index = np.empty(len(order), dtype=np.int64)
+        new_index[order] = np.arange(len(order))
+        self._index = {digest: int(new_index[i]) for digest, i in self._index.items()}
+        return new_index
+
+    def _cut(self, text: bytes) -> bytes:
+        """Take as much of a text as is read; characters as UTF-8."""
+        if not text:
+            self.num_empty += 1
+            return b" "
+        limit = self.alphabet.limit
+        if self.alphabet.unit == "bytes":
+            return text[:limit]
+        start = text[: 4 * limit]  # no character has more bytes
+        try:
+            return start.decode()[:limit].encode()
+        except UnicodeDecodeError:
+            characters = start.decode(errors="replace")[:limit]
+            self.num_replaced += "\ufffd" in characters
+            return characters.encode()
+
+    def save(self, made: Build, training: np.ndarray) -> None:
+        """Write all documents as sequences, end to end.
+
+        Args:
+            training: indices of the documents that characters are counted in, one for each
+                time that a training example shows a document.
+        """
+        lengths = [len(text) for text in self._texts]
+        vocabulary = np.zeros(0, dtype=np.uint32)
+        tokens = np.frombuffer(b"".join(self._texts), dtype=np.uint8)
+        if self.alphabet.unit == "characters":
+            vocabulary = self.alphabet.vocabulary(self._count(training))
+            id_of = np.full(NUM_CODE_POINTS, UNKNOWN, dtype=np.uint16)
+            id_of[vocabulary] = np.arange(END + 1, END + 1 + len(vocabulary))
+            stored = np.uint8 if self.alphabet.vocab_size <= 256 else np.uint16  # noqa: PLR2004
+            parts = [id_of[_code_points(text)].astype(stored) for text in self._texts]
+            lengths, tokens = [len(part) for part in parts], np.concatenate(parts)
+        made.save("tokens", tokens)
+        made.save("offsets", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+        made.save("vocabulary", vocabulary)
+        made.notes |= {
+            "distinct texts": len(self),
+            "texts with bytes that are no UTF-8, read as U+FFFD": self.num_replaced,
+            "empty texts, read as one blank": self.num_empty,
+        }
+
+    def _count(self, training: np.ndarray) -> np.ndarray:
+        """Count the characters that training shows: (code points,) int64."""
+        shown = np.bincount(training, minlength=len(self._texts)).tolist()
+        counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
+        for text, times in zip(self._texts, shown, strict=True):
+            if times:
+                points, found = np.unique(_code_points(text), return_counts=True)
+                counts[points] += times * found
+        return counts
+
+    def histogram(self) -> np.ndarray:
+        """Count the bytes of each document, as far as it is read: (documents, 256) float32."""
+        rows = [
+            np.bincount(np.frombuffer(text, dtype=np.uint8), minlength=256) for text in self._texts
+        ]
+        return np.array(rows, dtype=np.float32)
+
+
+def _code_points(text: bytes) -> np.ndarray:
+    return np.frombuffer(text.decode().encode("utf-32-le"), dtype="<u4")
+
+
+def open_documents(cache: Cache, alphabet: Alphabet) -> Sequences:
+    """Open the sequences that `Documents.save` wrote."""
+    offsets = np.asarray(cache.array("offsets"))
+    return Sequences(cache.array("tokens"), offsets, alphabet.first_id, alphabet.end_token)
+
+
+def check_documents(cache: Cache, alphabet: Alphabet) -> list[str]:
+    """Check every stored token; return a line on each check passed.
+
+    Raises: DataError naming what does not hold.
+    """
+    tokens, offsets = cache.array("tokens"), cache.array("offsets")
+    vocabulary = cache.array("vocabulary")
+    lengths = np.diff(offsets)
+    if offsets[0] != 0 or offsets[-1] != len(tokens) or lengths.min() < 1:
+        raise DataError(f"{cache.folder}: a sequence is empty or ends outside the tokens")
+    if lengths.max() > alphabet.limit:
+        raise DataError(f"{cache.folder}: a sequence has {lengths.max()} tokens, more than asked")
+    kinds = "bytes"
+    if alphabet.unit == "characters":
+        kinds = f"{len(vocabulary)} different characters, or unknown"
+        low, high = tokens.min(), tokens.max()
+        if low not in (UNKNOWN, END + 1) or high > END + len(vocabulary):
+            raise DataError(f"{cache.folder}: tokens {low} to {high} are outside the vocabulary")
+    return [
+        "sizes and checksums of all files match the manifest",
+        f"{len(lengths)} distinct texts have {lengths.min()} to {lengths.max()} tokens",
+        f"{len(tokens)} tokens are {kinds}",
+    ]

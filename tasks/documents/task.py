@@ -1,0 +1,137 @@
+"""What Text and Retrieval share: documents read from a release, shown one or two at a time."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
+from tasks.baselines import majority
+from tasks.cache import Build, Cache, canonical_hash, read_cache
+from tasks.documents.documents import Alphabet, check_documents, open_documents
+from tasks.sources.releases import Release, open_release
+from tasks.splits import PackedTokens
+
+Rows = tuple[str, np.ndarray]
+"""A split as it was read, and rows of it."""
+
+
+class DocumentTask(Task):
+    """Two classes; an example is one document, or several.
+
+    The cache holds, of each split as it was read, labels (n,) and documents (n, towers), by
+    index, and the predictions of a bag of bytes for the test split.
+
+    Args:
+        source: of the data, as the task's option.
+        counts: options that say how many examples to use.
+        data_seed: chooses them.
+    """
+
+    release: ClassVar[Release]
+    splits_read: ClassVar[tuple[str, ...]]
+    towers: ClassVar[int]
+
+    def __init__(
+        self, source: str, alphabet: Alphabet, counts: Mapping[str, int | None], data_seed: int
+    ) -> None:
+        self.source = source
+        self.alphabet = alphabet
+        self.counts = counts
+        self.data_seed = data_seed
+        self.info = TaskInfo(
+            name=self.name,
+            num_classes=2,
+            max_length=alphabet.sequence_length,
+            vocab_size=alphabet.vocab_size,
+            towers=self.towers,
+        )
+
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: the same documents, read further."""
+        if options["unit"] == "characters":
+            raise DataError(
+                f"{cls.name}: characters are numbered by how often they occur in what the training "
+                f"read, so that other options give them other numbers; models of bytes "
+                f"(--protocol lra) can read further"
+            )
+        return {} if length is None else {"sequence_length": length}
+
+    @abc.abstractmethod
+    def read(self, made: Build, path: Path) -> None:
+        """Read an archive or folder into a cache."""
+
+    @abc.abstractmethod
+    def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
+        """Choose the rows of train, val and test, from splits of these sizes as they were read.
+
+        Raises: DataError if there are too few.
+        """
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = open_release(
+            self.release,
+            data_dir,
+            name=self.alphabet.unit,
+            source=self.source,
+            request=self.alphabet.request(),
+            read=self.read,
+        )
+        sequences = open_documents(cache, self.alphabet)
+        labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
+        chosen = self.choose({name: len(found) for name, found in labels.items()})
+        splits = {
+            name: PackedTokens(sequences, labels[read][rows], documents[read][rows])
+            for name, (read, rows) in chosen.items()
+        }
+        predictions = np.asarray(cache.array("test_predictions"))[chosen["test"][1]]
+        view: dict[str, Any] = {**self.counts, "data_seed": self.data_seed}
+        return Dataset(
+            splits=splits,
+            source=cache.manifest.source,
+            fingerprint=canonical_hash([cache.fingerprint, view, vars(self.alphabet)]),
+            baselines={
+                "majority class": majority(splits["train"].labels, splits["test"].labels),
+                "bag of bytes": accuracy_percent(predictions, splits["test"].labels),
+            },
+            folder=cache.folder,
+            notes=cache.manifest.notes,
+            selected_on="test" if chosen["val"][0] == "test" else "val",
+        )
+
+    def _arrays(self, cache: Cache, part: str) -> dict[str, np.ndarray]:
+        return {name: np.asarray(cache.array(f"{name}_{part}")) for name in self.splits_read}
+
+    def save_examples(
+        self, made: Build, labels: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
+    ) -> None:
+        """Write labels (n,) uint8 and documents (n, towers) of each split."""
+        for name in self.splits_read:
+            made.sizes[name] = len(labels[name])
+            made.save(f"{name}_labels", labels[name])
+            made.save(f"{name}_documents", documents[name])
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checksums, every token, labels, and documents that are there."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        checks = check_documents(cache, self.alphabet)
+        count = len(cache.array("offsets")) - 1
+        labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
+        for name in self.splits_read:
+            shown = documents[name]
+            if len(labels[name]) != len(shown) or shown.min() < 0 or shown.max() >= count:
+                raise DataError(f"{dataset.folder}: {name} shows a text that is not there")
+            if not np.isin(labels[name], (0, 1)).all():
+                raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
+            positive = int((labels[name] == 1).sum())
+            checks.append(f"{name} has {len(shown)} examples, {positive} of them positive")
+        return checks

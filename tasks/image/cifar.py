@@ -1,0 +1,163 @@
+"""The files of CIFAR-10, as Python batches or in the binary version, and gray from colour."""
+
+from __future__ import annotations
+
+import codecs
+import hashlib
+import pickle
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tasks.base import DataError
+from tasks.sources.archives import walk
+
+TRAIN_FILES = 5
+SIDE = 32
+POSITIONS = SIDE * SIDE
+NUM_CLASSES = 10
+
+OFFICIAL_CONTENT = "e17ae26d9622378fe898a115f40baa06b528285d35460266da2440e10a2f283d"
+"""What `content` makes of the original 60,000 images."""
+
+LARGEST_BATCH = 64 * 2**20
+INSIDE = "*_batch*"
+FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)(\.bin)?$")
+
+
+def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read all batches of a folder or an archive, in the order of their numbers.
+
+    Returns: by the names train and test, images (n, 1024, 3) uint8 and labels (n,) uint8.
+    Raises: DataError if a batch is missing, damaged, or is there twice.
+    """
+    found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
+        number = int(match[1] or 0)
+        if number in found:
+            raise DataError(f"{path} holds batch {match[0]} more than once; keep one of them")
+        read = _read_binary if match[2] else _read_pickled
+        found[number] = read(file, f"{path}/{match.string}")
+    missing = [f"data_batch_{i}" for i in range(1, TRAIN_FILES + 1) if i not in found]
+    if missing or 0 not in found:
+        missing += [] if 0 in found else ["test_batch"]
+        raise DataError(f"{path} lacks {', '.join(missing)}; is it complete?")
+    numbers = {"train": range(1, TRAIN_FILES + 1), "test": [0]}
+    return {
+        name: (
+            np.concatenate([found[i][0] for i in those]),
+            np.concatenate([found[i][1] for i in those]),
+        )
+        for name, those in numbers.items()
+    }
+
+
+def _read_binary(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read records of a label and three planes, a byte each."""
+    content = np.frombuffer(file.read(), dtype=np.uint8)
+    if not len(content) or len(content) % (1 + 3 * POSITIONS):
+        raise DataError(
+            f"{shown} has {len(content)} bytes, expected a multiple of {1 + 3 * POSITIONS}; is it "
+            f"complete?"
+        )
+    records = content.reshape(-1, 1 + 3 * POSITIONS)
+    return _checked(records[:, 1:], records[:, 0], shown)
+
+
+def _read_pickled(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        batch = _ArrayUnpickler(file, encoding="bytes").load()
+        data, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
+    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
+        raise DataError(f"{shown} is no batch of CIFAR-10 ({error}); is it complete?") from None
+    if data.dtype != np.uint8 or data.shape != (len(labels), 3 * POSITIONS):
+        raise DataError(
+            f"{shown} holds {data.dtype} data of shape {data.shape}, expected uint8 of "
+            f"{(len(labels), 3 * POSITIONS)}"
+        )
+    return _checked(data, labels, shown)
+
+
+class _ArrayUnpickler(pickle.Unpickler):
+    """Loads arrays of numbers, and nothing that could run code."""
+
+    _KNOWN: Mapping[tuple[str, str], Any] = {
+        ("numpy", "ndarray"): np.ndarray,
+        ("numpy", "dtype"): np.dtype,
+        ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # pyright: ignore
+        ("numpy._core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # pyright: ignore
+        ("_codecs", "encode"): codecs.encode,
+    }
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """Look up one of the few names that arrays need."""
+        if (module_name, global_name) not in self._KNOWN:
+            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}; refused")
+        return self._KNOWN[module_name, global_name]
+
+
+def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.ndarray, np.ndarray]:
+    """Check labels, and bring planes (n, 3072) into the order of pixels (n, 1024, 3)."""
+    wrong = np.flatnonzero((labels < 0) | (labels >= NUM_CLASSES))
+    if len(wrong):
+        raise DataError(
+            f"{shown}: image {wrong[0]} has label {labels[wrong[0]]}, expected 0 to "
+            f"{NUM_CLASSES - 1}"
+        )
+    images = np.ascontiguousarray(planes.reshape(-1, 3, POSITIONS).transpose(0, 2, 1))
+    return images, labels.astype(np.uint8)
+
+
+def content(splits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    """Digest images and labels, whatever their order within a split."""
+    digests = [
+        hashlib.sha256(f"{name} {label} ".encode() + image.tobytes()).digest()
+        for name, (images, labels) in splits.items()
+        for image, label in zip(images, labels.tolist(), strict=True)
+    ]
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+
+
+def pillow_gray(images: np.ndarray) -> np.ndarray:
+    """Gray as Pillow's mode L: (..., 3) uint8 -> (..., 1) uint8.
+
+    ITU-R 601-2 luma in 16-bit fixed point, rounded.
+    """
+    weighted = images.astype(np.uint32) @ np.array([19595, 38470, 7471], dtype=np.uint32)
+    return ((weighted + 0x8000) >> 16).astype(np.uint8)[..., None]
+
+
+def tensorflow_gray(images: np.ndarray) -> np.ndarray:
+    """Gray as TensorFlow's rgb_to_grayscale: (..., 3) uint8 -> (..., 1) uint8.
+
+    Levels become single-precision numbers up to 1, are weighted, multiplied by 255.5 and cut.
+    """
+    scaled = images.astype(np.float32) * np.float32(1 / 255)
+    weighted = scaled @ np.array([0.2989, 0.5870, 0.1140], dtype=np.float32)
+    return (weighted * np.float32(255.5)).astype(np.uint8)[..., None]
+
+
+def torchvision_gray(images: np.ndarray) -> np.ndarray:
+    """Gray as torchvision makes of a tensor of bytes: (..., 3) uint8 -> (..., 1) uint8.
+
+    Levels are weighted in single precision and cut.
+    """
+    weights = np.array([0.2989, 0.5870, 0.1140], dtype=np.float32)
+    return (images.astype(np.float32) @ weights).astype(np.uint8)[..., None]
+
+
+def _colour(images: np.ndarray) -> np.ndarray:
+    """Keep all three channels: (..., 3) uint8, unchanged."""
+    return images
+
+
+CHANNELS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
+    "pillow": pillow_gray,
+    "tensorflow": tensorflow_gray,
+    "torchvision": torchvision_gray,
+    "colour": _colour,
+}
+"""What to make of the channels of colour, by the name of the option."""

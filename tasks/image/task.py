@@ -1,0 +1,197 @@
+"""Image: the class of a small photograph, read pixel by pixel in gray.
+
+CIFAR-10 (Krizhevsky 2009) as the Long Range Arena takes it (Tay et al. 2021, arXiv:2011.04006).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import Field, PositiveInt
+
+from tasks.base import DataError, Dataset, Task, TaskInfo, share
+from tasks.baselines import majority
+from tasks.cache import Build, canonical_hash, read_cache
+from tasks.image.cifar import (
+    CHANNELS,
+    INSIDE,
+    NUM_CLASSES,
+    OFFICIAL_CONTENT,
+    POSITIONS,
+    SIDE,
+    content,
+    read_batches,
+)
+from tasks.sources.releases import Release, open_release
+from tasks.splits import Pixels, choose_rows, random_split_order, scale
+
+OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
+
+CHUNK = 5_000
+"""Images turned gray at a time."""
+
+RELEASE = Release(
+    task="image",
+    names={
+        "cifar-10-*.tar*": "cifar-10-python.tar.gz or cifar-10-binary.tar.gz, 170,052,171 bytes",
+        "cifar-10-batches-py": "the folder in the one",
+        "cifar-10-batches-bin": "the folder in the other",
+    },
+    people_get_it="Get either from https://www.cs.toronto.edu/~kriz/cifar.html and put it there "
+    "as it is.",
+    registered_as="cifar10",
+    accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
+    inside=INSIDE,
+)
+
+MEAN_AND_DEVIATION = {
+    "gray": [(122.6, 61.0)],
+    "colour": [(125.3, 63.0), (123.0, 62.1), (113.9, 66.7)],
+}
+"""Of the levels 0 to 255 of each channel, in training; gray as S4's experiments take it, colour
+measured here."""
+
+
+class Image(Task):
+    """Ten classes; a position is a pixel, in raster order.
+
+    Args:
+        source: official files that are there, a download of them, or auto: whichever can be had.
+        pixels: linear for levels with mean 0 and deviation 1, embedding for levels as 256 tokens.
+        channels: how colour becomes gray: as pillow, tensorflow or torchvision (of a tensor)
+            rounds it; or colour, which is not the task of the Long Range Arena.
+        split: how 5,000 images to select on are chosen: random, by torch's random_split with
+            seed 42, or tfds, the last tenth of tensorflow-datasets' order.
+        train: images to train on; all, if not given.
+        val: images to select on; all, if not given.
+        test: images to test on; all, if not given.
+        data_seed: chooses the images of smaller splits.
+    Raises: ValueError for an embedding of colour.
+    """
+
+    name = "image"
+
+    def __init__(
+        self,
+        *,
+        source: Literal["auto", "official", "download"] = "auto",
+        pixels: Literal["linear", "embedding"] = "linear",
+        channels: Literal["pillow", "tensorflow", "torchvision", "colour"] = "pillow",
+        split: Literal["random", "tfds"] = "random",
+        train: PositiveInt | None = None,
+        val: PositiveInt | None = None,
+        test: PositiveInt | None = None,
+        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+    ) -> None:
+        self.source = source
+        self.channels = channels
+        self.split = split
+        self.counts = {"train": train, "val": val, "test": test}
+        self.data_seed = data_seed
+        kind = "colour" if channels == "colour" else "gray"
+        num_channels = len(MEAN_AND_DEVIATION[kind])
+        if pixels == "embedding" and num_channels > 1:
+            raise ValueError("pixels is embedding, which takes one channel, and channels is colour")
+        self.scale = scale(MEAN_AND_DEVIATION[kind]) if pixels == "linear" else None
+        self.info = TaskInfo(
+            name=self.name,
+            num_classes=NUM_CLASSES,
+            max_length=POSITIONS,
+            vocab_size=256 if self.scale is None else None,
+            channels=None if self.scale is None else num_channels,
+            grid=(SIDE, SIDE),
+        )
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = open_release(
+            RELEASE,
+            data_dir,
+            name=self.channels,
+            source=self.source,
+            request={"channels": self.channels},
+            read=self._read,
+        )
+        images, labels = cache.array("images"), np.asarray(cache.array("labels"))
+        chosen = self._choose(cache.manifest.sizes)
+        splits: dict[str, Pixels] = {}
+        for stream, (name, rows) in enumerate(chosen.items()):
+            wanted = self.counts[name]
+            kept = choose_rows(self.data_seed, stream, len(rows), wanted, f"task.{name}")
+            which = rows[kept]
+            splits[name] = Pixels(images, labels[which], which, self.scale)
+        pixels = "embedding" if self.scale is None else "linear"
+        view = {**self.counts, "data_seed": self.data_seed, "split": self.split, "pixels": pixels}
+        return Dataset(
+            splits=splits,
+            source=cache.manifest.source,
+            fingerprint=canonical_hash([cache.fingerprint, view]),
+            baselines={"majority class": majority(splits["train"].labels, splits["test"].labels)},
+            folder=cache.folder,
+            notes=cache.manifest.notes,
+        )
+
+    def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
+        """List the images of each split, those of the official test set being the last."""
+        of_train, of_test = sizes["train"], sizes["test"]
+        order = SPLIT_RULES[self.split](of_train)
+        held = of_train // 10
+        return {
+            "train": order[:-held],
+            "val": order[-held:],
+            "test": np.arange(of_train, of_train + of_test),
+        }
+
+    def _read(self, made: Build, path: Path) -> None:
+        batches = read_batches(path)
+        if content(batches) != OFFICIAL_CONTENT:
+            made.source = "unofficial"
+        made.sizes = {name: len(labels) for name, (_, labels) in batches.items()}
+        images = [
+            CHANNELS[self.channels](batches[name][0][start : start + CHUNK])
+            for name, count in made.sizes.items()
+            for start in range(0, count, CHUNK)
+        ]
+        made.save("images", np.concatenate(images))
+        made.save("labels", np.concatenate([batches[name][1] for name in made.sizes]))
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checksums, the shape of every image, and the classes."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        images, labels = cache.array("images"), np.asarray(cache.array("labels"))
+        count = sum(cache.manifest.sizes.values())
+        shape = (count, POSITIONS, 3 if self.channels == "colour" else 1)
+        if images.shape != shape or len(labels) != count:
+            raise DataError(f"{dataset.folder}: images of shape {images.shape}, expected {shape}")
+        per_class = np.bincount(labels, minlength=NUM_CLASSES)
+        if len(per_class) > NUM_CLASSES:
+            raise DataError(f"{dataset.folder}: a label is {labels.max()}, expected 0 to 9")
+        rows = np.concatenate([split.which for split in dataset.splits.values()])  # pyright: ignore
+        if len(np.unique(rows)) != len(rows):
+            raise DataError(f"{dataset.folder}: two splits share an image")
+        return [
+            "sizes and checksums of all files match the manifest",
+            f"{count} images of {SIDE} x {SIDE} pixels, {per_class.min()} to {per_class.max()} a "
+            f"class",
+            "no image is in two splits",
+        ]
+
+    def split_sizes(self, examples: int) -> dict[str, int]:
+        """See `Task.split_sizes`."""
+        return share(examples, OFFICIAL_COUNTS)
+
+
+def tfds_order(count: int) -> np.ndarray:
+    """Order the examples of a split named train as tensorflow-datasets does: (count,) int64.
+
+    By the MD5 of the split's name and the example's key, here its number.
+    """
+    keys = [hashlib.md5(f"train{i}".encode(), usedforsecurity=False).digest() for i in range(count)]
+    return np.array(sorted(range(count), key=keys.__getitem__), dtype=np.int64)
+
+
+SPLIT_RULES = {"random": random_split_order, "tfds": tfds_order}

@@ -1,0 +1,176 @@
+"""Pathfinder's images in the layout of the Long Range Arena release.
+
+`pathfinder<size>/<level>/imgs/<batch>/sample_<i>.png` in 8-bit gray, and
+`.../metadata/<batch>.npy` with eleven fields an image, of which the first, second and fourth
+say where it is and its label. In the release these are text in spite of their name; the
+generator itself writes NumPy arrays of strings. Both are read.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tasks.base import DataError
+from tasks.cache import Build
+from tasks.pathfinder.law import Law
+from tasks.progress import progress
+from tasks.sources.archives import walk
+
+logger = logging.getLogger(__name__)
+
+IMAGES_A_BATCH = 1000
+MOST_SKIPPED = 0.01
+"""Share of the images that may be unreadable: with more, something else is wrong."""
+
+LARGEST_FILE = 16 * 2**20
+
+METADATA_INSIDE, IMAGES_INSIDE = "metadata/*.npy", "imgs/*/*.png"
+
+_METADATA = re.compile(r"(?:^|/)metadata/(\d+)\.npy$")
+_IMAGE = re.compile(r"(?:^|/)(imgs/\d+/sample_\d+\.png)$")
+_LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
+_FIELDS_READ = 4
+
+
+@dataclass(frozen=True)
+class _Listing:
+    """What the metadata lists, in the order of batches and lines."""
+
+    names: list[str]
+    """Of images: imgs/<batch>/sample_<i>.png."""
+    labels: np.ndarray
+    skipped: list[str]
+    """Malformed lines, each with its place and fault."""
+
+
+def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
+    """Read a folder of the release, or that folder in an archive, into a cache.
+
+    Saves images (listed, size * size, 1) uint8, labels (listed,) uint8, and the rows of the
+    images that could be read, (readable,) int64.
+
+    Args:
+        path: of the folder, or of an archive.
+        prefix: end of the folder's name in an archive.
+        size: rows and columns of an image.
+    Raises: DataError if there is no metadata, for images of another size, and if more than
+        MOST_SKIPPED of the images or lines cannot be read.
+    """
+    listing = _read_metadata(path, prefix)
+    images = made.mapped("images", (len(listing.names), size * size, 1), np.uint8)
+    row_of = {name: row for row, name in enumerate(listing.names)}
+    is_read = np.zeros(len(images), dtype=bool)
+    skipped = list(listing.skipped)
+    unlisted = 0
+    for name, place, content in _files(path, prefix, IMAGES_INSIDE, _IMAGE):
+        row = row_of.get(name)
+        if row is None:
+            unlisted += 1
+        elif not content:
+            skipped.append(f"{place}: the file is empty")
+        else:
+            images[row, :, 0] = _decode(content, place, size)
+            is_read[row] = True
+    lost = int((~is_read).sum()) - (len(skipped) - len(listing.skipped))
+    skipped += [f"{path}: {lost} images are listed but not there"] if lost else []
+    for fault in skipped:
+        logger.info(f"skipped {fault}")
+    if (~is_read).sum() + len(listing.skipped) > max(1, MOST_SKIPPED * len(images)):
+        raise DataError(
+            f"{path}: {(~is_read).sum()} of {len(images)} images and {len(listing.skipped)} "
+            f"lines of metadata cannot be read, the first: {skipped[0]}; is it complete?"
+        )
+    made.save("labels", listing.labels)
+    made.save("rows", np.flatnonzero(is_read))
+    made.skipped += skipped
+    made.notes |= {
+        "images skipped": int((~is_read).sum()),
+        "lines of metadata skipped": len(listing.skipped),
+        "images that no metadata lists": unlisted,
+    }
+
+
+def _files(
+    path: Path, prefix: str, inside: str, pattern: re.Pattern[str]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Read the files that a pattern fits: its group, the place, and the content."""
+    above = "" if path.is_dir() else f"(?:^|/){re.escape(prefix)}"
+    wanted = re.compile(above + pattern.pattern)
+    for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
+        yield match[1], f"{path}/{match.string}", file.read()
+
+
+def _read_metadata(path: Path, prefix: str) -> _Listing:
+    batches: dict[int, tuple[str, list[list[str]]]] = {}
+    for batch, place, content in _files(path, prefix, METADATA_INSIDE, _METADATA):
+        batches[int(batch)] = (place, _rows(content, place))
+    names: list[str] = []
+    labels = bytearray()
+    skipped: list[str] = []
+    for _, (place, rows) in sorted(batches.items()):
+        for number, fields in enumerate(rows, start=1):
+            if len(fields) < _FIELDS_READ or fields[3] not in _LABELS:
+                skipped.append(f"{place}:{number}: got {' '.join(fields)[:60]!r}, expected folder, "
+                               f"file, number, label 0 or 1")  # fmt: skip
+                continue
+            names.append(f"{fields[0]}/{fields[1]}")
+            labels.append(_LABELS[fields[3]])
+    if not names:
+        raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
+    if len(set(names)) < len(names):
+        raise DataError(f"{path}: the metadata of {prefix} lists an image twice")
+    return _Listing(names, np.frombuffer(bytes(labels), dtype=np.uint8), skipped)
+
+
+def _rows(content: bytes, place: str) -> list[list[str]]:
+    """Read the fields of a metadata file, whichever of its two forms it has."""
+    if content.startswith(b"\x93NUMPY"):
+        try:
+            table = np.load(io.BytesIO(content), allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise DataError(f"{place} is damaged ({error})") from None
+        return [[str(value) for value in row] for row in np.atleast_2d(table)]
+    return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
+
+
+def _decode(content: bytes, place: str, size: int) -> np.ndarray:
+    """Decode an image: (size * size,) uint8."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(io.BytesIO(content), formats=["png"]) as image:
+            if image.size != (size, size):
+                raise DataError(f"{place} is {image.size}, expected {(size, size)} pixels")
+            return np.asarray(image.convert("L"), dtype=np.uint8).reshape(-1)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise DataError(f"{place} is damaged ({error}); get it anew") from None
+
+
+def write_release(
+    folder: Path, images: np.ndarray, labels: np.ndarray, rows: np.ndarray, law: Law
+) -> None:
+    """Write some rows, (count,), of images (n, size * size, 1) and labels (n,)."""
+    from PIL import Image
+
+    facts = (
+        f"{law.continuity} {law.contour_dashes} {law.distractor_dashes} {law.dash_length} "
+        f"{law.thickness} {law.margins[0]} 1"
+    )
+    (folder / "metadata").mkdir(parents=True, exist_ok=True)
+    batches = range(0, len(rows), IMAGES_A_BATCH)
+    for batch, first in enumerate(progress(f"writing {folder}", batches, unit="thousand")):
+        place = folder / "imgs" / str(batch)
+        place.mkdir(parents=True, exist_ok=True)
+        lines: list[str] = []
+        for i, row in enumerate(rows[first : first + IMAGES_A_BATCH].tolist()):
+            pixels = images[row].reshape(law.size, law.size)
+            Image.fromarray(pixels).save(place / f"sample_{i}.png", compress_level=1)
+            lines.append(f"imgs/{batch} sample_{i}.png {i} {labels[row]} {facts}\n")
+        (folder / "metadata" / f"{batch}.npy").write_text("".join(lines), encoding="utf-8")

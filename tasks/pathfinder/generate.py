@@ -1,0 +1,69 @@
+"""Generation of Pathfinder images on all cores, to go on from where it was interrupted."""
+
+from __future__ import annotations
+
+import logging
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
+
+import numpy as np
+
+from tasks.cache import Build
+from tasks.pathfinder.draw import draw
+from tasks.pathfinder.law import Law
+from tasks.progress import progress
+
+logger = logging.getLogger(__name__)
+
+PIXELS_A_CHUNK = 2**20
+"""Drawn at a time by a thread."""
+
+CHUNKS_A_MARK = 32
+"""Chunks after which it is noted that they are on disk; an interruption loses no more."""
+
+
+def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:
+    """Draw images 0 ... count - 1, a function of law and seed alone.
+
+    Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64.
+
+    Args:
+        workers: threads, by default one a core; the result does not depend on it.
+    """
+    images = made.mapped("images", (count, law.size**2, 1), np.uint8)
+    labels = made.mapped("labels", (count,), np.uint8)
+    step = max(1, PIXELS_A_CHUNK // law.size**2)
+    is_done = made.mapped("is_done", (-(-count // step),), np.uint8)
+    squares = images.reshape(count, law.size, law.size)
+
+    def draw_chunk(chunk: int) -> int:
+        part = slice(chunk * step, min(count, (chunk + 1) * step))
+        draw(law, seed, part.start, squares[part], labels[part])
+        return chunk
+
+    todo = np.flatnonzero(is_done == 0).tolist()
+    if len(todo) < len(is_done):
+        logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} parts")
+    title = f"drawing Pathfinder {law.size} x {law.size}"
+    with (
+        progress(title, total=count, unit="images") as bar,
+        ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
+    ):
+        bar.update(count - min(count, len(todo) * step))
+        waiting = [pool.submit(draw_chunk, chunk) for chunk in todo]
+        try:
+            drawn: list[int] = []
+            for finished in as_completed(waiting):
+                drawn.append(finished.result())
+                bar.update(min(step, count - bar.n))
+                if len(drawn) >= CHUNKS_A_MARK:
+                    images.flush()
+                    labels.flush()
+                    is_done[drawn] = 1
+                    drawn.clear()
+        finally:
+            for future in waiting:
+                future.cancel()
+    del is_done
+    made.drop("is_done")
+    made.save("rows", np.arange(count))

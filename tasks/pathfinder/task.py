@@ -1,0 +1,261 @@
+"""Pathfinder: whether one dashed contour joins two markers, read pixel by pixel.
+
+Linsley et al. 2018 (arXiv:1805.08315) as the Long Range Arena takes it (Tay et al. 2021,
+arXiv:2011.04006).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
+from tasks.baselines import cross_fitted_trees, majority
+from tasks.cache import Build, Cache, cache_folder, canonical_hash, open_or_build, read_cache
+from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
+from tasks.pathfinder.law import CONTOURS
+from tasks.pathfinder.law import law as law_of
+from tasks.sources.exports import mark_origin, origin_of
+from tasks.sources.releases import Release, open_release
+from tasks.splits import Pixels, random_split_order, scale
+
+OFFICIAL_COUNT = 200_000
+DRAWN_AGAIN = 500
+"""Images that a verification draws again."""
+
+TEST_SHARE = 10
+"""Images for each of the test set."""
+SIZES = (32, 64, 128, 256)
+SPLITS = ("train", "val", "test")
+MIDDLE_GRAY = (127.5, 127.5)
+"""Mean and deviation that bring levels to -1 ... 1, as S4's experiments do."""
+
+
+class Pathfinder(Task):
+    """Two classes, markers on different contours and on the same; a position is a pixel.
+
+    Args:
+        source: official files that are there, generated ones, or auto: official if there.
+        size: pixels of a side; not given, the task's own.
+        contour: dashes of the contours: 6 easy, 9 intermediate, 14 hard, which is the task of
+            the Long Range Arena.
+        law: of generated images: lra for the distribution of the released ones, clean without
+            the fault of their generator that starts all contours in few directions.
+        pixels: linear for levels from -1 to 1, embedding for levels as 256 tokens.
+        split: how 80, 10 and 10 % are chosen: random, by torch's random_split with seed 42, or
+            in-order.
+        examples: images in all splits; all, 200,000 if generated, when not given.
+        data_seed: of the generator.
+    Raises: ValueError for official images of another law or seed.
+    """
+
+    name = "pathfinder"
+    draws_data = True
+    usual_size: ClassVar[int] = 32
+
+    def __init__(
+        self,
+        *,
+        source: Literal["auto", "official", "generate"] = "auto",
+        size: Literal[32, 64, 128, 256] | None = None,
+        contour: Literal[6, 9, 14] = 14,
+        law: Literal["lra", "clean"] = "lra",
+        pixels: Literal["linear", "embedding"] = "linear",
+        split: Literal["random", "in-order"] = "random",
+        examples: Annotated[int, Field(ge=10)] | None = None,
+        data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+    ) -> None:
+        is_official_law = law == "lra" and data_seed == 0
+        if source == "official" and not is_official_law:
+            raise ValueError(
+                "source is official, but the official images have a law and a seed of their own; "
+                "leave law and data_seed as they are, or use source=generate"
+            )
+        self.source = source if is_official_law else "generate"
+        self.size = size or self.usual_size
+        self.contour = contour
+        self.law_name = law
+        self.law = law_of(self.size, contour, border_quirk=law == "lra")
+        self.split = split
+        self.examples = examples
+        self.data_seed = data_seed
+        self.scale = scale([MIDDLE_GRAY]) if pixels == "linear" else None
+        self.info = TaskInfo(
+            name=self.name,
+            num_classes=2,
+            max_length=self.size**2,
+            vocab_size=256 if self.scale is None else None,
+            channels=None if self.scale is None else 1,
+            grid=(self.size, self.size),
+        )
+
+    @property
+    def folder_name(self) -> str:
+        """The end of the path of these images' folder in the release."""
+        return f"pathfinder{self.size}/{CONTOURS[self.contour]}"
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = self._official(data_dir) or self._generated(data_dir)
+        rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
+        rows = rows[: self.examples]
+        if len(rows) < (self.examples or 0):
+            raise DataError(f"task.examples is {self.examples}, but there are {len(rows)} images")
+        images, predictions = cache.array("images"), np.asarray(cache.array("marker_predictions"))
+        order = random_split_order(len(rows)) if self.split == "random" else np.arange(len(rows))
+        chosen = dict(zip(SPLITS, np.split(rows[order], _cuts(len(rows))), strict=True))
+        splits = {
+            name: Pixels(images, labels[which], which, self.scale) for name, which in chosen.items()
+        }
+        test = splits["test"]
+        pixels = "embedding" if self.scale is None else "linear"
+        view = {"split": self.split, "pixels": pixels, "examples": self.examples}
+        return Dataset(
+            splits=splits,
+            source=cache.manifest.source,
+            fingerprint=canonical_hash([cache.fingerprint, view]),
+            baselines={
+                "majority class": majority(splits["train"].labels, test.labels),
+                "marker positions": accuracy_percent(predictions[test.which], test.labels),
+            },
+            folder=cache.folder,
+            notes=cache.manifest.notes,
+        )
+
+    def _official(self, data_dir: Path) -> Cache | None:
+        """Open the official images, if they are wanted and there."""
+        if self.source == "generate":
+            return None
+        release = self._release()
+        request = {"size": self.size, "contour": self.contour, "source": "read"}
+        name = f"read-{self.size}-{self.contour}"
+        if self.source == "auto":
+            is_cached = cache_folder(data_dir, "pathfinder", name, request).exists()
+            if not is_cached and release.find(data_dir) is None:
+                return None
+        return open_release(
+            release, data_dir, name=name, source=self.source, request=request, read=self._read
+        )
+
+    def _release(self) -> Release:
+        return Release(
+            task="pathfinder",
+            names={
+                self.folder_name: "the folder of the release, with imgs/ and metadata/",
+                "lra_release*gz": "the whole archive lra_release.gz, 7.7 GB",
+            },
+            people_get_it="lra_release.gz is the archive of github.com/google-research/"
+            "long-range-arena; its bucket has long refused downloads, so people pass copies on. "
+            "task.source=generate makes images of the same distribution.",
+            accept=lambda path: path if path.is_file() or (path / "metadata").is_dir() else None,
+            inside=IMAGES_INSIDE,
+        )
+
+    def _read(self, made: Build, path: Path) -> None:
+        if path.is_dir():
+            made.source = origin_of(path.parent.parent)
+        read_release(made, path, self.folder_name, self.size)
+        self._predict_by_markers(made)
+
+    def _generated(self, data_dir: Path) -> Cache:
+        from tasks.pathfinder.generate import generate
+
+        count = self.examples or OFFICIAL_COUNT
+        source = "generated" if self.law_name == "lra" else f"generated, {self.law_name} law"
+        request: dict[str, Any] = {
+            "source": source,
+            "law": {**vars(self.law), "margins": list(self.law.margins)},
+            "seed": self.data_seed,
+            "examples": count,
+        }
+
+        def build(made: Build) -> None:
+            generate(made, self.law, self.data_seed, count)
+            self._predict_by_markers(made)
+
+        name = f"generated-{self.size}-{self.contour}"
+        folder = cache_folder(data_dir, "pathfinder", name, request)
+        return open_or_build(folder, task="pathfinder", source=source, request=request, build=build)
+
+    def _predict_by_markers(self, made: Build) -> None:
+        """Save what the positions of the markers alone give away of each image's label."""
+        from tasks.pathfinder.markers import find_markers
+
+        images, labels = (np.load(made.folder / f"{name}.npy", mmap_mode="r")
+                          for name in ("images", "labels"))  # fmt: skip
+        made.sizes["all"] = len(labels)
+        markers = find_markers(images, self.size, self.law.marker_radius)
+        made.save("marker_predictions", cross_fitted_trees(markers, np.asarray(labels)))
+
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: new images, of which a tenth is the test set."""
+        drawn = {"source": "generate", "data_seed": options["data_seed"] + 1}
+        drawn |= {"examples": examples * TEST_SHARE}
+        if length is None:
+            return drawn
+        side = math.isqrt(length)
+        if side**2 != length or side not in SIZES:
+            sizes = ", ".join(str(size**2) for size in SIZES)
+            raise DataError(f"there are images of {sizes} pixels")
+        return {**drawn, "size": side}
+
+    def verify(self, dataset: Dataset) -> list[str]:
+        """See `Task.verify`: checksums, the labels, and images drawn again."""
+        cache = read_cache(dataset.folder)
+        cache.check_files(checksums=True)
+        rows = np.asarray(cache.array("rows"))
+        labels = np.asarray(cache.array("labels"))[rows]
+        if not np.isin(labels, (0, 1)).all():
+            raise DataError(f"{dataset.folder}: a label is neither 0 nor 1")
+        checks = [
+            "sizes and checksums of all files match the manifest",
+            f"{len(rows)} images of {self.size} x {self.size} pixels",
+            f"{100 * labels.mean():.2f} % have both markers on one contour",
+        ]
+        if dataset.source.startswith("generated") and not dataset.notes:
+            checks.append(self._check_drawing(cache))
+        return checks
+
+    def _check_drawing(self, cache: Cache) -> str:
+        """Draw some images again, alone, and compare."""
+        from tasks.pathfinder.draw import draw
+
+        images, labels = cache.array("images"), cache.array("labels")
+        chosen = np.unique(np.linspace(0, len(labels) - 1, DRAWN_AGAIN).astype(int))
+        image = np.empty((1, self.size, self.size), dtype=np.uint8)
+        label = np.empty(1, dtype=np.uint8)
+        for index in chosen.tolist():
+            draw(self.law, self.data_seed, index, image, label)
+            same = np.array_equal(image.ravel(), images[index].ravel())
+            if not same or label[0] != labels[index]:
+                raise DataError(f"{cache.folder}: image {index} is not what its law draws")
+        return f"{len(chosen)} images were drawn again and are the same"
+
+    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
+        """See `Task.export`."""
+        cache = read_cache(dataset.folder)
+        mark_origin(folder, dataset.source, [self.folder_name])
+        place = folder / self.folder_name
+        rows = np.asarray(cache.array("rows"))
+        write_release(
+            place, cache.array("images"), np.asarray(cache.array("labels")), rows, self.law
+        )
+        return [place]
+
+    def split_sizes(self, examples: int) -> dict[str, int]:
+        """See `Task.split_sizes`."""
+        return {"examples": examples}
+
+
+def _cuts(count: int) -> list[int]:
+    """Return where the validation and the test split begin: after 80 and about 90 %."""
+    held = count // TEST_SHARE
+    return [count - 2 * held, count - held]
