@@ -12,12 +12,13 @@ from lra.runtime.cli import INCOMPLETE, Parser, carry_out
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
-    from lra.report.build import Wanted
+    from lra.report.build import ReportOptions
     from lra.report.results import Results
 
 logger = logging.getLogger("lra.report")
 
-README = Path(__file__).resolve().parent / "README.md"
+ROOT = Path(__file__).resolve().parent
+"""Folder of the README files that have tables of the report."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -25,14 +26,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         description="Turn all runs into accuracy, speed and memory tables, figures and one page.",
         epilog="Exit codes: 0 done, 1 done but for files that could not be read (each is named), "
-        "or the README differs (--check), 2 mistake in the command.",
+        "or a README file differs (--check), 2 mistake in the command.",
     )
     parser.add_argument(
         "--results-dir", type=Path,
-        help="with runs/, and shipped/ (results; for the README results/shipped)",
+        help="with runs/, and shipped/ (results; for README files results/shipped)",
     )  # fmt: skip
     parser.add_argument("--out", type=Path, help="where to write (RESULTS_DIR/report)")
-    parser.add_argument("--baseline", help="mixer that others are relative to (tnn)")
+    parser.add_argument(
+        "--relative-to",
+        "--baseline",
+        metavar="MIXER",
+        help="mixer that others are relative to (tnn)",
+    )
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
         help="compare the first with the others, example by example",
@@ -46,10 +52,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--published", help="published methods to show, comma-separated, or none")
     parser.add_argument(
-        "--check", action="store_true", help="only check that the README's tables are the records'"
+        "--check", action="store_true", help="only check that the README files show the records"
     )
     parser.add_argument(
-        "--write-readme", action="store_true", help="only write the README's tables and figure"
+        "--write-readme",
+        action="store_true",
+        help="only write the tables and figures of the README files",
     )
     return parser.parse_args(arguments)
 
@@ -64,28 +72,28 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
 
     results = Results(folder)
     for name in ("preset", "protocol"):
-        wanted = getattr(options, name)
-        known = {getattr(record, name) for record in [*results.records, *results.bench]}
-        if wanted is not None and wanted not in known:
-            raise unknown(f"{name} among the runs", wanted, known, f"--{name}")
-        results.keep(lambda r, n=name, w=wanted: w is None or getattr(r, n) == w)
+        chosen = getattr(options, name)
+        known = {getattr(record, name) for record in [*results.records, *results.bench]} - {None}
+        if chosen is not None and chosen not in known:
+            raise unknown(f"{name} among the runs", chosen, known, f"--{name}")
+        results.keep(lambda r, n=name, c=chosen: c is None or getattr(r, n) == c)
     return results
 
 
-def wanted_of(options: argparse.Namespace) -> Wanted:
-    """Check what the report is asked for.
+def report_options(options: argparse.Namespace) -> ReportOptions:
+    """Check and return what the report is to show.
 
     Raises: UserError for an unknown format.
     """
-    from lra.report.build import FORMATS, Wanted
+    from lra.report.build import FORMATS, ReportOptions
     from lra.runtime.errors import unknown
 
     formats = [name.strip() for name in options.format.split(",")]
     for name in formats:
         if name not in FORMATS:
             raise unknown("format", name, FORMATS, "--format")
-    return Wanted(
-        baseline=options.baseline,
+    return ReportOptions(
+        relative_to=options.relative_to,
         compare=options.compare,
         published=options.published,
         formats=formats,
@@ -93,12 +101,16 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
 
 
 def check(results: Results) -> int:
-    """Compare the README with the records; return the exit code."""
-    from lra.report.readme import check_readme
+    """Compare the README files with the records; return the exit code."""
+    from lra.report.readme import check_readmes
 
-    differences = check_readme(results, README)
+    differences = check_readmes(results, ROOT)
     if differences:
-        write_out("\n".join([*differences, "python report.py --write-readme mends it", ""]))
+        write_out(
+            "\n".join(
+                [*differences, "python report.py --write-readme writes what the records give", ""]
+            )
+        )
     return INCOMPLETE if differences else 0
 
 
@@ -106,7 +118,7 @@ def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import SHIPPED
 
-    wanted = wanted_of(options)
+    chosen = report_options(options)
     default = Path("results", SHIPPED) if options.check or options.write_readme else Path("results")
     folder = options.results_dir or default
     results = choose_runs(options, folder)
@@ -114,21 +126,21 @@ def report(options: argparse.Namespace) -> int:
     if options.check:
         code = check(results)
     elif options.write_readme:
-        from lra.report.readme import write_readme
+        from lra.report.readme import write_readmes
 
-        write_readme(results, README)
+        write_readmes(results, ROOT)
     else:
         from lra.report.build import PUBLISHED, write_report
 
         out = options.out or folder / "report"
-        sections = write_report(results, wanted, out)
-        shown = [table for section in sections if section.slug != PUBLISHED
-                 for table in section.tables]  # fmt: skip
+        chapters = write_report(results, chosen, out)
+        shown = [table for chapter in chapters if chapter.slug != PUBLISHED
+                 for table in chapter.tables]  # fmt: skip
         for table in shown:
             write_out(f"\n{table.title}\n\n{table.markdown()}")
-        pictures = sum(len(section.pictures) for section in sections)
-        logger.info(f"{len(results.records)} runs, {pictures} figures: {out}")
-        if "html" in wanted.formats:
+        figures = sum(len(chapter.figures) for chapter in chapters)
+        logger.info(f"{len(results.records)} runs, {figures} figures: {out}")
+        if "html" in chosen.formats:
             logger.info(f"the page: {out / 'index.html'}")
     for fault in results.faults:
         logger.warning(f"left out: {fault}")

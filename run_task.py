@@ -38,14 +38,14 @@ def task_names() -> list[str]:
     """List the tasks of the suite."""
     from lra.config.registry import TASKS
 
-    return list(TASKS.classes)
+    return sorted(TASKS.classes)
 
 
 def mixer_names() -> list[str]:
     """List the mixers of the suite."""
     from lra.config.registry import MIXERS
 
-    return list(MIXERS.classes)
+    return sorted(MIXERS.classes)
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -59,7 +59,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add_settings(parser, task_names)
     mixer = parser.add_argument(
         "--mixer", required=True,
-        help="%(names)s, or your own: file.py:ClassName or package.module:ClassName",
+        help="{names}, or your own: file.py:ClassName or package.module:ClassName",
     )  # fmt: skip
     name_in_help(mixer, mixer_names)
     parser.add_argument(

@@ -26,12 +26,12 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.prepare", description="Prepare, check or export a task's data."
     )
-    add_settings(parser, lambda: TASKS.classes, "%(names)s, or all: those of the benchmark")
+    add_settings(parser, lambda: sorted(TASKS.classes), "{names}, or all: those of the benchmark")
     parser.add_argument("--source", help="auto (default), official, download or generate")
     parser.add_argument("--examples", type=positive_int, metavar="N", help="use N examples in all")
     parser.add_argument("--verify", action="store_true", help="check the data in full")
     parser.add_argument(
-        "--export", type=Path, metavar="DIR", help="write the data in the official layout"
+        "--export", type=Path, metavar="DIR", help="write the data in the official file structure"
     )
     return parser.parse_args(arguments)
 
@@ -65,8 +65,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
-    for name, accuracy in dataset.baselines.items():
-        logger.info(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
+    for baseline, accuracy in dataset.baselines.items():
+        logger.info(f"trivial baseline, {baseline}: {accuracy:.2f} % of the test set")
     if options.verify:
         for check in task.verify(dataset):
             logger.info(f"verified: {check}")

@@ -1,1 +1,3 @@
-"""Token mixers: one file each, found by the harness because they subclass `Mixer`."""
+"""Token mixers, one file each, which the harness finds because they subclass `Mixer`."""
+
+__all__ = ["base", "layers", "ops"]

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from models.layers.recurrence import Recurrence
+
+@dataclass(frozen=True)
+class Added:
+    """Marks an option that a mixer was given later, in its type: Annotated[int, Added(1)].
+
+    While the option has this value, runs have the hash that they had before it was there.
+    """
+
+    default: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,15 +35,6 @@ class MixerContext:
     """(height, width) for a mixer that mixes along the axes of a grid itself, else None."""
     causal: bool = False
     """Whether position i may only depend on positions up to i."""
-
-
-class Part(NamedTuple):
-    """A part of a mixer that can be measured alone."""
-
-    compute: Callable[[Tensor], Tensor]
-    """Maps (batch, length, channels) to what the part makes of it, or of its length."""
-    channels: int | None = None
-    """That it works on; None for the context's."""
 
 
 class Mixer(nn.Module, abc.ABC):
@@ -60,8 +58,9 @@ class Mixer(nn.Module, abc.ABC):
         """Mix positions.
 
         Args:
-            x: (batch, length, dim).
-            mask: (batch, length) bool, True at real positions; None when all are real.
+            x: (batch, length, dim), finite at padded positions too.
+            mask: (batch, length) bool, True at real positions, which come first in each row;
+                None when all are real.
         Returns: (batch, length, dim). Real positions depend on real positions alone,
             whatever the padding holds and however long it is (up to max_length in all);
             padded ones are undefined.
@@ -74,19 +73,28 @@ class Mixer(nn.Module, abc.ABC):
         """
         return {}
 
-    def parts(self) -> dict[str, Part]:
-        """Name what `lra.bench --mode op` can measure of it: whole, and mixing without projections,
-        and kernel, where they can be told apart.
-        """
-        return {"whole": Part(self)}
+
+State = Tensor | tuple[Tensor, ...]
+"""What a recurrence carries from position to position: each tensor is (batch, ...)."""
 
 
-class LagOperator(nn.Module, abc.ABC):
-    """A part of a mixer: a matrix for every channel, whose entries follow the lag."""
+class Recurrence(abc.ABC):
+    """A causal mixer as a state and a step: one position at a time, each at the same cost."""
 
     @abc.abstractmethod
-    def matrix(self, length: int) -> Tensor:
-        """Write the matrices out for sequences of a length: (channels, length, length)."""
+    def initial_state(self, batch: int) -> State:
+        """Return the state before the first position."""
+
+    @abc.abstractmethod
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Take in a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
+
+    @property
+    def state_size(self) -> int:
+        """Real numbers in the state of one sequence; a complex one counts as two."""
+        state = self.initial_state(1)
+        tensors = (state,) if isinstance(state, Tensor) else state
+        return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)
 
 
 class RecurrentMixer(Mixer):
@@ -100,3 +108,12 @@ class RecurrentMixer(Mixer):
             length: positions for which the equality is needed.
         Raises: ValueError if the context was not causal.
         """
+
+    def state_size(self, length: int) -> int:
+        """Return the real numbers that one sequence carries from position to position.
+
+        Args:
+            length: positions for which the recurrence is needed.
+        Raises: ValueError if the context was not causal.
+        """
+        return self.recurrence(length).state_size

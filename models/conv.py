@@ -1,4 +1,4 @@
-"""A short convolution of every channel: what a mixer reaches without seeing far."""
+"""A short convolution of every channel, to show what a mixer reaches without seeing far."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from models.ops.depthwise import depthwise_convolution
 class Convolution(Mixer):
     """Depthwise convolution of a given width, O(length * width).
 
-    The local baseline of "On the locality bias and results in the Long Range Arena"
-    (arXiv:2501.14850), where short filters reach most of what long ones do.
+    "On the locality bias and results in the Long Range Arena" (arXiv:2501.14850) compares long
+    filters with such short ones, which reach most of what the long ones do.
 
     Args:
         width: taps of each filter; odd unless causal.
@@ -40,4 +40,4 @@ class Convolution(Mixer):
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        return depthwise_convolution(x, self.taps, self.first_lag) + self.bias.to(x.dtype)
+        return depthwise_convolution(x, self.taps.T, self.first_lag) + self.bias.to(x.dtype)

@@ -2,6 +2,19 @@
 
 Gupta, Gu and Berant, "Diagonal State Spaces are as Effective as Structured State Spaces",
 NeurIPS 2022 (arXiv:2203.14343), Proposition 1 and appendix A.
+
+Symbols of the paper and their names here:
+    L: max(length, max_length)
+    H: context.dim, the channels
+    N: num_states
+    Lambda, lambda_i: the poles, made of decay and frequency
+    Delta: exp(log_step)
+    w: readout
+    P: the exponents in vandermonde_product
+    K: NormalizedConvolution.kernels
+    D: StateSpaceMixer.direct
+    reciprocal_epsilon: reciprocal
+    epsilon: SMALLEST_SQUARE
 """
 
 from __future__ import annotations
@@ -12,11 +25,11 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import MixerContext
-from models.layers.recurrence import DiagonalStateSpace, Recurrence
+from models.base import MixerContext, Recurrence
+from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Rate,
-    StateSpaceKernel,
+    StateSpaceConvolution,
     StateSpaceMixer,
     Step,
     complex_parameter,
@@ -29,21 +42,30 @@ from models.ops.vandermonde import vandermonde_product
 
 Normalization = Literal["softmax", "exp"]
 SMALLEST_SQUARE = 1e-18
-"""What the denominators' squares are kept away from 0 by. The published code has 1e-7, which
-bends kernels of short sequences: their denominators' squares are as small."""
+"""Added to the squared absolute value of a denominator, so that it is not 0. The published code
+adds 1e-7, which bends the kernels of short sequences, whose squares are as small as that."""
 
 
 def reciprocal(x: Tensor) -> Tensor:
-    """Compute 1 / x for complex x, finite at 0."""
+    """Compute 1 / x for complex x of any shape, finite at 0."""
     return x.conj() / (x.real.square() + x.imag.square() + SMALLEST_SQUARE)
 
 
-class NormalizedKernel(StateSpaceKernel):
-    """K[l] = Re(sum of w / pole * s[l]), where s is what the kind makes of exp(pole * Delta * l).
+class NormalizedConvolution(StateSpaceConvolution):
+    """Kernels K[l] = Re(sum of w / pole * s[l]) with a normalised s (DSS, Proposition 1).
 
-    softmax: s is divided by its sum over the task's longest sequence (a longer one: its own
-    length), so poles are free; where they grow, both are scaled by the last, largest term.
-    exp: s is multiplied by exp(pole * Delta) - 1, and real parts are -exp of a parameter.
+    Without normalisation, s[l] is exp(pole * Delta * l). With "softmax" it is divided by its sum
+    over the task's longest sequence, or over a sequence's own length where that is longer; poles
+    are free, and for a pole that grows, term and sum are scaled by the last, largest term. With
+    "exp" it is multiplied by exp(pole * Delta) - 1, and the poles' real parts are -exp(decay).
+
+    Args:
+        channels: kernels, one each in every direction.
+        directions: 1 for a causal convolution, 2 for a bidirectional one.
+        poles: (states,) complex, where the poles of all channels start.
+        log_step: (channels,) logarithms of the time steps.
+        normalization: softmax or exp.
+        max_length: the task's longest sequence, in positions.
     """
 
     def __init__(
@@ -57,6 +79,7 @@ class NormalizedKernel(StateSpaceKernel):
         max_length: int,
     ) -> None:
         super().__init__()
+        self.channels = channels
         self.normalization = normalization
         self.max_length = max_length
         self.log_step = log_step
@@ -66,13 +89,16 @@ class NormalizedKernel(StateSpaceKernel):
         self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceKernel.state_parameters`; the readout too, as published."""
+        """Return the poles' parameters and, as published, the readout."""
         return [self.decay, self.frequency, self.readout]
 
     def discretize(self, length: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the poles' logarithms, the weights, and the lags they are weighted at.
+        """Return pole * Delta, the weights, and the lag at which each term has its weight.
 
-        Returns: (channels, states), (directions, channels, states) complex, (channels, states).
+        Args:
+            length: of the kernel, in positions.
+        Returns: (channels, states) complex, (directions, channels, states) complex and
+            (channels, states) real.
         """
         real = self.decay if self.normalization == "softmax" else -self.decay.exp()
         poles = torch.complex(real, self.frequency)
@@ -84,20 +110,20 @@ class NormalizedKernel(StateSpaceKernel):
         longest = max(length, self.max_length)
         grows = (real > 0).to(real)
         falling = steps * (1 - 2 * grows)
-        share = torch.expm1(falling) * reciprocal(torch.expm1(falling * longest) * poles)
-        return steps, readout * share, shift + grows * (longest - 1)
+        weight = torch.expm1(falling) * reciprocal(torch.expm1(falling * longest) * poles)
+        return steps, readout * weight, shift + grows * (longest - 1)
 
     def resolution(self, length: int) -> int:
-        """See `StateSpaceKernel.resolution`."""
+        """Return the length that the softmax sums over, see `LongConvolution.resolution`."""
         return max(length, self.max_length)
 
-    def kernel(self, length: int) -> Tensor:
-        """See `StateSpaceKernel.kernel`."""
+    def kernels(self, length: int) -> Tensor:
+        """See `StateSpaceConvolution.kernels`."""
         log_poles, weights, shift = self.discretize(length)
         return vandermonde_product(log_poles, weights, length, shift)
 
     def recurrence(self, length: int) -> Recurrence:
-        """See `StateSpaceKernel.recurrence`."""
+        """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights, shift = self.discretize(length)
         # Where poles grow, weights are below what single precision holds.
         log_poles = log_poles.to(torch.complex128)
@@ -106,7 +132,7 @@ class NormalizedKernel(StateSpaceKernel):
 
 
 class DSS(StateSpaceMixer):
-    """Diagonal state-space layer of normalised kernels; its costs are those of S4D.
+    """Diagonal state-space layer with normalised kernels, at the costs of S4D.
 
     Args:
         num_states: N, complex states of a channel, without conjugates.
@@ -114,7 +140,7 @@ class DSS(StateSpaceMixer):
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
         state_lr: highest learning rate of poles and readout, which never decay. None: the run's.
-        step_lr: that of the time steps. None: the run's.
+        step_lr: highest learning rate of the time steps. None: the run's.
     Raises: ValueError if step_min exceeds step_max.
     """
 
@@ -131,7 +157,7 @@ class DSS(StateSpaceMixer):
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
     ) -> None:
-        kernel = NormalizedKernel(
+        convolution = NormalizedConvolution(
             channels=context.dim,
             directions=num_directions(context),
             poles=normal_plus_low_rank(2 * num_states)[0],
@@ -139,4 +165,4 @@ class DSS(StateSpaceMixer):
             normalization=normalization,
             max_length=context.max_length,
         )
-        super().__init__(context, kernel, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)

@@ -1,7 +1,20 @@
-"""FD-TNN: a Toeplitz operator whose frequency response is encoded.
+"""FD-TNN: a Toeplitz operator whose frequency response a network generates.
 
 Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric
 Kernels", 2023 (arXiv:2305.09028), Algorithm 2, sections 3.3 and 4.2.
+
+Symbols of the paper and their names here:
+    n: size / 2
+    d: channels
+    omega: angles in FrequencyOperator._encode
+    RPE: RelativePositionEncoder, evaluated by FrequencyOperator.encode
+    k-hat (k with a hat): FrequencyOperator.encode
+    k-hat_causal: FrequencyOperator.response
+    k_causal: FrequencyOperator._causal_kernel
+    H{k-hat}: hilbert_transform_by_definition
+    h: odd in hilbert_transform_by_definition
+    TNO: FrequencyOperator
+    GTU: GatedToeplitzUnit
 """
 
 from __future__ import annotations
@@ -14,31 +27,48 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models.layers.kernel_cache import made_once
-from models.layers.long_convolution import ToeplitzMixer, ToeplitzOperator
+from models.layers.long_convolution import LongConvolution
+from models.layers.norms import Norm
 from models.layers.relative_position_encoder import (
     EncoderLayers,
     EncoderWidth,
-    Norm,
     RelativePositionEncoder,
 )
+from models.layers.toeplitz_mixer import ToeplitzMixer
 from models.ops.activations import Activation
 from models.ops.circulant import circulant_multiply
-from models.ops.toeplitz import fast_fft_length
+from models.ops.reference import fast_form_of
+from models.ops.toeplitz import LagKernel, fast_fft_length
 
 FrequencyInput = Literal["angle", "cosine"]
 
 
-class _Join(Function):
-    """Real parts over imaginary parts, (2 channels, frequencies), to a complex response.
+def join_reference(parts: Tensor) -> Tensor:
+    """Compute `join` by torch's own functions."""
+    real, imaginary = parts.chunk(2)
+    inner = functional.pad(imaginary[:, 1:-1], (1, 1))
+    return torch.complex(real, inner)
 
-    Its imaginary parts at both ends are zero. (As torch's own functions would join them, at half
-    the passes over memory.)
+
+@fast_form_of(join_reference)
+def join(parts: Tensor) -> Tensor:
+    """Join real and imaginary parts to a complex response, in half the passes over memory.
+
+    Args:
+        parts: (2 * channels, frequencies), the real parts of all channels first.
+    Returns: (channels, frequencies) complex; the imaginary parts at both ends are zero.
     """
+    response = _Join.apply(parts)
+    assert isinstance(response, Tensor)
+    return response
 
+
+class _Join(Function):
     @staticmethod
     def forward(ctx: Any, parts: Tensor) -> Tensor:
         real, imaginary = parts.contiguous().chunk(2)
@@ -56,16 +86,20 @@ class _Join(Function):
         return of_parts
 
 
-class FrequencyOperator(ToeplitzOperator):
-    """The FD-TNO: an encoder of the frequency gives the kernel's response; there is no decay.
+class FrequencyOperator(LongConvolution):
+    """The operator of FD-TNN: an encoder gives the kernel's frequency response, without decay.
 
-    The response is sampled at size / 2 + 1 frequencies from 0 to pi, size being a power of
-    two of at least twice the longest sequence: the published choice for full lengths. It
-    does not depend on a sequence's own length, or padding would change the kernel; sequences
-    beyond the longest see it at twice the resolution, as often as it takes.
+    It is Algorithm 2 where causal, and section 3.3.2 where bidirectional. The response is
+    sampled at size / 2 + 1 frequencies from 0 to pi, where size is a power of two of at least
+    twice the longest sequence: the published choice for full lengths. It does not depend on a
+    sequence's own length, or padding would change the kernel. For sequences beyond the longest
+    the size is doubled until it is twice their length.
 
     Args:
         encoder: gives one number per channel, or, bidirectional, two: real and imaginary parts.
+        channels: in and out.
+        max_length: the task's longest sequence, in positions.
+        causal: whether the kernel is zero at negative lags.
         frequency_input: what the encoder sees of a frequency, the angle or its cosine. The
             even and periodic continuation of a function of the angle has a kink at 0 and at
             pi, whatever the function's smoothness, and so a kernel that falls no faster than
@@ -76,31 +110,35 @@ class FrequencyOperator(ToeplitzOperator):
     def __init__(
         self,
         encoder: RelativePositionEncoder,
+        channels: int,
         *,
         max_length: int,
         causal: bool,
         frequency_input: FrequencyInput,
     ) -> None:
         super().__init__()
+        self.channels = channels
         self.encoder = encoder
         self.max_length = max_length
         self.causal = causal
         self.frequency_input = frequency_input
 
     def size_for(self, length: int) -> int:
-        """Return the transform size whose frequencies sequences of a length use."""
+        """Return the size of the transform for sequences of a length: a power of two."""
         return 2 ** math.ceil(math.log2(2 * max(self.max_length, length)))
 
     def resolution(self, length: int) -> int:
-        """See `ToeplitzOperator.resolution`."""
+        """Return the transform's size, see `LongConvolution.resolution`."""
         return self.size_for(length)
 
     def encode(self, size: int) -> Tensor:
-        """Evaluate the encoder from 0 to pi, once within `shared_kernels`.
+        """Evaluate the encoder at frequencies from 0 to pi, once within `kernels_cached`.
 
-        Returns: (size / 2 + 1, outputs).
+        Args:
+            size: of the transform.
+        Returns: (channels, size / 2 + 1) where causal, else (2 * channels, size / 2 + 1).
         """
-        return made_once((self, "encoded", size), lambda: self._encode(size))
+        return made_once(self, ("encoded", size), lambda: self._encode(size))
 
     def _encode(self, size: int) -> Tensor:
         weight = next(self.parameters())
@@ -110,83 +148,71 @@ class FrequencyOperator(ToeplitzOperator):
         return self.encoder(angles if self.frequency_input == "angle" else angles.cos())
 
     def response(self, size: int) -> Tensor:
-        """Return the complex frequency response, (channels, size / 2 + 1).
+        """Return the frequency response from 0 to pi.
 
-        Causal: the encoded real part, and the imaginary part that makes the kernel causal.
-        Bidirectional: both parts encoded, the imaginary one zero at 0 and pi.
+        A causal operator encodes the real part, and takes the imaginary part that makes the
+        kernel causal. A bidirectional one encodes both, the imaginary part zero at 0 and pi.
+
+        Args:
+            size: of the transform.
+        Returns: (channels, size / 2 + 1) complex.
         """
         if self.causal:
             return torch.fft.rfft(self._causal_kernel(size), n=size)
-        response = _Join.apply(self.encode(size).T)
-        assert isinstance(response, Tensor)
-        return response
+        return join(self.encode(size))
 
     def _causal_kernel(self, size: int) -> Tensor:
         """Fold the even kernel of the real part onto lags 0..size / 2: (channels, size / 2 + 1).
 
-        This is the discrete Hilbert transform: the even part of a causal kernel has the real
-        part of its response, the odd part the imaginary one.
+        This does what the discrete Hilbert transform does in Algorithm 2: the response of a
+        causal kernel's even part is the real part of its response, that of the odd part the
+        imaginary part.
         """
-        even = torch.fft.irfft(self.encode(size).T, n=size)
+        even = torch.fft.irfft(self.encode(size), n=size)
         half = size // 2
         return torch.cat([even[:, :1], 2 * even[:, 1:half], even[:, half : half + 1]], dim=1)
 
-    def generate(self, length: int) -> tuple[Tensor, int]:
-        """See `ToeplitzOperator.generate`."""
+    def generate(self, length: int) -> LagKernel:
+        """See `LongConvolution.generate`."""
         size = self.size_for(length)
         if self.causal:
-            return self._causal_kernel(size)[:, :length].T, 0
+            return LagKernel(self._causal_kernel(size)[:, :length], 0)
         kernel = torch.fft.irfft(self.response(size), n=size)
-        return torch.cat([kernel[:, size - length + 1 :], kernel[:, :length]], dim=1).T, 1 - length
+        negative = kernel[:, size - length + 1 :]
+        return LagKernel(torch.cat([negative, kernel[:, :length]], dim=1), 1 - length)
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape.
 
-        Full lengths are multiplied by the response as it is, with one transform fewer than
-        a kernel over lags takes. Much shorter sequences cut that kernel to their length.
+        A bidirectional operator multiplies full lengths by the response itself, with one
+        transform fewer than a kernel over lags takes (section 3.3.2). Much shorter sequences
+        use that kernel, cut to their length.
         """
         length = x.shape[1]
         size = self.size_for(length)
         if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
-            response = made_once((self, "response", size), lambda: self.response(size))
+            response = made_once(self, ("response", size), lambda: self.response(size))
             return circulant_multiply(response, size, x)
 
 
-def hilbert_transform_dense(real: Tensor) -> Tensor:
-    """Compute the discrete Hilbert transform of a real, even response by its sum: the reference.
-
-    (H k)[m] = sum over l of h[m - l] k[l], where h is 0 at even places and
-    2 / size * cot(pi l / size) at odd ones; as the size grows, Definition 1's 2 / (pi l).
-
-    Args:
-        real: (channels, size / 2 + 1), the response from 0 to pi.
-    Returns: (channels, size / 2 + 1); the causal kernel's response is real - i * (H real).
-    """
-    size = 2 * (real.shape[1] - 1)
-    circle = torch.cat([real, real[:, 1:-1].flip(1)], dim=1)
-    places = torch.arange(size, dtype=real.dtype, device=real.device)
-    odd = torch.where(places % 2 == 1, 2 / size / torch.tan(torch.pi * places / size), 0)
-    index = (torch.arange(real.shape[1])[:, None] - torch.arange(size)[None]) % size
-    return circle @ odd[index].T
-
-
 class FDTNN(ToeplitzMixer):
-    """Gated Toeplitz unit around a frequency response, O(length log length).
+    """Gated Toeplitz unit around an encoded frequency response, O(length log length).
 
     Args:
         expand_ratio: channels inside the unit over channels outside.
         activation: of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
         rpe_dim: width of the encoder of frequencies.
-        rpe_layers: its hidden layers.
-        rpe_activation: its activation; with rpe_input cosine it sets how fast kernels fall
-            with the lag (Theorems 2 to 4): gelu faster than silu, silu faster than relu.
-        rpe_norm: its norm, before each activation.
-        rpe_residual: whether each of its hidden layers adds to its input.
-        rpe_input: what it sees of a frequency: the angle, as published, or its cosine.
-    Raises: ValueError for options of the encoder that contradict one another.
+        rpe_layers: hidden layers of the encoder.
+        rpe_activation: activation in the encoder; with rpe_input cosine it sets how fast
+            kernels fall with the lag (Theorems 2 to 4): gelu faster than silu, silu faster
+            than relu.
+        rpe_norm: norm before each activation of the encoder.
+        rpe_residual: whether each hidden layer of the encoder adds to its input.
+        rpe_input: what the encoder sees of a frequency: the angle, as published, or its cosine.
+    Raises: ValueError if rpe_residual is set without hidden layers.
     """
 
     name = "fd-tnn"
@@ -221,6 +247,7 @@ class FDTNN(ToeplitzMixer):
         def operator(max_length: int) -> FrequencyOperator:
             return FrequencyOperator(
                 encode(),
+                hidden,
                 max_length=max_length,
                 causal=context.causal,
                 frequency_input=rpe_input,

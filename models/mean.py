@@ -1,4 +1,4 @@
-"""No mixing at all: what the pooling and the channel mixers reach by themselves."""
+"""No mixing at all, to show what pooling and channel mixers reach by themselves."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from models.base import Mixer, MixerContext
 
 
 class Mean(Mixer):
-    """Leave every position as it is, so that only the mean at the end joins positions, O(length).
+    """Leave every position as it is, so that only the pooling at the end joins positions.
 
-    A classifier of such blocks sees a bag of tokens; what it scores is no merit of a mixer.
+    A classifier with such blocks sees a bag of tokens: what it scores is no merit of a mixer.
     """
 
     name = "mean"

@@ -1,8 +1,27 @@
 """S4: structured state spaces, HiPPO-LegS in normal plus low-rank form.
 
 Gu, Goel and Re, "Efficiently Modeling Long Sequences with Structured State Spaces", ICLR 2022
-(arXiv:2111.00396), Theorem 3 and appendix C; low rank P P* as in its stable form, Goel et al.,
-"It's Raw!", ICML 2022.
+(arXiv:2111.00396), Algorithm 1, Theorems 2 and 3, and appendix C. The low rank is P P* instead
+of P Q*, the stable form of Goel et al., "It's Raw!", ICML 2022 (S4, section 3.4).
+
+Symbols of the paper and their names here:
+    L: length
+    H: context.dim, the channels
+    N: state_size
+    u: x
+    x: state
+    Lambda: poles, made of log_decay and frequency
+    P: low_rank
+    B: input
+    C with a tilde: readout, what is learned
+    D: StateSpaceMixer.direct
+    Delta: exp(log_step)
+    A', B' (A and B with a bar): NormalPlusLowRankConvolution.transition
+    C' (C with a bar): NormalPlusLowRankConvolution.effective_readout
+    K (with a bar): NormalPlusLowRankConvolution.kernels
+    omega: w
+    k_00, k_01: c_b, c_p
+    k_10, k_11: the last two rows of sums
 """
 
 from __future__ import annotations
@@ -13,12 +32,11 @@ import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models.base import MixerContext
-from models.layers.recurrence import Recurrence
+from models.base import MixerContext, Recurrence
 from models.layers.state_space import (
     Rate,
     StateSize,
-    StateSpaceKernel,
+    StateSpaceConvolution,
     StateSpaceMixer,
     Step,
     check_copies,
@@ -33,15 +51,24 @@ from models.ops.hippo import normal_plus_low_rank
 from models.ops.toeplitz import fast_fft_length
 
 
-class NormalPlusLowRankKernel(StateSpaceKernel):
-    """K[l] = C' A' ** l B' for A = diag(poles) - P P*, by its generating function.
+class NormalPlusLowRankConvolution(StateSpaceConvolution):
+    """Kernels K[l] = C' A' ** l B' for A = diag(poles) - P P*, by their generating function.
 
     A' = (I - Delta A / 2)^-1 (I + Delta A / 2) and B' = (I - Delta A / 2)^-1 Delta B are the
-    bilinear transforms. The sum of the kernel's first `length` lags times w ** lag is, at the
-    roots of unity w, Delta C ((1 - w) I - Delta A (1 + w) / 2)^-1 B, where C is C' (I - A' **
-    length): diagonal but for a rank of one, by Woodbury four sums of fractions. C is what is
-    learned, for `length` the task's longest sequence; shorter ones take the first lags of its
-    kernel. States are kept as one of each conjugate pair.
+    bilinear transforms (S4, equation 3). The sum over l < L of K[l] w ** l is, at the L-th roots
+    of unity w, Delta C ((1 - w) I - Delta A (1 + w) / 2)^-1 B with C = C' (I - A' ** L) (Lemmas
+    C.3 and C.4). That matrix is diagonal plus one of rank one, so Woodbury's identity makes four
+    sums of fractions of it (Algorithm 1). C is what is learned, with L at least the task's
+    longest sequence; shorter ones take the first lags of its kernel. One state of each conjugate
+    pair is kept.
+
+    Args:
+        channels: kernels, one each in every direction.
+        directions: 1 for a causal convolution, 2 for a bidirectional one.
+        copies: sets of poles, P and B, each for an equal number of channels.
+        state_size: N, conjugates included.
+        log_step: (channels,) logarithms of the time steps.
+        max_length: the task's longest sequence, in positions.
     """
 
     def __init__(
@@ -71,21 +98,22 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
             self.readout.copy_(torch.view_as_real(half.resolve_conj()))
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceKernel.state_parameters`."""
+        """See `StateSpaceConvolution.state_parameters`."""
         return [self.log_decay, self.frequency, self.low_rank, self.input]
 
     def dynamics(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return poles, P, B and time steps of every channel.
+        """Return the poles, P, B and the time steps of every channel.
 
-        Returns: three (channels, states) complex, half of the conjugates, and (channels, 1).
+        Returns: three of (channels, states) complex, one state of each conjugate pair, and
+            (channels, 1).
         """
         poles = torch.complex(-self.log_decay.exp(), self.frequency)
         p, b = torch.view_as_complex(self.low_rank), torch.view_as_complex(self.input)
         every = [per_channel(values, self.channels) for values in (poles, p, b)]
         return every[0], every[1], every[2], self.log_step.exp()[:, None]
 
-    def kernel(self, length: int) -> Tensor:
-        """See `StateSpaceKernel.kernel`."""
+    def kernels(self, length: int) -> Tensor:
+        """See `StateSpaceConvolution.kernels`."""
         readout, period = torch.view_as_complex(self.readout), self.length
         if length > period:
             readout, period = self._prolonged(length)
@@ -94,7 +122,12 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         directions = len(readout)
 
         def response(angles: Tensor) -> Tensor:
-            """Compute by Woodbury: (frequencies,) -> (directions, channels, frequencies)."""
+            """Apply steps 2 and 3 of Algorithm 1.
+
+            Args:
+                angles: (frequencies,).
+            Returns: (directions, channels, frequencies) complex.
+            """
             sums = resolvent_sums(rows, step * poles, angles)
             c_b, c_p = sums[:directions], sums[directions : 2 * directions]
             w = torch.polar(torch.ones_like(angles), -angles)
@@ -108,7 +141,7 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
     def transition(self) -> tuple[Tensor, Tensor]:
         """Write A' and B' out over all states, in double precision, conjugates second.
 
-        Returns: (channels, 2 states, 2 states) and (channels, 2 states, 1).
+        Returns: (channels, 2 * states, 2 * states) and (channels, 2 * states, 1), complex.
         """
         poles, p, b, step = self.dynamics()
         poles, p, b = (torch.cat([v, v.conj()], dim=1).to(torch.complex128) for v in (poles, p, b))
@@ -121,13 +154,16 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         return solved[..., :-1], solved[..., -1:]
 
     def effective_readout(self) -> Tensor:
-        """Return C' over all states, in double precision: (directions, channels, 1, 2 states)."""
+        """Return C' over all states, in double precision.
+
+        Returns: (directions, channels, 1, 2 * states) complex, conjugates second.
+        """
         power = self._transition_power()
         identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
         return torch.linalg.solve(identity - power, self._full_readout(), left=False)
 
     def recurrence(self, length: int) -> Recurrence:
-        """See `StateSpaceKernel.recurrence`."""
+        """Return the first direction's recurrence, which serves any length."""
         return NormalPlusLowRankRecurrence(self)
 
     def _full_readout(self) -> Tensor:
@@ -135,11 +171,14 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
         return torch.cat([half, half.conj()], dim=-1)
 
     def _transition_power(self) -> Tensor:
-        """Return A' ** length: (channels, 2 states, 2 states)."""
+        """Return A' ** self.length: (channels, 2 * states, 2 * states)."""
         return torch.linalg.matrix_power(self.transition()[0], self.length)
 
     def _prolonged(self, length: int) -> tuple[Tensor, int]:
-        """Return C for a multiple of the period: C (I + A' ** period), as often as it takes."""
+        """Double the period, with C (I + A' ** period) for C, until it reaches the length.
+
+        Returns: C, (directions, channels, states) complex, and its period, in positions.
+        """
         doublings = math.ceil(math.log2(length / self.length))
         full, power, period = self._full_readout(), self._transition_power(), self.length
         for _ in range(doublings):
@@ -148,25 +187,31 @@ class NormalPlusLowRankKernel(StateSpaceKernel):
 
 
 class NormalPlusLowRankRecurrence(Recurrence):
-    """s' = A' s + B' x, y = C' s', each in O(states) by Woodbury.
+    """The recurrence s' = A' s + B' x, y = C' s' in O(states) a step (S4, Theorem 2).
 
-    With D = (I - Delta diag(poles) / 2)^-1, (I - Delta A / 2)^-1 is D - D P g P* D, where
-    g = (2 / Delta + P* D P)^-1.
+    With D = (I - Delta diag(poles) / 2)^-1, Woodbury's identity makes (I - Delta A / 2)^-1 equal
+    to D - D P g P* D, where g = (2 / Delta + P* D P)^-1 (appendix C.2).
     """
 
-    def __init__(self, kernel: NormalPlusLowRankKernel) -> None:
-        self.poles, self.p, self.b, self.step_size = (v.detach() for v in kernel.dynamics())
+    def __init__(self, convolution: NormalPlusLowRankConvolution) -> None:
+        self.poles, self.p, self.b, self.step_size = (v.detach() for v in convolution.dynamics())
         self.diagonal = 1 / (1 - self.step_size * self.poles / 2)
         capacitance = 2 / self.step_size + _both(self.p.conj() * self.diagonal * self.p)
         self.projected = self.diagonal * self.p / capacitance
-        self.readout = 2 * _first_half(kernel.effective_readout()[0]).to(self.poles.dtype)
+        self.readout = 2 * _first_half(convolution.effective_readout()[0]).to(self.poles.dtype)
 
     def initial_state(self, batch: int) -> Tensor:
-        """See `Recurrence.initial_state`: (batch, channels, states) complex zeros."""
+        """Return zeros: (batch, channels, states) complex."""
         return self.poles.new_zeros(batch, *self.poles.shape)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Recurrence.step`; x is (batch, channels)."""
+        """Take in a position.
+
+        Args:
+            x: (batch, channels).
+            state: (batch, channels, states) complex.
+        Returns: (batch, channels) and the next state.
+        """
         drift = self.poles * state - self.p * _both(self.p.conj() * state)
         right = state + self.step_size * (drift / 2 + self.b * x[..., None])
         solved = self.diagonal * right
@@ -175,12 +220,12 @@ class NormalPlusLowRankRecurrence(Recurrence):
 
 
 def _first_half(full: Tensor) -> Tensor:
-    """Drop the conjugates of a readout: (..., 1, 2 states) -> (..., states)."""
+    """Drop the conjugates of a readout: (..., 1, 2 * states) -> (..., states)."""
     return full[..., 0, : full.shape[-1] // 2]
 
 
 def _both(products: Tensor) -> Tensor:
-    """Sum over states and their conjugates: (..., states) -> (..., 1), real."""
+    """Sum over states and their conjugates: (..., states) complex -> (..., 1) real."""
     return 2 * products.real.sum(dim=-1, keepdim=True)
 
 
@@ -189,11 +234,12 @@ class S4(StateSpaceMixer):
 
     Args:
         state_size: N, states of a channel, conjugates included.
-        num_copies: sets of poles, each for an equal share of the channels. None: one each.
+        num_copies: sets of poles, P and B, each for an equal number of channels. None: one per
+            channel.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
         state_lr: highest learning rate of poles, P and B, which never decay. None: the run's.
-        step_lr: that of the time steps. None: the run's.
+        step_lr: highest learning rate of the time steps. None: the run's.
     Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
     """
 
@@ -210,7 +256,7 @@ class S4(StateSpaceMixer):
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
     ) -> None:
-        kernel = NormalPlusLowRankKernel(
+        convolution = NormalPlusLowRankConvolution(
             channels=context.dim,
             directions=num_directions(context),
             copies=check_copies(num_copies, context.dim),
@@ -218,4 +264,4 @@ class S4(StateSpaceMixer):
             log_step=initial_log_steps(context.dim, step_min, step_max),
             max_length=context.max_length,
         )
-        super().__init__(context, kernel, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)

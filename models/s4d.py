@@ -1,7 +1,21 @@
 """S4D: diagonal state spaces.
 
 Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models",
-NeurIPS 2022 (arXiv:2206.11893).
+NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4.
+
+Symbols of the paper and their names here:
+    L: length
+    H: context.dim, the channels
+    N: state_size
+    A: the poles, -exp(log_decay) + i frequency
+    B: input
+    C: readout
+    D: StateSpaceMixer.direct
+    Delta: exp(log_step)
+    A' (A with a bar): the exponentials of the first result of DiagonalConvolution.discretize
+    B' C (B with a bar): half of the second result of DiagonalConvolution.discretize
+    K (with a bar): DiagonalConvolution.kernels
+    V_L: the matrix of powers in vandermonde_product
 """
 
 from __future__ import annotations
@@ -17,7 +31,7 @@ from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Rate,
     StateSize,
-    StateSpaceKernel,
+    StateSpaceConvolution,
     StateSpaceMixer,
     Step,
     check_copies,
@@ -35,10 +49,13 @@ Discretization = Literal["zoh", "bilinear"]
 
 
 def initial_poles(kind: Initialization, state_size: int) -> Tensor:
-    """Return one pole of each conjugate pair, (state_size / 2,) complex128 (S4D, section 4).
+    """Return one pole of each conjugate pair (S4D, section 4).
 
-    Lin: -1/2 + i pi n. Inv: -1/2 + i N/pi (N / (2n + 1) - 1). LegS: the poles of the normal
-    part of HiPPO-LegS.
+    Args:
+        kind: "lin" for -1/2 + i pi n (equation 9), "inv" for -1/2 + i N / pi (N / (2 n + 1) - 1)
+            (equation 8), "legs" for the poles of the normal part of HiPPO-LegS.
+        state_size: N, even.
+    Returns: (state_size / 2,) complex128.
     """
     n = torch.arange(state_size // 2, dtype=torch.float64)
     if kind == "legs":
@@ -49,12 +66,20 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
     return torch.complex(torch.full_like(n, -0.5), frequency)
 
 
-class DiagonalKernel(StateSpaceKernel):
-    """K[l] = 2 Re(sum over pairs of C B' exp(Delta A) ** l), or its bilinear likeness.
+class DiagonalConvolution(StateSpaceConvolution):
+    """Kernels K[l] = 2 Re(sum over conjugate pairs of C B' A' ** l) (S4D, equation 7).
 
-    With d = Delta A: zero-order hold has the pole exp(d) and B' = B (exp(d) - 1) / A; the
-    bilinear transform has (1 + d/2) / (1 - d/2) and B' = Delta B / (1 - d/2) (S4D, section 3.2).
-    The real parts of A are -exp(log_decay), always negative.
+    With d = Delta A, zero-order hold has A' = exp(d) and B' = B (exp(d) - 1) / A; the bilinear
+    transform has A' = (1 + d / 2) / (1 - d / 2) and B' = Delta B / (1 - d / 2) (S4D, section 3.1).
+    The real parts of A are -exp(log_decay), always negative (S4D, section 3.3).
+
+    Args:
+        channels: kernels, one each in every direction.
+        directions: 1 for a causal convolution, 2 for a bidirectional one.
+        copies: sets of poles and B, each for an equal number of channels.
+        poles: (states,) complex, one of each conjugate pair, where A starts.
+        log_step: (channels,) logarithms of the time steps.
+        discretization: zero-order hold, "zoh", or "bilinear".
     """
 
     def __init__(
@@ -77,11 +102,11 @@ class DiagonalKernel(StateSpaceKernel):
         self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
 
     def state_parameters(self) -> list[nn.Parameter]:
-        """See `StateSpaceKernel.state_parameters`."""
+        """See `StateSpaceConvolution.state_parameters`."""
         return [self.log_decay, self.frequency, self.input]
 
     def discretize(self) -> tuple[Tensor, Tensor]:
-        """Return the poles' logarithms and the weights.
+        """Return the logarithms of A' and the weights 2 C B'.
 
         Returns: (channels, states) and (directions, channels, states), complex.
         """
@@ -94,12 +119,12 @@ class DiagonalKernel(StateSpaceKernel):
             return d, weights * (torch.expm1(d) / a)
         return torch.log1p(d / 2) - torch.log1p(-d / 2), weights * (step / (1 - d / 2))
 
-    def kernel(self, length: int) -> Tensor:
-        """See `StateSpaceKernel.kernel`."""
+    def kernels(self, length: int) -> Tensor:
+        """See `StateSpaceConvolution.kernels`."""
         return vandermonde_product(*self.discretize(), length)
 
     def recurrence(self, length: int) -> DiagonalStateSpace:
-        """See `StateSpaceKernel.recurrence`."""
+        """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights = self.discretize()
         return DiagonalStateSpace(log_poles.exp(), weights[0])
 
@@ -109,13 +134,14 @@ class S4D(StateSpaceMixer):
 
     Args:
         state_size: N, states of a channel, conjugates included.
-        num_copies: sets of poles, each for an equal share of the channels. None: one each.
-        initialization: of the poles: lin, inv or legs.
+        num_copies: sets of poles and B, each for an equal number of channels. None: one per
+            channel.
+        initialization: where the poles start, see `initial_poles`: lin, inv or legs.
         discretization: zero-order hold or bilinear.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
         state_lr: highest learning rate of poles and B, which never decay. None: the run's.
-        step_lr: that of the time steps. None: the run's.
+        step_lr: highest learning rate of the time steps. None: the run's.
     Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
     """
 
@@ -134,7 +160,7 @@ class S4D(StateSpaceMixer):
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
     ) -> None:
-        kernel = DiagonalKernel(
+        convolution = DiagonalConvolution(
             channels=context.dim,
             directions=num_directions(context),
             copies=check_copies(num_copies, context.dim),
@@ -142,4 +168,4 @@ class S4D(StateSpaceMixer):
             log_step=initial_log_steps(context.dim, step_min, step_max),
             discretization=discretization,
         )
-        super().__init__(context, kernel, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)

@@ -2,6 +2,22 @@
 
 Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric
 Kernels", 2023 (arXiv:2305.09028), Algorithm 1 and section 3.2.
+
+Symbols of the paper and their names here:
+    n: length
+    d: channels
+    T_sparse: SparsePlusLowRank.near
+    m: num_taps
+    A: SparsePlusLowRank.between_points
+    W: InducingGrid.matrix; `interpolate` multiplies by it, `spread` by its transpose
+    r: num_inducing_points
+    p_1, ..., p_r: the inducing points, at multiples of InducingGrid.spacing
+    N: InducingGrid.degree
+    k, RPE: WarpedPiecewiseLinear
+    x(t): the warped lag in WarpedPiecewiseLinear.forward
+    lambda: warp
+    TNO: SparsePlusLowRank
+    GTU: GatedToeplitzUnit
 """
 
 from __future__ import annotations
@@ -13,30 +29,33 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import LagOperator, Mixer, MixerContext, Part
+from models.base import Mixer, MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import kernel_for, made_once, multiply_shared
-from models.layers.relative_position_encoder import Norm
+from models.layers.kernel_cache import made_once
+from models.layers.long_convolution import LongConvolution, PositionOperator
+from models.layers.norms import Norm
 from models.ops.activations import Activation
 from models.ops.depthwise import depthwise_convolution
 from models.ops.interpolation import InducingGrid, interpolate, spread
-from models.ops.reference import plain_forms_are_used
-from models.ops.toeplitz import toeplitz_matrix, toeplitz_multiply
+from models.ops.reference import fast_form_of
+from models.ops.toeplitz import LagKernel
 
 DEGREES = {"linear": 1, "cubic": 3}
 Warp = Annotated[float, Field(gt=0, lt=1)]
 
 
 class WarpedPiecewiseLinear(nn.Module):
-    """A kernel over lags: piecewise linear in sign(t) * warp ** |t|, and zero at t = 0.
+    """A kernel over lags t: piecewise linear in sign(t) * warp ** |t|, and zero at t = 0.
 
-    The warp maps every lag into [-1, 1], where knots lie evenly, so that lags beyond those of
-    training lie between knots too (SKI-TNN, section 3.2.2, the inverse time warp; RPE(0) = 0).
-    Kernels start as a ramp over the warped lag, that is, as an exponential decay.
+    This is the inverse time warp with RPE(0) = 0 (section 3.2.2). It maps every lag into
+    [-1, 1], where the knots lie evenly, so that lags beyond those of training lie between knots
+    too. Kernels start as a ramp over the warped lag, that is, as an exponential decay.
 
     Args:
-        num_knots: on either side of 0.
-        scale: standard deviation, over channels, of what the decay starts from, next to lag 0.
+        channels: kernels, one each.
+        num_knots: knots on either side of 0.
+        warp: lambda, in (0, 1).
+        scale: standard deviation, over channels, of the initial kernels next to lag 0.
     """
 
     def __init__(self, channels: int, *, num_knots: int, warp: float, scale: float) -> None:
@@ -47,28 +66,37 @@ class WarpedPiecewiseLinear(nn.Module):
         self.positive = nn.Parameter(torch.randn(channels) * ramp[:, None])
 
     def forward(self, lags: Tensor) -> Tensor:
-        """Evaluate at lags, in positions: (num_lags,) -> (num_lags, channels)."""
+        """Evaluate the kernels at lags.
+
+        Args:
+            lags: (num_lags,), in positions.
+        Returns: (channels, num_lags).
+        """
         num_knots = self.positive.shape[0]
         knots = torch.cat([self.negative, torch.zeros_like(self.positive[:1]), self.positive])
         place = (1 + torch.sign(lags) * self.warp ** lags.abs()) * num_knots
         left = place.floor().clamp(max=2 * num_knots - 1)
-        share = (place - left)[:, None].to(knots.dtype)
+        weight = (place - left)[:, None].to(knots.dtype)
         left = left.long()
-        return knots[left] * (1 - share) + knots[left + 1] * share
+        return (knots[left] * (1 - weight) + knots[left + 1] * weight).T
 
 
-class SparsePlusLowRank(LagOperator):
-    """T_sparse + W A W^T: a short convolution, and interpolation around a small Toeplitz matrix.
+class SparsePlusLowRank(PositionOperator):
+    """The operator of Algorithm 1, T_sparse + W A W^T, in time and memory linear in the length.
 
-    Time and memory are linear in the length; nothing of size length x points is made.
+    T_sparse is a short convolution, A a small Toeplitz matrix between inducing points, and W
+    interpolates between them. No array of length x points is made.
 
     Args:
-        num_taps: of the convolution, odd.
+        channels: in and out.
+        num_taps: taps of the convolution, odd.
         grid: the inducing points.
+        warp: lambda of the inverse time warp, in (0, 1).
     """
 
     def __init__(self, channels: int, *, num_taps: int, grid: InducingGrid, warp: float) -> None:
         super().__init__()
+        self.channels = channels
         self.grid = grid
         self.first_lag = -(num_taps // 2)
         bound = num_taps**-0.5
@@ -81,78 +109,82 @@ class SparsePlusLowRank(LagOperator):
             channels, num_knots=grid.num_points, warp=warp, scale=scale
         )
 
-    def coefficients(self, num_points: int) -> tuple[Tensor, int]:
-        """Generate A between `num_points` inducing points.
+    def between_points(self, num_points: int) -> LagKernel:
+        """Generate A, the kernel over lags between the first `num_points` inducing points."""
+        return made_once(self, ("between points", num_points), lambda: self._far(num_points))
 
-        Returns: (2 num_points - 1, channels) for increasing lags between points, and the first.
-        """
-        return made_once((self, num_points), lambda: self._coefficients(num_points))
-
-    def _coefficients(self, num_points: int) -> tuple[Tensor, int]:
+    def _far(self, num_points: int) -> LagKernel:
         first = 1 - num_points
         # In double precision, as the spacing is a fraction; it costs next to nothing.
         steps = torch.arange(first, num_points, dtype=torch.float64, device=self.taps.device)
-        return self.encoder(steps * self.grid.spacing), first
+        return LagKernel(self.encoder(steps * self.grid.spacing), first)
+
+    def near(self, length: int) -> LagKernel:
+        """Return T_sparse for sequences of a length: the taps at lags that they have."""
+        reach = min(length - 1, -self.first_lag)
+        kept = self.taps[-self.first_lag - reach : reach - self.first_lag + 1]
+        return LagKernel(kept.T, -reach)
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""
         # Sums over many positions: in single precision at least, like the transforms.
         working = x.to(torch.promote_types(torch.float32, x.dtype))
         with torch.autocast(x.device.type, enabled=False):
-            if self.grid.is_every_position and not plain_forms_are_used():
-                return self._as_one_kernel(working).to(x.dtype)
-            far = self._low_rank(working)
-        near = depthwise_convolution(x, self.taps, self.first_lag)
+            at_points = spread(working, self.grid)
+            mixed = self.between_points(at_points.shape[1]).multiply(at_points)
+            far = interpolate(mixed, self.grid, x.shape[1])
+        near = depthwise_convolution(x, self.taps.T, self.first_lag)
         return near + far.to(near.dtype)
 
-    def _as_one_kernel(self, x: Tensor) -> Tensor:
-        """Multiply by T_sparse + A at once, where W is the identity (as published on grids)."""
-        key = (self, "one kernel")
-        return multiply_shared(key, lambda n: kernel_for(key, n, self._one_kernel), x)
-
-    def _one_kernel(self, length: int) -> tuple[Tensor, int]:
-        far, first = self._coefficients(length)
-        near, reach = self._near(length)
-        return far + functional.pad(near, (0, 0, length - 1 - reach, length - 1 - reach)), first
-
-    def _near(self, length: int) -> tuple[Tensor, int]:
-        """Return the taps that sequences of a length have a use for, and the longest lag."""
-        reach = min(length - 1, -self.first_lag)
-        return self.taps[-self.first_lag - reach : reach - self.first_lag + 1], reach
-
-    def _low_rank(self, x: Tensor) -> Tensor:
-        at_points = spread(x, self.grid)
-        coefficients, first = self.coefficients(at_points.shape[1])
-        mixed = toeplitz_multiply(coefficients, first, at_points)
-        return interpolate(mixed, self.grid, x.shape[1])
-
     def matrix(self, length: int) -> Tensor:
-        """Write T_sparse + W A W^T out, (channels, length, length): the reference."""
+        """Write T_sparse + W A W^T out by matrix products: (channels, length, length)."""
         num_points = self.grid.points_for(length)
-        coefficients, first = self.coefficients(num_points)
-        a = toeplitz_matrix(coefficients, first, num_points)
+        a = self.between_points(num_points).matrix(num_points)
         w = self.grid.matrix(length).to(a)
-        near, reach = self._near(length)
-        return toeplitz_matrix(near, -reach, length) + w @ a @ w.T
+        return self.near(length).matrix(length) + w @ a @ w.T
+
+
+class SparsePlusToeplitz(SparsePlusLowRank, LongConvolution):
+    """T_sparse + A as one kernel over lags, for a grid where every position is a point.
+
+    W is then the identity, as in the published settings for images.
+    """
+
+    def generate(self, length: int) -> LagKernel:
+        """Generate the sum of both kernels, see `LongConvolution.generate`."""
+        far, near = self._far(length), self.near(length)
+        missing = length - 1 - near.last_lag
+        taps = functional.pad(near.coefficients, (missing, missing))
+        return LagKernel(far.coefficients + taps, far.first_lag)
+
+    def forward_reference(self, x: Tensor) -> Tensor:
+        """Compute `forward` as published: T_sparse and W A W^T one after the other."""
+        return super().forward(x)
+
+    @fast_form_of(forward_reference)
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x: (batch, length, channels) -> the same shape."""
+        working = x.to(torch.promote_types(torch.float32, x.dtype))
+        return LongConvolution.forward(self, working).to(x.dtype)
 
 
 class SKITNN(Mixer):
     """Gated Toeplitz unit around a sparse plus low-rank operator, O(length).
 
-    Bidirectional only: masking the future of W A W^T costs what the low rank saves (the
-    paper's appendix B).
+    It is bidirectional only: masking the future of W A W^T costs what the low rank saves
+    (appendix B).
 
     Args:
         expand_ratio: channels inside the unit over channels outside.
         activation: of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
         num_taps: taps of the convolution, odd.
-        num_inducing_points: inducing points on the task's longest sequence; beyond it, more
+        num_inducing_points: r, inducing points on the task's longest sequence; beyond it, more
             follow at the same distance. The kernel has as many knots on either side of 0.
         interpolation: linear or cubic.
         warp: lambda in (0, 1) of the inverse time warp sign(t) * lambda ** |t|.
-    Raises: ValueError for a causal context, an even number of taps, or more inducing points
-        than positions.
+    Raises: ValueError for a causal context, an even number of taps, more inducing points than
+        positions, or too few for the interpolation.
     """
 
     name = "ski-tnn"
@@ -182,7 +214,8 @@ class SKITNN(Mixer):
 
         def operator(max_length: int) -> SparsePlusLowRank:
             grid = InducingGrid(num_inducing_points, max_length, DEGREES[interpolation])
-            return SparsePlusLowRank(hidden, num_taps=num_taps, grid=grid, warp=warp)
+            kind = SparsePlusToeplitz if grid.is_every_position else SparsePlusLowRank
+            return kind(hidden, num_taps=num_taps, grid=grid, warp=warp)
 
         self.unit = GatedToeplitzUnit(
             context, operator, hidden=hidden, activation=activation, inner_norm=inner_norm
@@ -191,7 +224,3 @@ class SKITNN(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         return self.unit(x, mask)
-
-    def parts(self) -> dict[str, Part]:
-        """See `Mixer.parts`."""
-        return {**super().parts(), **self.unit.parts()}

@@ -1,6 +1,20 @@
-"""The Toeplitz neural network's token mixer.
+"""TNN: a gated unit around products with Toeplitz matrices that a network generates.
 
-Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749).
+Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749), and
+"The Annotated TNN", the authors' commented code, which is cited by its headings.
+
+Symbols of the paper and their names here:
+    n: length
+    d: context.dim, the channels outside the unit
+    d1: hidden, the channels inside the unit
+    t: LagKernel.coefficients
+    T: LagKernel.matrix
+    lambda (gamma in the published code): decay
+    RPE: RelativePositionEncoder
+    TNO: EncodedToeplitzOperator
+    GTU: GatedToeplitzUnit
+    W_1, W_2, W_3: gate, value and output of GatedToeplitzUnit
+    f: activation
 """
 
 from __future__ import annotations
@@ -11,39 +25,46 @@ from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.long_convolution import ToeplitzMixer, ToeplitzOperator
+from models.layers.long_convolution import LongConvolution
+from models.layers.norms import Norm
 from models.layers.relative_position_encoder import (
     EncoderLayers,
     EncoderWidth,
-    Norm,
     RelativePositionEncoder,
 )
+from models.layers.toeplitz_mixer import ToeplitzMixer
 from models.ops.activations import Activation
+from models.ops.toeplitz import LagKernel
 
 Decay = Annotated[float, Field(gt=0, lt=1)]
 LagInput = Literal["raw", "scaled"]
 
 
-class EncodedToeplitzOperator(ToeplitzOperator):
-    """The TNO: kernels that encoders of the lag generate, times a decay.
+class EncodedToeplitzOperator(LongConvolution):
+    """The Toeplitz neural operator (TNO), with coefficients t[lag] = decay ** |lag| * RPE(lag).
 
-    Each head has an encoder of its own, so one head is the published operator.
+    Each head has an encoder of its own, so that one head is the published operator.
 
     Args:
-        lag_scale: what lags are multiplied by on their way into the encoders. It must not
-            depend on the padded length, or padding would change the result.
-        decay: gamma, in (0, 1).
-        learned_decay: channels whose gamma is learned, from `decay` on; 0 for a fixed one.
+        encoders: one per head; each gives channels / len(encoders) channels.
+        channels: in and out.
+        causal: whether the coefficients of negative lags are zero.
+        lag_scale: factor on the lags that enter the encoders. It must not depend on the padded
+            length, or padding would change the result.
+        decay: in (0, 1). None: no decay.
+        learned_decay: channels that learn their decay, starting from `decay`; 0 for a fixed one.
+        window: positions; coefficients are zero at |lag| >= window. None: no limit.
     """
 
     def __init__(
         self,
         encoders: list[RelativePositionEncoder],
+        channels: int,
         *,
         causal: bool,
         lag_scale: float = 1.0,
@@ -52,6 +73,7 @@ class EncodedToeplitzOperator(ToeplitzOperator):
         window: int | None = None,
     ) -> None:
         super().__init__()
+        self.channels = channels
         self.encoders = nn.ModuleList(encoders)
         self.causal = causal
         self.lag_scale = lag_scale
@@ -63,20 +85,20 @@ class EncodedToeplitzOperator(ToeplitzOperator):
             self.decay_logit = nn.Parameter(logit)
         self.window = window
 
-    def generate(self, length: int) -> tuple[Tensor, int]:
-        """See `ToeplitzOperator.generate`."""
+    def generate(self, length: int) -> LagKernel:
+        """See `LongConvolution.generate`."""
         reach = length if self.window is None else min(length, self.window)
         first_lag = 0 if self.causal else 1 - reach
         weight = next(self.encoders.parameters())
         lags = torch.arange(first_lag, reach, dtype=weight.dtype, device=weight.device)
-        heads = [encoder(lags * self.lag_scale).T for encoder in self.encoders]
-        kernel = (torch.cat(heads) if len(heads) > 1 else heads[0]).T
+        heads = [encoder(lags * self.lag_scale) for encoder in self.encoders]
+        kernel = torch.cat(heads) if len(heads) > 1 else heads[0]
         if self.decay_logit is not None:
             log_decay = functional.logsigmoid(self.decay_logit)
-            kernel = kernel * torch.exp(lags.abs()[:, None] * log_decay)
+            kernel = kernel * torch.exp(lags.abs() * log_decay[:, None])
         elif self.decay is not None:
-            kernel = kernel * (self.decay ** lags.abs())[:, None]
-        return kernel, first_lag
+            kernel = kernel * self.decay ** lags.abs()
+        return LagKernel(kernel, first_lag)
 
 
 class TNN(ToeplitzMixer):
@@ -84,20 +106,21 @@ class TNN(ToeplitzMixer):
 
     Args:
         expand_ratio: channels inside the unit over channels outside.
-        num_heads: relative position encoders, each for an equal share of the channels.
+        num_heads: relative position encoders, each for an equal number of channels.
         activation: of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
         rpe_dim: width of a relative position encoder.
         rpe_layers: hidden layers of a relative position encoder.
-        rpe_activation: its activation.
-        rpe_norm: its norm, before each activation.
-        rpe_residual: whether each of its hidden layers adds to its input.
-        rpe_input: the lag in positions, or over the longest sequence of the task.
-        decay: gamma in (0, 1); the coefficient at a lag is scaled by gamma ** |lag|. None: not.
-        decay_learned: whether each channel learns its gamma, from `decay` on.
+        rpe_activation: activation in a relative position encoder.
+        rpe_norm: norm before each activation of a relative position encoder.
+        rpe_residual: whether each hidden layer of an encoder adds to its input.
+        rpe_input: what an encoder sees of a lag: "raw", the number of positions, or "scaled",
+            that number divided by the task's longest sequence.
+        decay: in (0, 1); the coefficient at a lag is scaled by decay ** |lag|. None: no decay.
+        decay_learned: whether each channel learns its decay, starting from `decay`.
         window: positions; coefficients are zero at |lag| >= window. None: no limit.
-    Raises: ValueError if the inner channels cannot be shared out to the heads, or for
-        decay_learned without decay.
+    Raises: ValueError if the heads do not divide the inner channels, if decay_learned is set
+        without decay, or if rpe_residual is set without hidden layers.
     """
 
     name = "tnn"
@@ -142,6 +165,7 @@ class TNN(ToeplitzMixer):
         def operator(max_length: int) -> EncodedToeplitzOperator:
             return EncodedToeplitzOperator(
                 [encode() for _ in range(num_heads)],
+                hidden,
                 causal=context.causal,
                 lag_scale=1.0 if rpe_input == "raw" else 1.0 / max_length,
                 decay=decay,
@@ -155,6 +179,9 @@ class TNN(ToeplitzMixer):
         super().__init__(context, unit)
 
     def learning_rates(self) -> dict[nn.Parameter, float | None]:
-        """See `Mixer.learning_rates`: weight decay would pull learned decays towards 1/2."""
+        """Exempt learned decays from weight decay, which would pull them towards 1/2.
+
+        Returns: the run's learning rate, None, for each of them.
+        """
         operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
         return {o.decay_logit: None for o in operators if o.decay_logit is not None}

@@ -1,6 +1,22 @@
 """Multi-head softmax attention, the Transformer's token mixer.
 
-Vaswani et al., "Attention Is All You Need", 2017, section 3.2.
+Vaswani et al., "Attention Is All You Need", NeurIPS 2017 (arXiv:1706.03762), equation 1 and
+section 3.2.2; rotary positions: Su et al., "RoFormer: Enhanced Transformer with Rotary Position
+Embedding", 2021 (arXiv:2104.09864), section 3.2.2.
+
+Symbols of the paper and their names here:
+    Q, K, V: query, key, value
+    W^Q, W^K, W^V: query_key_value, all three of all heads
+    W^O: output
+    h: num_heads
+    d_model: context.dim
+    d_k, d_v: context.dim // num_heads
+
+Symbols of RoFormer and their names here:
+    m: position, a row of angles in `rotate`
+    d: channels
+    theta_i: rates in `rotate`
+    R_m x: rotate
 """
 
 from __future__ import annotations
@@ -17,10 +33,11 @@ from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 
 
 def rotate(x: Tensor) -> Tensor:
-    """Turn pairs of channels by angles that grow with the position (Su et al., RoFormer, 2021).
+    """Rotate pairs of channels by angles that grow with the position (RoFormer, equation 15).
 
-    Channel c is paired with c + channels / 2 and turned by position * 10000 ** (-2 c / channels),
-    so that products of a query and a key depend on their distance alone.
+    Channel c is paired with c + channels / 2, not with its neighbour as in the paper, and rotated
+    by position * 10000 ** (-2 c / channels) radians. Products of a query and a key then depend on
+    their distance alone (RoFormer, equation 16).
 
     Args:
         x: (..., length, channels), channels even.
@@ -42,11 +59,12 @@ class Transformer(Mixer):
     """Softmax attention between real positions, O(length^2); with a window, O(length * window).
 
     Args:
-        num_heads: attention heads, each with an equal share of the channels.
-        attention_dropout: share of attention weights dropped in training.
+        num_heads: attention heads, each with the same number of channels.
+        attention_dropout: fraction of attention weights dropped in training.
         rotary: whether queries and keys carry rotary positions.
         window: positions; attention reaches |i - j| < window. None: no limit.
-    Raises: ValueError if num_heads does not divide the channels, or leaves rotary an odd number.
+    Raises: ValueError if num_heads does not divide the channels, or, with rotary, leaves each
+        head an odd number of them.
     """
 
     name = "transformer"

@@ -1,1 +1,7 @@
-"""Tasks: one file each, found by the harness because they subclass `Task`."""
+"""The tasks, each a file or a folder, and what they have in common.
+
+The harness finds a task because a module here defines a subclass of `Task`, or a folder exports
+one.
+"""
+
+__all__ = ["base", "cache", "manifest", "order", "progress", "random_words", "resident", "splits"]

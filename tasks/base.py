@@ -1,4 +1,4 @@
-"""What every task is built from and promises."""
+"""The interface of a task, and the batches, splits and data sets that it is made of."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
 
+@dataclass(frozen=True)
+class Added:
+    """Marks, in its type, an option that a task was given later: Annotated[int, Added(1)].
+
+    An option with this default value does not change the hash of a run.
+    """
+
+    default: Any
+
+
 class DataError(Exception):
     """Data that is missing, malformed or damaged: the message says what to do about it."""
 
@@ -31,7 +41,7 @@ class TaskInfo:
     vocab_size: int | None = None
     """Different tokens; None when inputs are real-valued."""
     channels: int | None = None
-    """Real values per position; None when inputs are tokens."""
+    """Real numbers per position; None when inputs are tokens."""
     towers: int = 1
     """Sequences per example: 2 for a pair of documents."""
     grid: tuple[int, int] | None = None
@@ -50,7 +60,7 @@ class Batch:
     """(batch,) int64."""
 
     def to(self, device: torch.device) -> Batch:
-        """Copy inputs and labels to a device, to a GPU while the processor goes on."""
+        """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
         inputs, labels = self.inputs, self.labels
         if device.type == "cuda" and inputs.device.type == "cpu":
             inputs, labels = inputs.pin_memory(), labels.pin_memory()
@@ -77,9 +87,9 @@ class Split(abc.ABC):
         return len(self.labels)
 
     def metadata(self) -> dict[str, np.ndarray]:
-        """Describe examples by what results may be broken down by, besides length.
+        """Return metadata of the examples, by which results are broken down, besides length.
 
-        Returns: (examples,) numbers or strings, by name.
+        Returns: the fields by name, each (examples,) numbers or strings.
         """
         return {}
 
@@ -93,19 +103,19 @@ class Dataset:
     """A prepared task, opened."""
 
     splits: Mapping[str, Split]
-    """By the names train, val and test."""
+    """The splits by their names: train, val and test."""
     source: str
-    """Where the data came from: official, generated, or unofficial: in the official layout, but
-    of other content."""
+    """Where the data came from: official, generated, or unofficial, which has the official file
+    structure but other content."""
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
     """Test accuracy in percent of trivial baselines, by name."""
     folder: Path
     notes: Mapping[str, int] = field(default_factory=dict)
-    """What a user should know of the data, counted: texts that two splits share, say."""
+    """Counts that a user should know of, such as the texts that two splits have in common."""
     selected_on: Literal["val", "test"] = "val"
-    """What the examples under the name val are: test where the published results select on it."""
+    """Split that val has its examples from: test if results are selected on the test set."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -119,9 +129,9 @@ class Task(abc.ABC):
     """
 
     name: ClassVar[str]
-    """What `--task` calls it."""
+    """The name that `--task` takes."""
     draws_data: ClassVar[bool] = False
-    """Whether new examples can be drawn, of other lengths or difficulty."""
+    """Whether the task can draw new examples, of other lengths or difficulty."""
     info: TaskInfo
 
     @abc.abstractmethod
@@ -139,7 +149,7 @@ class Task(abc.ABC):
         """
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """Write the data set in the official release's own layout; return the files.
+        """Write the data set in the official file structure; return the files.
 
         Raises: DataError for a task whose data is read and never made.
         """
@@ -152,25 +162,25 @@ class Task(abc.ABC):
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """Change options so that a model meets a test set that it was not trained for.
+        """Change options so that a trained model is evaluated out of distribution.
 
         Args:
-            options: of the task that it was trained on, by name.
-            length: positions of the longest sequence; None: as they are.
-            examples: of a test set that is drawn anew, where one can be.
+            options: the task's options in training, by name.
+            length: positions of the longest sequence; None to keep those of training.
+            examples: number of test examples, where the task can draw new ones.
         Returns: the options that change.
         Raises: DataError for a length that there is no data of.
         """
         if length is not None:
-            raise DataError(f"{cls.name} has examples of one length alone")
+            raise DataError(f"{cls.name} has examples of one length only")
         return {}
 
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
-        """Share a number of examples out to the splits in the official proportions,
-        by the names of the options that hold the sizes.
+        """Divide a number of examples between the splits in the official proportions.
 
-        Raises: DataError if they are too few.
+        Returns: the sizes, by the names of the options that hold them.
+        Raises: DataError if the examples are too few.
         """
 
 
@@ -180,19 +190,19 @@ def accuracy_percent(predictions: np.ndarray, labels: np.ndarray) -> float:
 
 
 def largest_class(labels: np.ndarray) -> float:
-    """Percent of labels (n,) that are of their commonest class."""
+    """Percent of labels (n,) that are in the commonest class among them."""
     return 100.0 * int(np.unique(labels, return_counts=True)[1].max()) / len(labels)
 
 
-def share(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Share a number of examples out in the proportions of sizes, at least 1 each.
+def split_proportionally(examples: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Divide a number of examples in the proportions of the official sizes, at least 1 each.
 
-    Raises: DataError if they are too few, or more than there are.
+    Raises: DataError if the examples are fewer than the splits or more than there are.
     """
     total = sum(sizes.values())
     if not len(sizes) <= examples <= total:
         raise DataError(f"got {examples} examples, expected {len(sizes)} to {total}")
-    shares = {name: max(1, examples * size // total) for name, size in sizes.items()}
+    counts = {name: max(1, examples * size // total) for name, size in sizes.items()}
     largest = max(sizes, key=lambda name: sizes[name])
-    shares[largest] += examples - sum(shares.values())
-    return shares
+    counts[largest] += examples - sum(counts.values())
+    return counts

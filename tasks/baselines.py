@@ -8,11 +8,8 @@ import numpy as np
 
 from tasks.base import accuracy_percent
 
-FIRST_BYTES = 4000
-"""Bytes of a document that a bag is made of."""
-
 LARGEST_FIT = 40_000
-"""Training examples that a baseline is fitted to, at most: the first ones of a random order."""
+"""Most training examples that a baseline is fitted to: the first ones in a random order."""
 
 
 def majority(train: np.ndarray, test: np.ndarray) -> float:
@@ -25,10 +22,10 @@ def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.
     """Predict by a logistic regression on standardised features.
 
     Args:
-        features: (examples, features) float32, to fit to.
-        labels: (examples,).
-        asked: (questions, features).
-    Returns: classes (questions,) uint8.
+        features: (examples, features) float32, features of the training examples.
+        labels: (examples,) classes of the training examples.
+        asked: (questions, features) float32, features of the examples to predict.
+    Returns: (questions,) uint8, predicted classes.
     """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
@@ -45,14 +42,14 @@ def logistic(features: np.ndarray, labels: np.ndarray, asked: np.ndarray) -> np.
 
 
 def cross_fitted_trees(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Predict every example by gradient-boosted trees fitted to the other half of them.
+    """Predict every example by gradient-boosted trees fitted to the other half of the examples.
 
-    So that a prediction is honest whichever way the examples are split later.
+    No prediction has seen its own label, whichever way the examples are split later.
 
     Args:
         features: (examples, features).
-        labels: (examples,).
-    Returns: classes (examples,) uint8.
+        labels: (examples,) classes.
+    Returns: (examples,) uint8, predicted classes.
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -75,6 +72,12 @@ def bag(histogram: np.ndarray) -> np.ndarray:
 
 
 def pair_features(bags: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Compare the bags (documents, 256) of pairs (n, 2): (n, 512), products and distances."""
+    """Compare the documents of each pair by the products and distances of their bags.
+
+    Args:
+        bags: (documents, 256).
+        pairs: (n, 2) indices of documents.
+    Returns: (n, 512) features.
+    """
     a, b = bags[pairs[:, 0]], bags[pairs[:, 1]]
     return np.concatenate([a * b, np.abs(a - b)], axis=1)

@@ -1,15 +1,14 @@
 """Prepared data on disk: arrays and a manifest that says what they are.
 
 A cache is written to a folder beside its final place and renamed when complete, under a
-lock, so that a killed preparation leaves nothing that passes for one and two processes that
-prepare at once do the work once. What a preparation of the same request left behind is handed
-to the next one, which may go on from there.
+lock: a killed preparation leaves nothing that could be taken for a complete cache, and of two
+processes that prepare the same data, one does the work and the other waits. What an interrupted
+preparation left behind is handed to the next one of the same request, which may go on from there.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -20,76 +19,24 @@ from typing import Any
 
 import numpy as np
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from tasks.base import DataError
+from tasks.manifest import Manifest, OriginFacts, canonical_hash, file_facts
 
 logger = logging.getLogger(__name__)
 
 FORMAT = 3
 VERIFY_ON_OPEN = 128 * 2**20
-"""Bytes up to which opening a cache reads it all and compares the checksums."""
+"""Opening a cache of at most this many bytes reads all of it and compares the checksums."""
 
 REQUEST = "request.json"
-"""Names, in an unfinished cache, the request that it is made for."""
-
-
-class FileFacts(BaseModel):
-    """What a file must be."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    bytes: int
-    sha256: str
-
-
-class OriginFacts(FileFacts):
-    """What a file was that data was read from."""
-
-    modified_ns: int
-    """When it was last changed, which is no part of what it is."""
-
-
-class Manifest(BaseModel):
-    """What a cache holds and where it came from."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    format: int
-    task: str
-    source: str
-    request: dict[str, Any]
-    """Everything asked of the data: the law, its seed, the counts; or how files are read."""
-    origin: dict[str, OriginFacts]
-    """Files that the data was read from, by their path under the data folder."""
-    sizes: dict[str, int]
-    baselines: dict[str, float]
-    notes: dict[str, int]
-    """What a user should know of the data, counted: texts that two splits share, say."""
-    skipped: list[str]
-    """What was left out, each with its place and the reason."""
-    files: dict[str, FileFacts]
-
-
-def canonical_hash(value: object) -> str:
-    """Hash a JSON value independently of key order: 64 hexadecimal digits."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+"""The file of an unfinished cache that holds the request."""
 
 
 def cache_folder(data_dir: Path, task: str, name: str, request: dict[str, Any]) -> Path:
     """Name the folder of a cache, by a word on its request and the start of its hash."""
     return data_dir / task / f"{name}-{canonical_hash(request)[:12]}"
-
-
-def file_facts(path: Path) -> FileFacts:
-    """Read a file's size and checksum."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return FileFacts(bytes=path.stat().st_size, sha256=digest)
-
-
-def origin_facts(path: Path) -> OriginFacts:
-    """Read the size, checksum and time of a file that data is read from."""
-    return OriginFacts(**dict(file_facts(path)), modified_ns=path.stat().st_mtime_ns)
 
 
 class Cache:
@@ -101,15 +48,19 @@ class Cache:
 
     @property
     def fingerprint(self) -> str:
-        """Hash of every byte of the data and of what it claims to be.
-
-        Whether it was read from an archive or a folder makes no difference.
-        """
-        included = {"format", "task", "source", "request", "sizes", "files"}
-        return canonical_hash(self.manifest.model_dump(mode="json", include=included))
+        """See `Manifest.fingerprint`."""
+        return self.manifest.fingerprint
 
     def array(self, name: str) -> np.ndarray:
-        """Map an array into memory."""
+        """Map an array into memory.
+
+        Raises: DataError if the cache has no such array, as another version made it.
+        """
+        if f"{name}.npy" not in self.manifest.files:
+            raise DataError(
+                f"the data cache {self.folder} has no {name}.npy, as another version of this code "
+                f"made it; delete that folder and run the same command again to rebuild it"
+            )
         return np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
 
     def check_files(self, *, checksums: bool) -> None:
@@ -130,8 +81,8 @@ class Cache:
     def check_origin(self, data_dir: Path) -> None:
         """Compare the files that the data was read from with what they were then.
 
-        A file of the same size and time is taken to be the same; another time costs a checksum.
-        One that is gone is no longer needed.
+        A file of the same size and time is taken to be the same; with another time the checksums
+        are compared. A file that was deleted is no longer needed.
 
         Raises: DataError naming the file that has changed.
         """
@@ -185,7 +136,7 @@ def open_cache(folder: Path, request: dict[str, Any]) -> Cache:
 
 
 class Build:
-    """What a preparation hands over: arrays are written at once, facts at the end."""
+    """A cache in the making: arrays are written at once, the facts about them at the end."""
 
     def __init__(self, folder: Path, source: str) -> None:
         self.folder = folder
@@ -203,12 +154,12 @@ class Build:
     def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
         """Map an array of a fixed size, to be written in place.
 
-        One that an interrupted preparation of the same request left is taken up; new ones
-        hold zeros.
+        The array that an interrupted preparation of the same request left is used again; a new
+        array holds zeros.
         """
         path = self.folder / f"{name}.npy"
         if path.is_file():
-            with contextlib.suppress(ValueError):  # made in part
+            with contextlib.suppress(ValueError):  # the file is incomplete
                 return np.lib.format.open_memmap(path, mode="r+")
         return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
 
@@ -223,10 +174,14 @@ def open_or_build(
     """Open the cache in a folder; where there is none, make it with `build`.
 
     Args:
-        source: of the data, unless `build` finds that it is another.
+        folder: of the cache.
+        task: name of the task.
+        source: where the data comes from, unless `build` finds another source.
+        request: everything that the data depends on.
+        build: writes the arrays and the facts about them.
     Raises: DataError as `open_cache` and `build` do.
     """
-    if folder.exists():  # complete, as it got its name last; and maybe not ours to lock
+    if folder.exists():  # complete, as it is named last; and the data folder may be read-only
         return open_cache(folder, request)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _lock(folder):
@@ -236,14 +191,14 @@ def open_or_build(
                 build(made)
                 _finish(made, task, request)
                 made.folder.rename(folder)
-            except Exception:  # an interruption leaves it, to go on from
+            except Exception:  # not an interruption, after which the work can go on
                 shutil.rmtree(made.folder, ignore_errors=True)
                 raise
         return open_cache(folder, request)
 
 
 def _partial(folder: Path, request: dict[str, Any]) -> Path:
-    """Make the folder to build in, or take up that of an interrupted build of this request."""
+    """Make the folder to build in, or find that of an interrupted build of the same request."""
     partial = folder.with_name(f"{folder.name}.partial")
     mark = partial / REQUEST
     text = json.dumps(request, sort_keys=True)

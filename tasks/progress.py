@@ -1,4 +1,4 @@
-"""Progress of preparations: a bar on a terminal, a line elsewhere."""
+"""Progress of preparations: a bar on a terminal, otherwise one line of the log."""
 
 from __future__ import annotations
 
@@ -26,10 +26,13 @@ def is_live() -> bool:
 def progress(
     title: str, iterable: Iterable[Any] | None = None, *, total: int | None = None, unit: str
 ) -> tqdm[Any]:
-    """Show how far a long step is; used as `tqdm` is.
+    """Show how far a long step is; the result is used as `tqdm` is.
 
     Args:
-        unit: of the total; bytes are shown in powers of 1000.
+        title: what the step does.
+        iterable: what to go through, if the bar is to follow it.
+        total: number of units in all, if there is no iterable.
+        unit: what is counted; bytes ("B") are shown in powers of 1000.
     """
     live = is_live()
     if not live:

@@ -1,7 +1,7 @@
 """Random numbers that are the same on any machine and with any NumPy.
 
-NumPy keeps the raw output of its bit generators for good, but not the methods of
-`Generator`; so raw words it is.
+NumPy promises that the raw output of its bit generators never changes, but not that of the
+methods of `Generator`; so random numbers are made from raw words here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 
 class RandomWords:
-    """One of 2**64 independent streams of a seed."""
+    """Random words from one of 2**64 independent streams of a seed."""
 
     def __init__(self, seed: int, stream: int) -> None:
         self._source = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64))

@@ -1,6 +1,6 @@
-"""Splits whose inputs lie on a device, so that a batch is gathered where it is used.
+"""Splits whose inputs are kept on a device, so that a batch is gathered where it is used.
 
-All six tasks fit into the memory of a GPU. What crosses over for a batch are indices.
+All six tasks fit into the memory of a GPU. Of a batch, only the indices are copied to it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,18 @@ from tasks.base import Batch, Dataset, Split
 from tasks.splits import PackedTokens, Pixels
 
 Place = Callable[[np.ndarray], Tensor]
-"""Copies an array to the device, each once."""
+"""A function that copies an array to the device, the same array only once."""
 
 
 def resident(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
     """Put the inputs of a data set on a device.
 
+    Splits of a kind that is not known here stay where they are.
+
     Args:
-        limit: bytes; of a larger data set, and of splits that cannot, batches are copied over.
+        dataset: the data set; returned unchanged if it is larger than the limit.
+        device: where the inputs are put.
+        limit: most bytes to put there.
     """
     placed: dict[int, Tensor] = {}
 
@@ -51,12 +55,12 @@ def _arrays(dataset: Dataset) -> list[np.ndarray]:
 
 @functools.singledispatch
 def on_device(split: Split, place: Place) -> Split:
-    """Return a split of the same examples whose inputs are where `place` puts them."""
+    """Return a split of the same examples with inputs where `place` puts them."""
     return split
 
 
 class Resident(Split):
-    """The examples of another split."""
+    """The examples of another split, whose inputs are kept on a device."""
 
     def __init__(self, split: Any) -> None:
         self.split = split
@@ -87,7 +91,7 @@ class ResidentTokens(Resident):
         few = torch.from_numpy(np.stack([shifts, lengths, ends])).to(device)
         total = int(ends[-1])
         shift = few[0].repeat_interleave(few[1], output_size=total)
-        # An end token has no place among those stored; the last one may lie beyond them.
+        # End tokens are not stored, so the place of the last one may be past the end.
         where = (torch.arange(total, device=device) + shift).clamp_(max=len(self.tokens) - 1)
         ids = self.tokens[where].long() + sequences.first_id
         if sequences.end_token is not None:

@@ -13,15 +13,15 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import share
+from tasks.base import split_proportionally
 from tasks.baselines import LARGEST_FIT, bag, logistic, pair_features
 from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit, choose_alphabet
 from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
+from tasks.order import choose_rows
 from tasks.random_words import permutation
 from tasks.sources.releases import Release
-from tasks.splits import choose_rows
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -41,20 +41,20 @@ RELEASE = Release(
 
 
 class Retrieval(DocumentTask):
-    """Two classes, no citation and citation; an example is a pair of token sequences.
+    """Tell pairs of papers without a citation from pairs with one; tokens are characters or bytes.
 
     Args:
-        source: official insists on the official pairs; auto takes any in their layout.
-        unit: what a token is.
-        min_frequency: times that a character must occur in training to be a token (1).
-        vocab_size: tokens, at most; rarer characters are one unknown token (98).
+        source: official insists on the official pairs; auto takes any in files of that structure.
+        unit: whether a token is a byte or a character.
+        min_frequency: times a character must occur in training to be a token; 1, if not given.
+        vocab_size: most tokens; rarer characters become one unknown token; 98, if not given.
         sequence_length: positions read of a paper, end token included.
         end_token: whether a token marks the end of every sequence.
         train: pairs to train on; all, if not given.
         val: pairs to select on; all, if not given.
         test: pairs to test on; all, if not given.
-        data_seed: chooses the pairs of smaller splits.
-    Raises: ValueError for options of characters that bytes have no use for.
+        data_seed: seed of the random choice of pairs for smaller splits.
+    Raises: ValueError if options of characters are given and the unit is bytes.
     """
 
     name = "retrieval"
@@ -123,10 +123,10 @@ class Retrieval(DocumentTask):
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
-        return share(examples, OFFICIAL_COUNTS)
+        return split_proportionally(examples, OFFICIAL_COUNTS)
 
 
 def _common(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Find the pairs (n, 2) that two lists share."""
+    """Find the pairs (n, 2) that are in both lists."""
     key = np.array([2**32, 1])
     return np.intersect1d(a.astype(np.int64) @ key, b.astype(np.int64) @ key)

@@ -15,20 +15,21 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from tasks.base import DataError, share
+from tasks.base import DataError, split_proportionally
 from tasks.baselines import bag, logistic
 from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit, choose_alphabet
 from tasks.documents.task import DocumentTask, Rows
+from tasks.order import choose_rows
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
 from tasks.sources.releases import Release
-from tasks.splits import choose_rows
 
 OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5add14"
-"""What `_reviews` makes of the content of the original 50,000."""
+"""The digest that `_reviews` computes for the original 50,000 reviews."""
 
 LARGEST_REVIEW = 2**20
+"""Most bytes that a review in an archive may have."""
 
 RELEASE = Release(
     task="text",
@@ -47,25 +48,25 @@ _REVIEW = re.compile(r"(?:^|/)(train|test)/(neg|pos)/(\d+)_(\d+)\.txt$")
 SPLITS = ("train", "test")
 _CLASSES = {"neg": 0, "pos": 1}
 _HOLDOUT, _TRAIN, _TEST = range(3)
-"""Streams of the random orders that splits are chosen by."""
+"""Streams of the random choices of examples."""
 
 
 class Text(DocumentTask):
-    """Two classes, negative and positive; tokens are characters or bytes.
+    """Tell negative reviews from positive ones; tokens are characters or bytes.
 
     Args:
-        source: official files that are there, a download of them, or auto: whichever can be had.
-        unit: what a token is.
-        min_frequency: times that a character must occur in training to be a token (15).
-        vocab_size: tokens, at most; rarer characters are one unknown token (135).
+        source: official for files in the data folder, download to fetch them, or auto for either.
+        unit: whether a token is a byte or a character.
+        min_frequency: times a character must occur in training to be a token; 15, if not given.
+        vocab_size: most tokens; rarer characters become one unknown token; 135, if not given.
         sequence_length: positions read of a review, end token included.
         end_token: whether a token marks the end of every sequence.
         holdout: reviews of the training set to select on; 0 selects on the test set, as the
             published results do.
-        train: reviews to train on; all that are left, if not given.
+        train: reviews to train on; if not given, all that are not held out.
         test: reviews to test on; all, if not given.
-        data_seed: chooses the holdout, and the reviews of smaller splits.
-    Raises: ValueError for options of characters that bytes have no use for.
+        data_seed: seed of the random choice of the holdout and of reviews for smaller splits.
+    Raises: ValueError if options of characters are given and the unit is bytes.
     """
 
     name = "text"
@@ -134,7 +135,7 @@ class Text(DocumentTask):
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
-        return share(examples, {"train": 22_500, "holdout": 2_500, "test": 25_000})
+        return split_proportionally(examples, {"train": 22_500, "holdout": 2_500, "test": 25_000})
 
 
 def _reviews(
@@ -142,7 +143,7 @@ def _reviews(
 ) -> tuple[dict[str, tuple[np.ndarray, np.ndarray]], str]:
     """Read all labelled reviews.
 
-    Returns: by split the labels and the indices of the documents, in the order of class and
+    Returns: the labels and the indices of the documents of each split, in the order of class and
         number; and a digest of the whole content.
     """
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
@@ -154,7 +155,7 @@ def _reviews(
         digests.append(hashlib.sha256(f"{split} {label} ".encode() + text).digest())
     content = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
     tables = {
-        name: np.array(sorted(of), dtype=np.int64).reshape(-1, 3) for name, of in rows.items()
+        name: np.array(sorted(found), dtype=np.int64).reshape(-1, 3) for name, found in rows.items()
     }
     new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
     reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -44,6 +45,13 @@ def tiny_arguments(folder: Path, *more: str, mixer: str = "tnn") -> list[str]:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def messages_reach_pytest() -> None:
+    """Undo what a command before did: pytest's caplog listens at the root logger."""
+    for name in ("lra", "models", "tasks"):
+        logging.getLogger(name).propagate = True
 
 
 def pytest_configure() -> None:

@@ -19,7 +19,7 @@ import pytest
 from conftest import ROOT
 
 
-def shared(name: str) -> Path:
+def real_data(name: str) -> Path:
     """Find a file of the real data that may lie beside the repository; skip the test if not."""
     for folder in (ROOT.parent / "shared" / "data", ROOT / "shared" / "data"):
         if (folder / name).exists():
@@ -31,17 +31,17 @@ def place_real_data(task: str, data_dir: Path) -> None:
     """Put the real data of a task into a folder; skip the test where there is none."""
     data_dir.mkdir(parents=True)
     if task == "text":
-        (data_dir / "aclImdb.tar.xz").symlink_to(shared("aclImdb.tar.xz"))
+        (data_dir / "aclImdb.tar.xz").symlink_to(real_data("aclImdb.tar.xz"))
     elif task == "image":
         name = "cifar-10-batches-py.tar.xz"
-        (data_dir / name).symlink_to(shared(name))
+        (data_dir / name).symlink_to(real_data(name))
     elif task == "retrieval":
-        script = shared("aan/make_aan_pairs.py")
+        script = real_data("aan/make_aan_pairs.py")
         subprocess.run([sys.executable, script, data_dir / "aan"], check=True, capture_output=True)
 
 
 def place_made_data(task: str, data_dir: Path) -> None:
-    """Put small files in the official layout into a folder, for tasks that only read."""
+    """Put small files in the official file structure into a folder, for tasks that only read."""
     if task == "text":
         write_archive(data_dir / "aclImdb_v1.tar.gz", reviews())
     elif task == "image":

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord, folder_of
 
 VALUES = {
@@ -21,6 +22,12 @@ VALUES = {
     "length": 2048, "batch_size": 32, "wall_seconds": 9.0, "device": "CPU", "precision": "fp32",
     "versions": {}, "git": {}, "config_hash": "abc", "baselines": {"majority class": 17.0},
     "data": {"source": "generated", "fingerprint": "f" * 64, "sizes": {"train": 1}},
+}  # fmt: skip
+BENCH_VALUES = {
+    "mode": "step", "mixer": "tnn", "task": "listops", "preset": "paper", "protocol": "s4",
+    "length": 1024, "batch_size": 8, "device": "CPU", "precision": "fp32", "repeats": 5,
+    "steps_per_second": 2.0, "low_quartile": 1.9, "high_quartile": 2.1, "peak_memory_mib": 500.0,
+    "params": 10, "flops_per_step": 1e9, "measured_with": ("tnn",), "versions": {}, "git": {},
 }  # fmt: skip
 NOT_DONE = {"test_accuracy": None, "test_correct": None, "test_total": None}
 
@@ -41,6 +48,11 @@ def record(**changes: object) -> RunRecord:
     elif "test_correct" not in changes:
         values["test_correct"] = round(values["test_accuracy"] * values["test_total"] / 100)
     return RunRecord.model_validate(values)
+
+
+def bench_record(**changes: object) -> BenchRecord:
+    """Make the record of a measurement."""
+    return BenchRecord.model_validate({**BENCH_VALUES, **changes})
 
 
 def made_records(count: int) -> list[RunRecord]:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.layers.recurrence import Recurrence
+from models.base import Recurrence
+from models.ops.toeplitz import LagKernel
 
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 
@@ -35,6 +36,11 @@ def assert_equal_with_gradients(
     for got, expected in zip(*results, strict=True):
         scale = max(1e-6 * largest, expected.abs().max().item())
         torch.testing.assert_close(got / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+def multiply_by_matrix(kernel: LagKernel, x: Tensor) -> Tensor:
+    """Multiply x, (batch, length, channels), by the Toeplitz matrices written out."""
+    return torch.einsum("cij,bjc->bic", kernel.matrix(x.shape[1]), x)
 
 
 def run(recurrence: Recurrence, x: Tensor) -> Tensor:

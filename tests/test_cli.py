@@ -43,7 +43,7 @@ def test_end_to_end(
     assert run_task.main(tiny_arguments(tmp_path, *more, mixer=mixer)) == 0
     captured = capsys.readouterr()
     assert f"| {mixer} " in captured.out
-    assert "predicting by root operator" in captured.err
+    assert "trivial baseline, root operator: " in captured.err
     (path,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*/result.json")
     record = load_record(path)
     assert set(json.loads(path.read_text())) >= FIELDS
@@ -185,7 +185,7 @@ def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
 def test_long_runs_on_a_cpu_name_the_quick_preset(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lra.train.run.LONG_RUN_SECONDS", 0)
+    monkeypatch.setattr("lra.train.messages.LONG_RUN_SECONDS", 0)
     arguments = tiny_arguments(tmp_path)
     arguments[arguments.index("quick")] = "paper"
     small = ("--set", "task.min_length=8", "--set", "task.source=generate")
@@ -232,3 +232,19 @@ def test_python_m_works() -> None:
     done = command("-m", "lra.prepare", "--help")
     assert done.returncode == 0
     assert "--export" in done.stdout
+
+
+def test_an_interrupt_is_a_line_before_torch_is_there_too() -> None:
+    """Importing torch takes seconds, in which Ctrl-C is likely."""
+    code = (
+        "import sys\n"
+        "from lra.runtime.cli import carry_out\n"
+        "def interrupt():\n"
+        "    raise KeyboardInterrupt\n"
+        "code = carry_out('program', interrupt)\n"
+        "assert 'torch' not in sys.modules\n"
+        "sys.exit(code)\n"
+    )
+    ended = command("-c", code)
+    assert ended.returncode == 130
+    assert ended.stderr == "program: error: interrupted\n"

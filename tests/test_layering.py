@@ -1,8 +1,10 @@
-"""Imports point one way: scripts -> lra -> models, tasks."""
+"""Imports point one way, through the whole tree and inside every package."""
 
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -13,30 +15,183 @@ import models
 from conftest import ROOT
 from lra.config.registry import MIXERS, TASKS
 
-FORBIDDEN = {
-    "models": {"lra", "tasks", "run_task", "report"},
-    "tasks": {"lra", "models", "run_task", "report"},
-    "lra": {"run_task", "report"},
+ORDER = (
+    "run_task", "report",
+    "lra.bench", "lra.report", "lra.sweep", "lra.evaluate", "lra.prepare", "lra.train",
+    "lra.classifier", "lra.config", "lra.record", "lra.runtime",
+    "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.documents",
+    "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache", "tasks.manifest",
+    "tasks.order", "tasks.splits", "tasks.base", "tasks.progress", "tasks.random_words",
+    "models", "models.layers", "models.base", "models.ops",
+)  # fmt: skip
+"""From the top down: what a name here covers imports itself and what stands behind it."""
+
+APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", "lra")}
+"""Packages of which the first never imports the second."""
+
+LATE = {
+    "lra.report.kernels": "torch, for reports without checkpoints",
+    "lra.runtime.cli": "torch, for help texts and mistakes",
+    "tasks.pathfinder.task": "numba, for data that is read",
 }
-FILES = [
-    (package, path) for package in FORBIDDEN for path in sorted((ROOT / package).rglob("*.py"))
-]
+"""Modules whose functions import others of ours, so as to be light: what they save."""
+
+PACKAGES = ("lra", "models", "tasks")
+FILES = [ROOT / "run_task.py", ROOT / "report.py"]
+FILES += [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+TESTS = {"tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
 
 
-def imported_names(source: str) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "imports are absolute here"
-            names.add((node.module or "").partition(".")[0])
-    return names
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-@pytest.mark.parametrize(("package", "path"), FILES, ids=lambda v: getattr(v, "name", v))
-def test_imports_point_one_way(package: str, path: Path) -> None:
-    assert not imported_names(path.read_text()) & FORBIDDEN[package]
+MODULES = {module_name(path): path for path in FILES}
+
+
+@functools.cache
+def imports(source: str) -> list[tuple[str, bool]]:
+    """List the modules of ours that a source imports, and whether a function does.
+
+    What is for the type checker alone counts, too, and so does a call of import_module.
+    """
+    tree = ast.parse(source)
+    inner = {
+        node
+        for function in ast.walk(tree)
+        if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for node in ast.walk(function)
+    }
+    return [
+        (name, node in inner)
+        for node in ast.walk(tree)
+        for name in imported_names(node)
+        if name.partition(".")[0] in {*PACKAGES, *TESTS, "run_task", "report"}
+    ]
+
+
+def imported_names(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, "imports are absolute here"
+        inside = [f"{node.module}.{alias.name}" for alias in node.names]
+        return [name if name in MODULES else str(node.module) for name in inside]
+    if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+        ("import_module", "__import__")
+    ):
+        return [str(arg.value) for arg in node.args if isinstance(arg, ast.Constant)]
+    return []
+
+
+def place(module: str) -> tuple[int, bool]:
+    """Return how far down a module stands; a command line stands above the rest of its room."""
+    covering = [k for k, name in enumerate(ORDER) if f"{module}.".startswith(f"{name}.")]
+    assert covering, f"{module} has no place in ORDER: import a module of it by its whole name"
+    return max(covering, key=lambda k: len(ORDER[k])), not module.endswith("__main__")
+
+
+def faults(module: str, source: str) -> list[str]:
+    """Name every import of a module that points up, or at what it must not see."""
+    found = []
+    for name, _ in imports(source):
+        pair = (module.partition(".")[0], name.partition(".")[0])
+        if pair in APART or pair[1] in TESTS or place(name) < place(module):
+            found.append(f"{module} imports {name}")
+    return found
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", FILES, ids=named)
+def test_imports_point_down(path: Path) -> None:
+    assert faults(module_name(path), path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "line"),
+    [
+        ("lra.runtime.files", "from lra.config.schema import RunConfig"),
+        ("lra.record.run", "import lra.train.run"),
+        ("lra.record.run", "from lra.record.__main__ import merge"),
+        ("lra.train.trainer", "from lra.evaluate import trained"),
+        ("lra.train.run", "import importlib\nimportlib.import_module('lra.bench.steps')"),
+        ("lra.classifier.block", "def f():\n    from lra.train.run import Run"),
+        ("lra.config.compose", "from conftest import TINY"),
+        ("models.ops.circulant", "from models.layers import norms"),
+        ("models.ops.circulant", "from models.base import Mixer"),
+        ("models.base", "from models.tnn import TNN"),
+        ("models.tnn", "from tasks.base import Task"),
+        ("tasks.base", "from tasks.cache import Cache"),
+        ("tasks.sources.archives", "from tasks.documents.pairs import Pairs"),
+        ("lra.sweep.plan", "import run_task"),
+    ],
+)
+def test_an_upward_import_is_noticed(module: str, line: str) -> None:
+    source = MODULES[module].read_text()
+    assert faults(module, source) == []
+    assert len(faults(module, f"{source}\n{line}\n")) == 1
+
+
+def test_no_modules_import_each_other() -> None:
+    """Nor in a circle of more, whatever room they are in."""
+    below = {
+        module: {name for name, _ in imports(path.read_text()) if name in MODULES}
+        for module, path in MODULES.items()
+    }
+    done: set[str] = set()
+
+    def descend(module: str, above: tuple[str, ...]) -> None:
+        assert module not in above, " -> ".join([*above, module])
+        if module not in done:
+            # A package's __init__ imports its own modules to export them.
+            is_export = MODULES[module].name == "__init__.py"
+            for name in below[module] - {module}:
+                if not (is_export and name.startswith(f"{module}.")):
+                    descend(name, (*above, module))
+            done.add(module)
+
+    for module in MODULES:
+        descend(module, ())
+
+
+def test_functions_import_nothing_of_ours_but_to_be_light() -> None:
+    """The start of a command may; any other import in a function could hide a circle."""
+    late = {
+        module
+        for module, path in MODULES.items()
+        if any(is_inner for _, is_inner in imports(path.read_text()))
+    }
+    starts = {name for name in late if name in ("run_task", "report") or "__main__" in name}
+    assert late - starts == LATE.keys()
+
+
+@pytest.mark.parametrize("path", [p for p in FILES if p.name == "__init__.py"], ids=named)
+def test_packages_say_what_may_live_there_and_what_others_may_use(path: Path) -> None:
+    tree, package = ast.parse(path.read_text()), module_name(path)
+    assert (ast.get_docstring(tree) or "").endswith(".")
+    (exported,) = [
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value is not None
+    ]
+    modules = {name.rpartition(".")[2] for name in MODULES if name.rpartition(".")[0] == package}
+    assert all(
+        name in modules or hasattr(importlib.import_module(package), name) for name in exported
+    )
+    used = {
+        name.rpartition(".")[2]
+        for module, other in MODULES.items()
+        if not f"{module}.".startswith(f"{package}.")
+        for name, _ in imports(other.read_text())
+        if name.rpartition(".")[0] == package
+    }
+    assert not [name for name in used if name.startswith("_")]
+    if set(exported) <= modules:  # a package of a task exports its class
+        assert used <= set(exported)
 
 
 def test_packages_are_this_repositorys() -> None:
@@ -45,13 +200,14 @@ def test_packages_are_this_repositorys() -> None:
 
 @pytest.mark.parametrize("heavy", ["pandas", "matplotlib", "tensorflow_datasets"])
 def test_run_task_imports_light(heavy: str) -> None:
-    code = f"import run_task, lra.train.run, lra.config.compose, sys; sys.exit({heavy!r} in sys.modules)"
+    code = "import run_task, lra.train.run, lra.classifier.resolve, sys; "
+    code += f"sys.exit({heavy!r} in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_no_file_names_a_mixer_in_an_if_chain() -> None:
     names = MIXERS.classes.keys() | TASKS.classes.keys()
-    for path in [*(ROOT / "lra").glob("*.py"), ROOT / "run_task.py", ROOT / "report.py"]:
+    for path in [*(ROOT / "lra").rglob("*.py"), ROOT / "run_task.py", ROOT / "report.py"]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Compare):
                 literals = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}

@@ -13,7 +13,7 @@ from made_data import place_real_data
 from tasks.base import BENCHMARK
 
 NOT_ASKED = {"mean", "conv", "fnet"}
-"""Baselines: what they score is what the others are held against."""
+"""Simple mixers, which need not learn: others are compared with them."""
 
 
 @pytest.mark.slow

@@ -371,7 +371,7 @@ def test_mixers_of_the_papers_have_settings_for_every_task() -> None:
 
 @pytest.mark.parametrize(("mixer", "task"), per_task_settings())
 def test_published_settings_make_a_mixer(mixer: str, task: str) -> None:
-    """Of tasks that are not there yet, too."""
+    """The settings for tasks that do not exist yet are tested, too."""
     file = SettingsFile(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
     values: dict[str, dict[str, Any]] = {"mixer": {}, "model": {}, "train": {"epochs": 1.0}}
     for layer in file.layers(task, {"protocols": "s4", "presets": "paper"})[0]:

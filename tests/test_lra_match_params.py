@@ -49,8 +49,8 @@ def matched(mixer: str, reference: str, *overrides: str) -> int:
     """Choose a dim, check that it is the best one in reach, and return it."""
     (text,) = match_parameters(quick, mixer, reference, overrides=overrides, flags={}).values()
     dim = int(text.removeprefix("model.dim="))
-    shared = [o for o in overrides if not o.startswith("mixer.")]
-    goal = count_parameters(quick(reference, overrides=shared))
+    common = [o for o in overrides if not o.startswith("mixer.")]
+    goal = count_parameters(quick(reference, overrides=common))
 
     def distance(dim: int) -> float:
         changes = [*overrides, f"model.dim={dim}"]

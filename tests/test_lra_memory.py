@@ -9,14 +9,15 @@ import torch
 from torch import Tensor
 
 from conftest import TINY
-from lra import environment, micro_batch
 from lra.classifier.dropout import Dropout
 from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
+from lra.runtime import environment
 from lra.runtime.errors import UserError
-from lra.train.micro_batch import fitting_micro_batch
+from lra.train import micro_batch
+from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.trainer import Trainer
-from models.ops.reference import plain_forms
+from models.ops.reference import reference_forms
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")
@@ -53,7 +54,7 @@ def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: s
     wanted = after_steps(usual)
     for name, value in after_steps(again).items():
         assert torch.equal(value, wanted[name]), name
-    assert again.interval == {**usual.interval, "seconds": again.interval["seconds"]}
+    assert again.interval.sums == {**usual.interval.sums, "seconds": again.interval.sums["seconds"]}
 
 
 def test_computing_activations_again_keeps_less(dataset: Dataset) -> None:
@@ -76,7 +77,7 @@ def made_up_memory(
     """Let a pass of n examples take 100 + n * each MiB; return what was tried."""
     tried: list[int] = []
 
-    def peak(trainer: Trainer, examples: int) -> float | None:
+    def peak(examples: int, device: torch.device, make_pass: object) -> float | None:
         tried.append(examples)
         return None if examples >= fails_at else 100 + examples * each
 
@@ -96,29 +97,24 @@ def made_up_memory(
         (10.0, 10.0, 1, [1]),
     ],
 )
-def test_the_largest_micro_batch_that_fits(  # noqa: PLR0917
-    dataset: Dataset,
+def test_the_largest_micro_batch_that_fits(
     monkeypatch: pytest.MonkeyPatch,
     each: float,
     available: float,
     expected: int,
     tried: list[int],
 ) -> None:
-    trainer = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
     seen = made_up_memory(monkeypatch, each=each, available=available)
-    assert fitting_micro_batch(trainer) == expected
+    assert fitting_micro_batch(16, usable_memory_mib(CPU), CPU, lambda _: None) == expected
     assert seen == tried
 
 
-def test_what_runs_out_of_memory_does_not_fit(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
+def test_what_runs_out_of_memory_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     made_up_memory(monkeypatch, each=0.0, available=1000.0, fails_at=8)
-    assert fitting_micro_batch(trainer) == 4
+    assert fitting_micro_batch(16, usable_memory_mib(CPU), CPU, lambda _: None) == 4
     made_up_memory(monkeypatch, each=1.0, available=1000.0, fails_at=1)
     with pytest.raises(UserError, match="checkpoint_activations=true takes less"):
-        fitting_micro_batch(trainer)
+        fitting_micro_batch(16, usable_memory_mib(CPU), CPU, lambda _: None)
 
 
 def test_looking_for_a_micro_batch_leaves_no_trace(dataset: Dataset) -> None:
@@ -156,7 +152,7 @@ def test_memory_of_a_container_is_heeded(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1e-6, 0.99999])
-def test_dropout_keeps_the_share_and_the_mean(probability: float) -> None:
+def test_dropout_keeps_the_fraction_and_the_mean(probability: float) -> None:
     torch.manual_seed(0)
     dropout = Dropout(probability)
     x = torch.ones(1001, 999)
@@ -187,12 +183,12 @@ def test_dropout_drops_the_gradient_of_what_it_drops() -> None:
     assert 0.0 in values
 
 
-def test_dropout_does_nothing_in_evaluation_and_torchs_own_in_plain_forms() -> None:
+def test_dropout_does_nothing_in_evaluation_and_torchs_own_in_reference_forms() -> None:
     dropout, x = Dropout(0.4), torch.randn(100)
     assert Dropout(0.0)(x) is x
     torch.manual_seed(0)
-    with plain_forms():
-        plain = dropout(x)
+    with reference_forms():
+        expected = dropout(x)
     torch.manual_seed(0)
-    assert torch.equal(plain, torch.nn.functional.dropout(x, 0.4))
+    assert torch.equal(expected, torch.nn.functional.dropout(x, 0.4))
     assert dropout.eval()(x) is x

@@ -8,7 +8,7 @@ from torch import nn
 
 from lra.config.schema import TrainConfig
 from lra.runtime.errors import UserError
-from lra.train.optimizer import build_optimizer, rate_at, schedule_warning, set_rate
+from lra.train.optimizer import build_optimizer, rate_factor, schedule_warning, set_rate_factor
 from models.base import Mixer
 
 
@@ -18,7 +18,7 @@ def train(**changes: object) -> TrainConfig:
 
 def test_cosine_warms_up_and_ends_with_the_run() -> None:
     config = train(warmup_steps=10)
-    rates = [rate_at(step, 100, config) for step in range(101)]
+    rates = [rate_factor(step, 100, config) for step in range(101)]
     assert rates[:10] == pytest.approx([0.1 * i for i in range(1, 11)])
     assert rates[10] == pytest.approx(1.0)
     assert rates[55] == pytest.approx(0.5)
@@ -28,7 +28,7 @@ def test_cosine_warms_up_and_ends_with_the_run() -> None:
 
 def test_a_cosine_never_rises_again_past_its_end() -> None:
     config = train(schedule_steps=50)
-    assert [rate_at(step, 100, config) for step in (50, 75, 99)] == [0, 0, 0]
+    assert [rate_factor(step, 100, config) for step in (50, 75, 99)] == [0, 0, 0]
     assert "ends at step 50" in (schedule_warning(100, config) or "")
 
 
@@ -41,10 +41,10 @@ def test_published_tnn_schedule_is_remarked_upon() -> None:
 
 def test_rsqrt_and_constant() -> None:
     rsqrt = train(schedule="rsqrt", warmup_steps=100)
-    assert rate_at(49, 1000, rsqrt) == pytest.approx(0.5)
-    assert rate_at(99, 1000, rsqrt) == pytest.approx(1.0)
-    assert rate_at(399, 1000, rsqrt) == pytest.approx(0.5)
-    assert rate_at(77, 1000, train(schedule="constant")) == 1.0
+    assert rate_factor(49, 1000, rsqrt) == pytest.approx(0.5)
+    assert rate_factor(99, 1000, rsqrt) == pytest.approx(1.0)
+    assert rate_factor(399, 1000, rsqrt) == pytest.approx(0.5)
+    assert rate_factor(77, 1000, train(schedule="constant")) == 1.0
     assert schedule_warning(1000, rsqrt) is None
 
 
@@ -97,11 +97,11 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
 
     expected = {mixer.own[0]: (0.01, 0.0), mixer.own[1]: (0.5, 0.0), mixer.shared: (0.5, 0.1)}
     assert settings() == {id(p): value for p, value in expected.items()}
-    set_rate(optimizer, 0.5)
+    set_rate_factor(optimizer, 0.5)
     assert {rate for rate, _ in settings().values()} == {0.005, 0.25}
     other = build_optimizer(nn.ModuleList([Apart([0.01, None])]), config)
     other.load_state_dict(optimizer.state_dict())
-    set_rate(other, 1.0)
+    set_rate_factor(other, 1.0)
     assert {group["lr"] for group in other.param_groups} == {0.01, 0.5}
 
 

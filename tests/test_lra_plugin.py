@@ -128,7 +128,7 @@ def resolve_context():
     return MixerContext(dim=64, max_length=9, layer=0, depth=1)
 
 
-def test_the_same_file_elsewhere_is_the_same_run() -> None:
+def test_the_same_file_in_another_place_is_the_same_run() -> None:
     write()
     write(name="deep/other.py")
     assert resolved("deep/other.py:Scale").hash == resolved().hash

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lra.record.run import all_records, load_record
-from lra.report.task_table import _is_variant, task_table
+from lra.report.published import is_variant
+from lra.report.task_table import task_table
 from lra.runtime.errors import UserError
 from made_results import record, save
 
@@ -100,4 +101,4 @@ def test_task_table_shows_the_run_predictions_and_published(tmp_path: Path) -> N
 def test_published_variants_stand_beside_their_mixer(
     mixer: str, method: str, belongs: bool
 ) -> None:
-    assert _is_variant(method, {mixer, "mean"}) == belongs
+    assert is_variant(method, {mixer, "mean"}) == belongs

@@ -19,7 +19,7 @@ from made_results import made_records, record, save, save_all, write_predictions
 def test_it_runs_as_a_module(tmp_path: Path) -> None:
     save(tmp_path, record())
     done = subprocess.run(
-        [sys.executable, "-m", "lra.record.run", "validate", "--results-dir", str(tmp_path)],
+        [sys.executable, "-m", "lra.record", "validate", "--results-dir", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert "1 records are valid, 0 are not" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import shlex
@@ -24,6 +23,7 @@ from lra.runtime.cli import HELD, USER_ERROR
 from lra.train.checkpoint import KEPT, load_newest, save_checkpoint
 from lra.train.run_folder import choose_folder
 from lra.train.stopping import Stopped, StopRequest
+from run_checks import assert_same_run, final_state, timeless_metrics
 
 STOPPED = run_task.EXIT_CODES["stopped"]
 
@@ -31,55 +31,6 @@ STOPPED = run_task.EXIT_CODES["stopped"]
 def only_folder(results: Path) -> Path:
     (folder,) = (results / "results" / "runs" / "listops").glob("*/*")
     return folder
-
-
-def final_state(folder: Path) -> dict:
-    state = load_newest(folder / "checkpoints", lambda _: None)
-    assert state is not None
-    return state["trainer"]
-
-
-def assert_same(a: object, b: object, path: str = "") -> None:
-    if isinstance(a, torch.Tensor):
-        assert isinstance(b, torch.Tensor)
-        assert torch.equal(a, b), path
-    elif isinstance(a, dict):
-        assert isinstance(b, dict)
-        assert a.keys() == b.keys(), path
-        for key in a:
-            assert_same(a[key], b[key], f"{path}.{key}")
-    elif isinstance(a, (list, tuple)):
-        assert isinstance(b, (list, tuple))
-        assert len(a) == len(b), path
-        for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            assert_same(x, y, f"{path}[{i}]")
-    else:
-        assert a == b, path
-
-
-def timeless(state: dict) -> dict:
-    """Drop what a clock measured."""
-    interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
-    timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}
-    return {**state, **timed, "interval": interval}
-
-
-def timeless_metrics(folder: Path) -> list[dict]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = {"seconds", "steps_per_second"}
-    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
-
-
-RESULT = ("test_correct", "test_total", "val_accuracy", "best_step", "steps", "params", "data")
-
-
-def assert_same_run(a: Path, b: Path) -> None:
-    """Weights, optimizer, random states, best model, metrics and result agree to the bit."""
-    assert_same(timeless(final_state(a)), timeless(final_state(b)))
-    assert timeless_metrics(a) == timeless_metrics(b)
-    one, two = load_record(a / "result.json"), load_record(b / "result.json")
-    for field in RESULT:
-        assert getattr(one, field) == getattr(two, field), field
 
 
 @pytest.fixture(scope="module")
@@ -167,7 +118,7 @@ def test_attempts_are_numbered_on(tmp_path: Path) -> None:
 def test_an_unfinished_run_without_checkpoints_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As in a clone: records are shared, checkpoints are not."""
+    """As in a clone: records come along, checkpoints do not."""
     run_task.main(tiny_arguments(tmp_path, "--max-steps", "12"))
     folder = only_folder(tmp_path)
     shutil.rmtree(folder / "checkpoints")
@@ -296,7 +247,7 @@ def test_other_settings_or_data_refuse_to_resume(
 ) -> None:
     run_task.main(tiny_arguments(tmp_path, "--max-steps", "3"))
     checkpoints = only_folder(tmp_path) / "checkpoints"
-    state = load_newest(checkpoints, lambda _: None)
+    state = load_newest(checkpoints)
     assert state is not None
     state["identity"]["train"]["lr"] = 0.125
     state["identity"]["data"]["fingerprint"] = "0123"
@@ -409,7 +360,7 @@ def test_test_set_is_measured_at_the_best_step(tmp_path: Path) -> None:
 def test_only_plain_values_are_loaded(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, 1, {"bad": RunRecord})
     with pytest.raises(Exception, match=r"weights_only|Weights only|Unsupported"):
-        load_newest(tmp_path, lambda _: None)
+        load_newest(tmp_path)
 
 
 def test_checkpoints_kept(tmp_path: Path) -> None:
@@ -418,7 +369,7 @@ def test_checkpoints_kept(tmp_path: Path) -> None:
     names = sorted(path.name[:14] for path in tmp_path.iterdir())
     assert names == ["step-000000003", "step-000000004"]
     assert len(names) == KEPT
-    assert load_newest(tmp_path / "nowhere", lambda _: None) is None
+    assert load_newest(tmp_path / "nowhere") is None
 
 
 def test_stop_request_restores_the_handlers() -> None:

@@ -26,13 +26,13 @@ from lra.sweep.plan import (
     Failure,
     Limits,
     PlannedRun,
-    Wanted,
+    SweepOptions,
     limit_flags,
     note_failure,
     plan,
 )
 from made_results import record as made_record
-from test_lra_resume import assert_same_run
+from run_checks import assert_same_run
 
 FREE = Limits()
 
@@ -45,17 +45,17 @@ def arguments(folder: Path, *more: str, mixers: str = "mean,fnet", seeds: str = 
     return [*start, "--device", "cpu", *places, *changes, *more]
 
 
-def wanted(folder: Path, **changes: object) -> Wanted:
+def sweep_options(folder: Path, **changes: object) -> SweepOptions:
     values: dict[str, object] = {
         "tasks": ["listops"], "mixers": ["mean", "fnet"], "seeds": [0, 1], "preset": "quick",
         "protocol": "s4", "overrides": list(TINY), "grid": [], "data_dir": folder / "data",
         "results_dir": folder / "results",
     }  # fmt: skip
-    return Wanted(**{**values, **changes})  # pyright: ignore[reportArgumentType]
+    return SweepOptions(**{**values, **changes})  # pyright: ignore[reportArgumentType]
 
 
 def one_run(folder: Path) -> PlannedRun:
-    (run,) = plan(wanted(folder, mixers=["mean"], seeds=[0]))
+    (run,) = plan(sweep_options(folder, mixers=["mean"], seeds=[0]))
     return run
 
 
@@ -67,7 +67,7 @@ def records_of(folder: Path) -> list[RunRecord]:
 
 def test_a_plan_is_every_combination_once(tmp_path: Path) -> None:
     grid = ["train.lr=1e-3,2e-3", "model.depth=1,2"]
-    runs = plan(wanted(tmp_path, grid=grid))
+    runs = plan(sweep_options(tmp_path, grid=grid))
     assert len(runs) == len({(run.config.hash, run.seed) for run in runs}) == 16
     assert {run.config.train.lr for run in runs} == {1e-3, 2e-3}
     assert [run.seed for run in runs] == [0] * 8 + [1] * 8
@@ -75,9 +75,9 @@ def test_a_plan_is_every_combination_once(tmp_path: Path) -> None:
 
 def test_runs_of_the_same_settings_are_one(tmp_path: Path) -> None:
     """Settings are compared as they act: 0.001 is 1e-3, and the preset's own value no change."""
-    (run,) = plan(wanted(tmp_path, mixers=["mean"], seeds=[0], grid=["train.lr=1e-3,0.001"]))
+    (run,) = plan(sweep_options(tmp_path, mixers=["mean"], seeds=[0], grid=["train.lr=1e-3,0.001"]))
     assert run.config.train.lr == 1e-3
-    runs = plan(wanted(tmp_path, mixers=["mean", "mean"], grid=["model.dim=16,8,16"]))
+    runs = plan(sweep_options(tmp_path, mixers=["mean", "mean"], grid=["model.dim=16,8,16"]))
     assert len(runs) == 4
 
 
@@ -95,7 +95,7 @@ def test_a_plan_that_cannot_be_names_the_run(
     tmp_path: Path, change: dict, parts: list[str]
 ) -> None:
     with pytest.raises(UserError) as caught:
-        plan(wanted(tmp_path, **change))
+        plan(sweep_options(tmp_path, **change))
     for part in parts:
         assert part in str(caught.value)
 
@@ -128,7 +128,7 @@ def test_states(tmp_path: Path) -> None:
     made_record(run_id=path.name, mixer="mean").save(path)
     assert run.state(FREE) == ("done", "")
     with FileLock(path / "lock"):
-        assert run.state(FREE)[0] == "elsewhere"
+        assert run.state(FREE)[0] == "held"
     (path / "result.json").write_text("{")
     state, message = run.state(FREE)
     assert state == "failed"
@@ -162,9 +162,19 @@ def test_the_command_line_of_a_run_resolves_to_its_settings(tmp_path: Path) -> N
     assert (options.seed, options.max_steps, options.max_minutes) == (0, 3, 2.0)
 
 
-def test_slots() -> None:
-    assert [slot.device for slot in make_slots("cuda:1", 2)] == ["cuda:1", "cuda:1"]
-    assert {slot.device for slot in make_slots("auto", 1)} != set()
+@pytest.mark.parametrize(
+    ("device", "gpus", "expected"),
+    [
+        ("cuda:1", 2, ["cuda:1", "cuda:1"]),
+        ("auto", 0, ["cpu", "cpu"]),
+        ("auto", 2, ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]),
+    ],
+)
+def test_slots(
+    monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, expected: list[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
+    assert [slot.device for slot in make_slots(device, 2)] == expected
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -356,7 +366,7 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
 
 @pytest.mark.slow
 def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
-    """Two sweeps of the same plan share it."""
+    """Two sweeps of the same plan divide its runs."""
     first, second = (start(tmp_path, "--seeds", "0") for _ in range(2))
     outputs = [process.communicate(timeout=240) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
@@ -381,7 +391,7 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     """Through submitit's executor for processes of this machine."""
     from lra.sweep.cluster import make_executor, submit
 
-    runs = plan(wanted(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=150"], seeds=[0]))
+    runs = plan(sweep_options(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=150"], seeds=[0]))
     executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
     jobs = submit(runs, FREE, "cpu", executor)
     assert [run for run, _ in jobs] == runs

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from models.fd_tnn import FrequencyInput, FrequencyOperator, hilbert_transform_dense
-from models.layers.long_convolution import ToeplitzOperator
+from models.fd_tnn import FrequencyInput, FrequencyOperator
+from models.layers.long_convolution import LongConvolution
 from models.layers.relative_position_encoder import RelativePositionEncoder
 from models.ops.activations import Activation
-from models.ops.toeplitz import toeplitz_matrix
+from models.ops.toeplitz import LagKernel
 from models.tnn import EncodedToeplitzOperator
-from references import LENGTHS, assert_equal_with_gradients
+from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
 def encoder_of(
@@ -33,8 +33,27 @@ def operator_of(
 ) -> FrequencyOperator:
     encoder = encoder_of(channels if causal else 2 * channels, activation)
     return FrequencyOperator(
-        encoder, max_length=max_length, causal=causal, frequency_input=frequency_input
+        encoder, channels, max_length=max_length, causal=causal, frequency_input=frequency_input
     )
+
+
+def hilbert_transform_by_definition(real: torch.Tensor) -> torch.Tensor:
+    """Compute the discrete Hilbert transform of a real, even response by its sum.
+
+    (H k)[m] = sum over l of h[m - l] k[l], where h[l] is 0 for even l, and
+    2 / size * cot(pi l / size) for odd l, which is 2 / (pi l), as in Definition 1, for a size
+    that grows without bound.
+
+    Args:
+        real: (channels, size / 2 + 1), the response from 0 to pi.
+    Returns: (channels, size / 2 + 1); the causal kernel's response is real - i * (H real).
+    """
+    size = 2 * (real.shape[1] - 1)
+    circle = torch.cat([real, real[:, 1:-1].flip(1)], dim=1)
+    places = torch.arange(size, dtype=real.dtype, device=real.device)
+    odd = torch.where(places % 2 == 1, 2 / size / torch.tan(torch.pi * places / size), 0)
+    index = (torch.arange(real.shape[1])[:, None] - torch.arange(size)[None]) % size
+    return circle @ odd[index].T
 
 
 def kernel_by_definition(operator: FrequencyOperator, size: int) -> torch.Tensor:
@@ -56,15 +75,13 @@ def test_operator_equals_the_matrix_of_its_response(length: int, causal: bool) -
             continue
         x = torch.randn(2, length, 2, dtype=torch.float64, requires_grad=True)
 
-        def dense(x: torch.Tensor = x, size: int = size) -> torch.Tensor:
-            kernel = kernel_by_definition(operator, size).real.T  # noqa: B023
+        def by_matrix(x: torch.Tensor = x, size: int = size) -> torch.Tensor:
+            circle = kernel_by_definition(operator, size).real  # noqa: B023
             lags = torch.arange(1 - length, length)
-            return torch.einsum(
-                "cij,bjc->bic", toeplitz_matrix(kernel[lags % size], 1 - length, length), x
-            )
+            return multiply_by_matrix(LagKernel(circle[:, lags % size], 1 - length), x)
 
         leaves = [x, *operator.parameters()]
-        assert_equal_with_gradients(lambda: operator(x), dense, leaves)  # noqa: B023
+        assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)  # noqa: B023
 
 
 @pytest.mark.parametrize("length", [1, 2, 31, 100])
@@ -73,7 +90,7 @@ def test_both_ways_to_multiply_agree(length: int) -> None:
     for max_length in (length, 4 * length):
         operator = operator_of(3, max_length, causal=False)
         x = torch.randn(2, length, 3, dtype=torch.float64)
-        torch.testing.assert_close(operator(x), ToeplitzOperator.forward(operator, x))
+        torch.testing.assert_close(operator(x), LongConvolution.forward(operator, x))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -106,8 +123,8 @@ def test_causal_kernels_have_no_past(frequency_input: FrequencyInput) -> None:
 @pytest.mark.parametrize("size", [2, 4, 64, 250])
 def test_causal_response_is_a_hilbert_pair(size: int) -> None:
     operator = operator_of(3, max(1, size // 2), causal=True)
-    real = operator.encode(size).T
-    expected = torch.complex(real, -hilbert_transform_dense(real))
+    real = operator.encode(size)
+    expected = torch.complex(real, -hilbert_transform_by_definition(real))
     torch.testing.assert_close(operator.response(size), expected, rtol=1e-9, atol=1e-12)
 
 
@@ -115,7 +132,7 @@ def test_the_discrete_hilbert_transform_tends_to_definition_1() -> None:
     real = torch.zeros(1, 4097, dtype=torch.float64)
     real[0, 100] = 0.5
     real[0, 0] = 1.0
-    transformed = hilbert_transform_dense(real)[0]
+    transformed = hilbert_transform_by_definition(real)[0]
     for odd in (1, 3, 7):
         assert transformed[odd].item() == pytest.approx(2 / (torch.pi * odd), rel=0.02)
     assert transformed[2].abs() < 1e-12
@@ -127,7 +144,7 @@ def test_longer_sequences_see_the_same_response_more_finely() -> None:
         assert operator.size_for(10) == operator.size_for(64) == 128
         assert operator.size_for(65) == 256
         coarse, fine = operator.encode(128), operator.encode(256)
-        torch.testing.assert_close(fine[::2], coarse)
+        torch.testing.assert_close(fine[:, ::2], coarse)
 
 
 def test_one_transform_fewer_than_tnn(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +161,7 @@ def test_one_transform_fewer_than_tnn(monkeypatch: pytest.MonkeyPatch) -> None:
     operator_of(2, 64, causal=False)(x)
     assert sorted(calls) == ["irfft", "rfft"]
     calls.clear()
-    EncodedToeplitzOperator([encoder_of(2)], causal=False)(x)
+    EncodedToeplitzOperator([encoder_of(2)], 2, causal=False)(x)
     assert sorted(calls) == ["irfft", "rfft", "rfft"]
 
 
@@ -164,11 +181,12 @@ def tails(activation: Activation, frequency_input: FrequencyInput) -> list[float
         with torch.no_grad():
             encoder.first.weight *= 10
         operator = FrequencyOperator(
-            encoder, max_length=1024, causal=True, frequency_input=frequency_input
+            encoder, 4, max_length=1024, causal=True, frequency_input=frequency_input
         )
-        energy = operator.generate(1024)[0].detach().square()
-        shares = [energy[lag:].sum(0) / energy[1:].sum(0) for lag in (30, 40, 60, 70)]
-        levels.append(torch.stack(shares).log10().mean(dim=1))
+        energy = operator.generate(1024).coefficients.detach().square()
+        whole = energy[:, 1:].sum(1)
+        beyond = [energy[:, lag:].sum(1) / whole for lag in (30, 40, 60, 70)]
+        levels.append(torch.stack(beyond).log10().mean(dim=1))
     return torch.stack(levels).mean(dim=0).tolist()
 
 

@@ -6,30 +6,29 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from conftest import build_mixer
-from models.base import RecurrentMixer
+from models.base import Recurrence, RecurrentMixer, State
 from models.layers.recurrence import diagonal_from_kernel
-from models.ops.toeplitz import toeplitz_multiply_dense
-from references import LENGTHS, run
+from models.ops.toeplitz import LagKernel
+from references import LENGTHS, multiply_by_matrix, run
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("damping", [1.0, 0.999])
 def test_converted_kernels_equal_their_toeplitz_matrix(length: int, damping: float) -> None:
-    coefficients = torch.randn(length, 3, dtype=torch.float64)
+    kernel = LagKernel(torch.randn(3, length, dtype=torch.float64), 0)
     x = torch.randn(2, length, 3, dtype=torch.float64)
-    model = diagonal_from_kernel(coefficients, damping)
+    model = diagonal_from_kernel(kernel, damping)
     assert model.weights.shape == (3, length // 2 + 1)
-    torch.testing.assert_close(
-        run(model, x), toeplitz_multiply_dense(coefficients, 0, x), rtol=1e-9, atol=1e-9
-    )
+    torch.testing.assert_close(run(model, x), multiply_by_matrix(kernel, x), rtol=1e-9, atol=1e-9)
 
 
 def test_conversions_are_made_in_double_precision() -> None:
-    coefficients = torch.randn(16384, 1)
-    model = diagonal_from_kernel(coefficients)
-    spectrum = torch.fft.rfft(coefficients.double().T)[0, 1:-1] * 2 / 16384
+    coefficients = torch.randn(1, 16384)
+    model = diagonal_from_kernel(LagKernel(coefficients, 0))
+    spectrum = torch.fft.rfft(coefficients.double())[0, 1:-1] * 2 / 16384
     assert torch.equal(model.weights[0, 1:-1], spectrum.to(torch.complex64))
     assert model.poles.dtype == torch.complex64
     turns = 2 * torch.pi * torch.arange(8193, dtype=torch.float64) / 16384
@@ -39,18 +38,18 @@ def test_conversions_are_made_in_double_precision() -> None:
 
 @pytest.mark.parametrize("damping", [1.0, 0.9])
 def test_beyond_its_length_the_kernel_repeats_damped(damping: float) -> None:
-    coefficients = torch.randn(10, 2, dtype=torch.float64)
+    coefficients = torch.randn(2, 10, dtype=torch.float64)
     impulse = torch.zeros(1, 20, 2, dtype=torch.float64)
     impulse[:, 0] = 1
-    response = run(diagonal_from_kernel(coefficients, damping), impulse)[0]
-    torch.testing.assert_close(response[:10], coefficients)
-    torch.testing.assert_close(response[10:], damping**10 * coefficients)
+    response = run(diagonal_from_kernel(LagKernel(coefficients, 0), damping), impulse)[0].T
+    torch.testing.assert_close(response[:, :10], coefficients)
+    torch.testing.assert_close(response[:, 10:], damping**10 * coefficients)
 
 
 @pytest.mark.parametrize("damping", [0.0, 1.5, -1.0])
 def test_dampings_outside_the_circle_are_refused(damping: float) -> None:
     with pytest.raises(ValueError, match="expected a number in"):
-        diagonal_from_kernel(torch.ones(3, 1), damping)
+        diagonal_from_kernel(LagKernel(torch.ones(1, 3), 0), damping)
 
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
@@ -85,3 +84,32 @@ def test_bidirectional_mixers_have_no_recurrence(name: str) -> None:
     assert isinstance(mixer, RecurrentMixer)
     with pytest.raises(ValueError, match="only a causal mixer"):
         mixer.recurrence(10)
+
+
+class RunningMean(Recurrence):
+    """The mean of all positions so far: a sum and a counter."""
+
+    def initial_state(self, batch: int) -> State:
+        return torch.zeros(batch, 3), torch.zeros(batch, 1)
+
+    def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, State]:
+        total, count = state[0] + x, state[1] + 1
+        return total / count, (total, count)
+
+
+def test_a_state_may_be_several_tensors() -> None:
+    x = torch.randn(2, 5, 3)
+    torch.testing.assert_close(run(RunningMean(), x)[:, -1], x.mean(dim=1))
+    assert RunningMean().state_size == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "states"),
+    [("tnn", {"expand_ratio": 2}, 16 * 51), ("s4d", {"state_size": 6}, 8 * 3)],
+)
+def test_a_mixer_tells_the_size_of_its_state(
+    name: str, options: dict[str, Any], states: int
+) -> None:
+    mixer = build_mixer(name, causal=True, **options)
+    assert isinstance(mixer, RecurrentMixer)
+    assert mixer.state_size(100) == 2 * states

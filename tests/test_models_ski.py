@@ -1,4 +1,4 @@
-"""SKI-TNN against its dense form, and its approximation against theory."""
+"""SKI-TNN against its matrix, and its approximation against theory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import yaml
 
 from conftest import ROOT, build_mixer
 from models.base import MixerContext
-from models.ops.interpolation import InducingGrid, _lay_out, interpolate, spread
-from models.ops.reference import plain_forms
-from models.ops.toeplitz import toeplitz_matrix
-from models.ski_tnn import SKITNN, SparsePlusLowRank, WarpedPiecewiseLinear
+from models.ops.interpolation import InducingGrid, _by_cell, interpolate, spread
+from models.ops.reference import reference_forms
+from models.ski_tnn import SKITNN, SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
@@ -33,7 +32,7 @@ def operator_for(length: int, degree: int = 1, warp: float = 0.99) -> SparsePlus
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("degree", [1, 3])
-def test_operator_equals_its_dense_form(length: int, degree: int) -> None:
+def test_operator_equals_its_matrix(length: int, degree: int) -> None:
     operator = operator_for(length, degree)
     x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
     leaves = [x, *operator.parameters()]
@@ -52,17 +51,17 @@ def test_where_every_position_is_a_point_one_kernel_does_it(
     length: int, grid: InducingGrid
 ) -> None:
     """Shorter sequences and longer ones than the taps reach, and than the grid was made for."""
-    operator = SparsePlusLowRank(3, num_taps=7, grid=grid, warp=0.9).double()
+    operator = SparsePlusToeplitz(3, num_taps=7, grid=grid, warp=0.9).double()
     x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
     leaves = [x, *operator.parameters()] if length > 1 else [x, operator.taps]
 
-    def dense() -> torch.Tensor:
+    def by_matrix() -> torch.Tensor:
         return torch.einsum("cij,bjc->bic", operator.matrix(length), x)
 
     assert grid.is_every_position
-    assert_equal_with_gradients(lambda: operator(x), dense, leaves)
-    with plain_forms():
-        assert_equal_with_gradients(lambda: operator(x), dense, leaves)
+    assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
+    with reference_forms():
+        assert_equal_with_gradients(lambda: operator(x), by_matrix, leaves)
     assert not InducingGrid(11, 12, 1).is_every_position
 
 
@@ -71,9 +70,8 @@ def test_a_is_the_kernel_between_inducing_points() -> None:
     grid = InducingGrid(8, 100, 1)
     operator = SparsePlusLowRank(3, num_taps=1, grid=grid, warp=0.99).double()
     points = torch.linspace(0, 99, 8, dtype=torch.float64)
-    coefficients, first = operator.coefficients(8)
-    a = operator.encoder((points[:, None] - points).flatten()).view(8, 8, 3).permute(2, 0, 1)
-    torch.testing.assert_close(toeplitz_matrix(coefficients, first, 8), a)
+    a = operator.encoder((points[:, None] - points).flatten()).view(3, 8, 8)
+    torch.testing.assert_close(operator.between_points(8).matrix(8), a)
 
 
 def test_kernels_start_as_decays_on_both_sides() -> None:
@@ -81,8 +79,8 @@ def test_kernels_start_as_decays_on_both_sides() -> None:
     ahead = kernel(torch.arange(1.0, 200.0)).abs()
     behind = kernel(-torch.arange(1.0, 200.0)).abs()
     for side in (ahead, behind):
-        assert (side[1:] < side[:-1]).all()
-        torch.testing.assert_close(side[100] / side[0], torch.full((5,), 0.98**100))
+        assert (side[:, 1:] < side[:, :-1]).all()
+        torch.testing.assert_close(side[:, 100] / side[:, 0], torch.full((5,), 0.98**100))
 
 
 def test_the_low_rank_part_stays_in_single_precision_under_autocast() -> None:
@@ -100,7 +98,7 @@ def test_tables_made_in_evaluation_serve_training() -> None:
     x = torch.randn(1, 77, 2)
     with torch.inference_mode():
         operator(x)
-    tables = _lay_out(operator.grid, 77, torch.float32, x.device)
+    tables = _by_cell(operator.grid, 77, torch.float32, x.device)
     assert not tables.weights.is_inference()
 
 
@@ -174,7 +172,7 @@ def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
         torch.zeros(2), positive[1], positive[0], negative[2], negative[3], positive[3],
         torch.zeros(2),
     ]  # fmt: skip
-    torch.testing.assert_close(kernel(lags), torch.stack([e.double() for e in expected]))
+    torch.testing.assert_close(kernel(lags), torch.stack([e.double() for e in expected], dim=1))
 
 
 def config_warps() -> list[tuple[str, float, int, int]]:
@@ -196,8 +194,9 @@ def test_configured_warps_keep_the_low_rank_alive(
     """A warp near 0 at the first inducing point, or one of 1, leaves a kernel without lags."""
     grid = InducingGrid(points, length, 1)
     operator = SparsePlusLowRank(50, num_taps=1, grid=grid, warp=warp)
-    coefficients, first = operator.coefficients(points)
-    ahead = coefficients[-first + 1 :].detach() / operator.encoder.positive[-1].detach()
+    kernel = operator.between_points(points)
+    later = kernel.coefficients[:, -kernel.first_lag + 1 :].detach()
+    ahead = later.T / operator.encoder.positive[-1].detach()
     assert (ahead[0] > 0.2).all(), where  # the first lag between points is not lost
     changes = (ahead[1:] - ahead[:-1]).norm(dim=1) / ahead[0].norm()
     assert (changes > 0.005).sum() >= 4, where
@@ -207,8 +206,8 @@ def test_configured_warps_keep_the_low_rank_alive(
 def test_lengths_beyond_training_work(length: int) -> None:
     operator = operator_for(100)
     x = torch.randn(1, length, 3, dtype=torch.float64)
-    dense = torch.einsum("cij,bjc->bic", operator.matrix(length), x)
-    torch.testing.assert_close(operator(x), dense)
+    by_matrix = torch.einsum("cij,bjc->bic", operator.matrix(length), x)
+    torch.testing.assert_close(operator(x), by_matrix)
     assert operator.matrix(length).isfinite().all()
 
 
@@ -239,8 +238,8 @@ def test_low_rank_is_alive_at_the_start() -> None:
 def test_both_parts_start_at_a_like_size() -> None:
     operator = SparsePlusLowRank(200, num_taps=33, grid=InducingGrid(64, 2048, 1), warp=0.99)
     x = torch.randn(1, 2048, 200)
-    far = operator._low_rank(x).std().item()
-    near = (operator(x) - operator._low_rank(x)).std().item()
+    near = operator.near(2048).multiply(x)
+    far, near = (operator(x) - near).std().item(), near.std().item()
     assert 0.3 < far / near < 3
 
 
@@ -252,7 +251,7 @@ def test_both_parts_start_with_as_much_energy(points: int, length: int, warp: fl
     grid = InducingGrid(points, length, 1)
     operator = SparsePlusLowRank(4000, num_taps=33, grid=grid, warp=warp)
     lags = torch.arange(1, length)
-    far = operator.encoder(torch.cat([-lags, lags])).square().sum(dim=0).mean().item()
+    far = operator.encoder(torch.cat([-lags, lags])).square().sum(dim=1).mean().item()
     near = operator.taps.square().sum(dim=0).mean().item()
     assert near == pytest.approx(1 / 3, rel=0.05)
     assert far == pytest.approx(1 / 3, rel=0.1)

@@ -1,4 +1,4 @@
-"""S4, S4D and DSS against their recurrences and plain sums, and against HiPPO."""
+"""S4, S4D and DSS against their recurrences and reference sums, and against HiPPO."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from torch import Tensor
 
 from conftest import build_mixer
 from models.base import Mixer, MixerContext
-from models.dss import DSS, NormalizedKernel
-from models.layers.state_space import StateSpaceKernel, StateSpaceMixer, initial_log_steps
-from models.ops.cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_plain
+from models.dss import DSS, NormalizedConvolution
+from models.layers.state_space import StateSpaceConvolution, StateSpaceMixer, initial_log_steps
+from models.ops.cauchy import CHUNK_NUMBERS, resolvent_sums, resolvent_sums_reference
 from models.ops.hippo import legs, normal_plus_low_rank
-from models.ops.toeplitz import toeplitz_multiply
-from models.ops.vandermonde import vandermonde_product, vandermonde_product_plain
-from models.s4 import S4, NormalPlusLowRankKernel
-from models.s4d import S4D, DiagonalKernel, initial_poles
+from models.ops.vandermonde import vandermonde_product, vandermonde_product_reference
+from models.s4 import S4, NormalPlusLowRankConvolution
+from models.s4d import S4D, DiagonalConvolution, initial_poles
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients, run
 
 STEPS: dict[str, Any] = {"step_min": 0.01}
@@ -53,41 +52,41 @@ def unrolled(a: Tensor, b: Tensor, c: Tensor, length: int) -> Tensor:
     return torch.stack(kernel, dim=-1)
 
 
-def reference_kernel(kernel: StateSpaceKernel, length: int) -> Tensor:
-    """Compute a kernel the plain way."""
-    if isinstance(kernel, NormalPlusLowRankKernel):
-        return unrolled(*kernel.transition(), kernel.effective_readout(), length)
-    if isinstance(kernel, DiagonalKernel):
-        return vandermonde_product_plain(*kernel.discretize(), length)
-    assert isinstance(kernel, NormalizedKernel)
-    return dss_by_proposition_1(kernel, length)
+def reference_kernel(convolution: StateSpaceConvolution, length: int) -> Tensor:
+    """Compute a kernel as it is written."""
+    if isinstance(convolution, NormalPlusLowRankConvolution):
+        return unrolled(*convolution.transition(), convolution.effective_readout(), length)
+    if isinstance(convolution, DiagonalConvolution):
+        return vandermonde_product_reference(*convolution.discretize(), length)
+    assert isinstance(convolution, NormalizedConvolution)
+    return dss_by_proposition_1(convolution, length)
 
 
-def dss_by_proposition_1(kernel: NormalizedKernel, length: int) -> Tensor:
+def dss_by_proposition_1(convolution: NormalizedConvolution, length: int) -> Tensor:
     """Write out Re(w diag(1 / poles) s), s the row softmax, or (exp(d) - 1) times the powers."""
-    is_softmax = kernel.normalization == "softmax"
-    real = kernel.decay if is_softmax else -kernel.decay.exp()
-    poles = torch.complex(real, kernel.frequency)
-    powers = kernel.log_step.exp()[:, None, None] * poles[:, None]
-    powers = powers * torch.arange(max(length, kernel.max_length), dtype=torch.float64)
+    is_softmax = convolution.normalization == "softmax"
+    real = convolution.decay if is_softmax else -convolution.decay.exp()
+    poles = torch.complex(real, convolution.frequency)
+    powers = convolution.log_step.exp()[:, None, None] * poles[:, None]
+    powers = powers * torch.arange(max(length, convolution.max_length), dtype=torch.float64)
     if is_softmax:
         shifted = powers - powers.real.amax(dim=-1, keepdim=True)
         rows = shifted.exp() / shifted.exp().sum(dim=-1, keepdim=True)
     else:
         rows = powers.exp() * torch.expm1(powers[..., 1:2])
-    weights = torch.view_as_complex(kernel.readout) / poles
+    weights = torch.view_as_complex(convolution.readout) / poles
     return torch.einsum("dcn,cnl->dcl", weights, rows[..., :length]).real
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("kind", MIXERS)
 def test_kernels_equal_their_references(kind: str, length: int) -> None:
-    kernel = mixer_of(kind, max(length, 2), causal=False).kernel
+    convolution = mixer_of(kind, max(length, 2), causal=False).convolution
     tolerance = 1e-9
     assert_equal_with_gradients(
-        lambda: kernel.kernel(length),
-        lambda: reference_kernel(kernel, length),
-        list(kernel.parameters()),
+        lambda: convolution.kernels(length),
+        lambda: reference_kernel(convolution, length),
+        list(convolution.parameters()),
         tolerance,
     )
 
@@ -99,7 +98,7 @@ def test_layers_equal_their_recurrences_on_sequences(kind: str, length: int, cau
     """A kernel forwards, and another backwards over the positions ahead."""
     mixer = mixer_of(kind, max(length, 2), causal=causal)
     x = torch.randn(2, length, 4, dtype=torch.float64)
-    kernels = mixer.kernel.kernel(length)
+    kernels = mixer.convolution.kernels(length)
     mixed = torch.zeros_like(x)
     for i in range(length):
         for j in range(length):
@@ -162,19 +161,22 @@ def test_discretizations_solve_the_differential_equation(discretization: str) ->
     """Kernels tend to Delta C exp(A t) B as the step falls; zero-order hold sums to it exactly."""
     context = MixerContext(dim=1, max_length=8, layer=0, depth=1, causal=True)
     options: dict[str, Any] = {"discretization": discretization, "state_size": 4}
-    kernel = S4D(context, step_min=1e-4, step_max=1e-4, **options).double().kernel
-    assert isinstance(kernel, DiagonalKernel)
-    a = torch.complex(-kernel.log_decay.exp(), kernel.frequency)[0]
-    c = torch.view_as_complex(kernel.readout)[0, 0]
+    convolution = S4D(context, step_min=1e-4, step_max=1e-4, **options).double().convolution
+    assert isinstance(convolution, DiagonalConvolution)
+    a = torch.complex(-convolution.log_decay.exp(), convolution.frequency)[0]
+    c = torch.view_as_complex(convolution.readout)[0, 0]
     times = 1e-4 * (torch.arange(2000, dtype=torch.float64) + 0.5)
     continuous = 1e-4 * 2 * (c[:, None] * torch.exp(a[:, None] * times)).sum(0).real
     torch.testing.assert_close(
-        kernel.kernel(2000)[0, 0], continuous, rtol=0, atol=2e-3 * continuous.abs().max().item()
+        convolution.kernels(2000)[0, 0],
+        continuous,
+        rtol=0,
+        atol=2e-3 * continuous.abs().max().item(),
     )
 
 
 @pytest.mark.parametrize("frequencies", [1, 2, 33, 500])
-def test_resolvent_sums_equal_plain_fractions(frequencies: int) -> None:
+def test_resolvent_sums_equal_reference_fractions(frequencies: int) -> None:
     real = torch.rand(2, 3, dtype=torch.float64).requires_grad_()
     imaginary = torch.randn(2, 3, dtype=torch.float64).requires_grad_()
     numerators = torch.randn(5, 2, 3, dtype=torch.complex128).requires_grad_()
@@ -184,18 +186,18 @@ def test_resolvent_sums_equal_plain_fractions(frequencies: int) -> None:
         return lambda: torch.view_as_real(sums(numerators, torch.complex(-real, imaginary), angles))
 
     assert_equal_with_gradients(
-        by(resolvent_sums), by(resolvent_sums_plain), [real, imaginary, numerators]
+        by(resolvent_sums), by(resolvent_sums_reference), [real, imaginary, numerators]
     )
 
 
 def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = mixer_of("s4", 100, causal=False).kernel
-    whole = kernel.kernel(100)
-    gradients = torch.autograd.grad(whole.square().sum(), list(kernel.parameters()))
+    convolution = mixer_of("s4", 100, causal=False).convolution
+    whole = convolution.kernels(100)
+    gradients = torch.autograd.grad(whole.square().sum(), list(convolution.parameters()))
     monkeypatch.setattr("models.ops.cauchy.CHUNK_NUMBERS", 7 * 4 * 4)
-    parts = kernel.kernel(100)
+    parts = convolution.kernels(100)
     torch.testing.assert_close(parts, whole)
-    again = torch.autograd.grad(parts.square().sum(), list(kernel.parameters()))
+    again = torch.autograd.grad(parts.square().sum(), list(convolution.parameters()))
     torch.testing.assert_close(again, gradients)
 
 
@@ -207,7 +209,7 @@ def test_vandermonde_product_equals_its_matrix_form(length: int) -> None:
     weights = torch.randn(2, 2, 3, dtype=torch.complex128).requires_grad_()
     assert_equal_with_gradients(
         lambda: vandermonde_product(log_poles, weights, length),
-        lambda: vandermonde_product_plain(log_poles, weights, length),
+        lambda: vandermonde_product_reference(log_poles, weights, length),
         [log_poles, weights],
     )
 
@@ -215,14 +217,14 @@ def test_vandermonde_product_equals_its_matrix_form(length: int) -> None:
 def test_growing_poles_of_dss_stay_finite() -> None:
     context = MixerContext(dim=4, max_length=1000, layer=0, depth=1)
     mixer = DSS(context, step_min=1.0, step_max=1.0)
-    kernel = mixer.kernel
-    assert isinstance(kernel, NormalizedKernel)
+    convolution = mixer.convolution
+    assert isinstance(convolution, NormalizedConvolution)
     with torch.no_grad():
-        kernel.decay.fill_(2.0)
-    values = kernel.kernel(1000)
+        convolution.decay.fill_(2.0)
+    values = convolution.kernels(1000)
     assert values.isfinite().all()
     torch.testing.assert_close(
-        values.double(), dss_by_proposition_1(kernel.double(), 1000), rtol=1e-3, atol=1e-4
+        values.double(), dss_by_proposition_1(convolution.double(), 1000), rtol=1e-3, atol=1e-4
     )
 
 
@@ -232,19 +234,19 @@ def test_kernels_take_bounded_memory(kind: str) -> None:
     cls, _ = MIXERS[kind]
     mixer = cls(MixerContext(dim=32, max_length=16384, layer=0, depth=1, causal=True))
     assert isinstance(mixer, StateSpaceMixer)
-    kernel = mixer.kernel
+    convolution = mixer.convolution
     with LargestTensor() as seen:
-        kernel.kernel(16384).square().sum().backward()
+        convolution.kernels(16384).square().sum().backward()
     assert seen.numel < 2.2 * CHUNK_NUMBERS < 32 * 32 * 16384 / 7
 
 
 @pytest.mark.parametrize("kind", MIXERS)
 def test_longer_sequences_go_on_with_the_kernel(kind: str) -> None:
-    kernel = mixer_of(kind, 50, causal=True).kernel
-    long = kernel.kernel(333)
+    convolution = mixer_of(kind, 50, causal=True).convolution
+    long = convolution.kernels(333)
     if kind != "dss softmax":  # which is normalised over the length
-        torch.testing.assert_close(long[..., :50], kernel.kernel(50))
-    torch.testing.assert_close(long, reference_kernel(kernel, 333), rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(long[..., :50], convolution.kernels(50))
+    torch.testing.assert_close(long, reference_kernel(convolution, 333), rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -260,29 +262,29 @@ def test_dynamics_train_apart(name: str, own: set[str]) -> None:
     assert isinstance(mixer, StateSpaceMixer)
     names = {parameter: parameter_name for parameter_name, parameter in mixer.named_parameters()}
     rates = {names[parameter]: rate for parameter, rate in mixer.learning_rates().items()}
-    assert rates.pop("kernel.log_step") == 0.25
-    assert rates == {f"kernel.{parameter}": 0.5 for parameter in own}
+    assert rates.pop("convolution.log_step") == 0.25
+    assert rates == {f"convolution.{parameter}": 0.5 for parameter in own}
 
 
 def test_bilinear_kernels_by_their_formula() -> None:
     context = MixerContext(dim=1, max_length=8, layer=0, depth=1, causal=True)
     mixer = S4D(context, discretization="bilinear", state_size=4, step_min=0.3, step_max=0.3)
-    kernel = mixer.double().kernel
-    assert isinstance(kernel, DiagonalKernel)
-    step = kernel.log_step.exp()
-    a = torch.complex(-kernel.log_decay.exp(), kernel.frequency)[0]
+    convolution = mixer.double().convolution
+    assert isinstance(convolution, DiagonalConvolution)
+    step = convolution.log_step.exp()
+    a = torch.complex(-convolution.log_decay.exp(), convolution.frequency)[0]
     pole, into = (1 + step * a / 2) / (1 - step * a / 2), step / (1 - step * a / 2)
-    c = torch.view_as_complex(kernel.readout)[0, 0]
+    c = torch.view_as_complex(convolution.readout)[0, 0]
     expected = [2 * (c * into * pole**lag).sum().real for lag in range(8)]
-    torch.testing.assert_close(kernel.kernel(8)[0, 0], torch.stack(expected))
+    torch.testing.assert_close(convolution.kernels(8)[0, 0], torch.stack(expected))
 
 
 def test_s4_draws_its_effective_readout() -> None:
-    """Of variance 1, whatever the truncated generating function takes off it."""
+    """The readout has variance 1, whatever the truncated generating function takes off it."""
     context = MixerContext(dim=64, max_length=16, layer=0, depth=1)
-    kernel = S4(context).double().kernel
-    assert isinstance(kernel, NormalPlusLowRankKernel)
-    assert kernel.effective_readout().abs().square().mean().item() == pytest.approx(1, rel=0.1)
+    convolution = S4(context).double().convolution
+    assert isinstance(convolution, NormalPlusLowRankConvolution)
+    assert convolution.effective_readout().abs().square().mean().item() == pytest.approx(1, rel=0.1)
 
 
 def test_time_steps_start_evenly_on_a_logarithmic_scale() -> None:
@@ -295,33 +297,33 @@ def test_time_steps_start_evenly_on_a_logarithmic_scale() -> None:
 def test_channels_take_the_copies_in_turn() -> None:
     context = MixerContext(dim=4, max_length=8, layer=0, depth=1)
     for cls in (S4, S4D):
-        kernel = cls(context, state_size=4, num_copies=2).double().kernel
-        assert isinstance(kernel, (NormalPlusLowRankKernel, DiagonalKernel))
+        convolution = cls(context, state_size=4, num_copies=2).double().convolution
+        assert isinstance(convolution, (NormalPlusLowRankConvolution, DiagonalConvolution))
         with torch.no_grad():
-            kernel.frequency.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
-            kernel.log_step.fill_(0.0)
-            kernel.log_decay.fill_(0.0)
-        if isinstance(kernel, DiagonalKernel):
-            frequencies = kernel.discretize()[0].imag
+            convolution.frequency.copy_(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            convolution.log_step.fill_(0.0)
+            convolution.log_decay.fill_(0.0)
+        if isinstance(convolution, DiagonalConvolution):
+            frequencies = convolution.discretize()[0].imag
         else:
-            frequencies = kernel.dynamics()[0].imag
-        torch.testing.assert_close(frequencies, kernel.frequency.repeat(2, 1))
+            frequencies = convolution.dynamics()[0].imag
+        torch.testing.assert_close(frequencies, convolution.frequency.repeat(2, 1))
 
 
 def test_the_layer_by_its_formula() -> None:
     mixer = mixer_of("s4d legs zoh", 9, causal=False)
     x = torch.randn(2, 9, 4, dtype=torch.float64)
-    mixed = toeplitz_multiply(*mixer.coefficients(9), x)
+    mixed = mixer.convolution.kernel(9).multiply(x)
     hidden = mixer.output(torch.nn.functional.gelu(mixed + mixer.direct * x))
     torch.testing.assert_close(mixer(x), hidden[..., :4] * hidden[..., 4:].sigmoid())
 
 
 def test_dss_starts_from_the_upper_half_of_hippos_poles() -> None:
-    kernel = mixer_of("dss softmax", 9, causal=False).kernel
-    assert isinstance(kernel, NormalizedKernel)
+    convolution = mixer_of("dss softmax", 9, causal=False).convolution
+    assert isinstance(convolution, NormalizedConvolution)
     expected = normal_plus_low_rank(8)[0]
     assert (expected.imag > 0).all()
-    torch.testing.assert_close(torch.complex(kernel.decay, kernel.frequency), expected)
+    torch.testing.assert_close(torch.complex(convolution.decay, convolution.frequency), expected)
 
 
 @pytest.mark.parametrize("rate", [-0.5, 0.3, 1.0, 3.0])
@@ -329,7 +331,7 @@ def test_growing_poles_step_as_they_convolve(rate: float) -> None:
     context = MixerContext(dim=2, max_length=2048, layer=0, depth=1, causal=True)
     mixer = DSS(context, num_states=4, step_min=0.1, step_max=0.1).eval()
     with torch.no_grad():
-        mixer.kernel.get_parameter("decay").fill_(rate)
+        mixer.convolution.get_parameter("decay").fill_(rate)
     x = torch.randn(1, 2048, 2)
     stepped = run(mixer.recurrence(2048), x)
     torch.testing.assert_close(stepped, mixer(x), rtol=1e-3, atol=1e-4)
@@ -339,22 +341,22 @@ def test_growing_poles_step_as_they_convolve(rate: float) -> None:
 @pytest.mark.parametrize("length", [2048, 1999])
 def test_dss_survives_poles_that_run_away(rate: float, length: int) -> None:
     context = MixerContext(dim=2, max_length=length, layer=0, depth=1)
-    kernel = DSS(context, num_states=4, step_min=0.1, step_max=0.1).kernel
+    convolution = DSS(context, num_states=4, step_min=0.1, step_max=0.1).convolution
     with torch.no_grad():
-        kernel.get_parameter("decay").fill_(rate)
-    values = kernel.kernel(length)
-    gradients = torch.autograd.grad(values.square().sum(), list(kernel.parameters()))
+        convolution.get_parameter("decay").fill_(rate)
+    values = convolution.kernels(length)
+    gradients = torch.autograd.grad(values.square().sum(), list(convolution.parameters()))
     assert all(part.isfinite().all() for part in (values, *gradients))
 
 
 @pytest.mark.parametrize("log_step", [-20.0, -14.5, 3.0])
 @pytest.mark.parametrize("kind", ["s4", "s4d legs zoh", "s4d lin bilinear", "dss exp"])
 def test_steps_that_run_away_leave_finite_gradients(kind: str, log_step: float) -> None:
-    kernel = mixer_of(kind, 100, causal=True).float().kernel
+    convolution = mixer_of(kind, 100, causal=True).float().convolution
     with torch.no_grad():
-        kernel.log_step.fill_(log_step)
-    values = kernel.kernel(100)
-    gradients = torch.autograd.grad(values.square().sum(), list(kernel.parameters()))
+        convolution.log_step.fill_(log_step)
+    values = convolution.kernels(100)
+    gradients = torch.autograd.grad(values.square().sum(), list(convolution.parameters()))
     assert all(part.isfinite().all() for part in (values, *gradients))
 
 

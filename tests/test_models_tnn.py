@@ -10,9 +10,8 @@ import torch
 from conftest import build_mixer
 from models.base import MixerContext
 from models.layers.relative_position_encoder import RelativePositionEncoder
-from models.ops.toeplitz import toeplitz_multiply_dense
 from models.tnn import TNN, EncodedToeplitzOperator
-from references import LENGTHS, assert_equal_with_gradients
+from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
 def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
@@ -23,9 +22,9 @@ def encoder(channels: int, num_layers: int = 3) -> RelativePositionEncoder:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("window", [None, 1, 5])
-def test_operator_equals_its_dense_form(causal: bool, window: int | None) -> None:
+def test_operator_equals_its_matrix(causal: bool, window: int | None) -> None:
     parts = [encoder(2), encoder(2)]
-    operator = EncodedToeplitzOperator(parts, causal=causal, decay=0.9, window=window)
+    operator = EncodedToeplitzOperator(parts, 4, causal=causal, decay=0.9, window=window)
     x = torch.randn(2, 12, 4, dtype=torch.float64)
     expected = torch.zeros_like(x)
     for i in range(12):
@@ -34,16 +33,15 @@ def test_operator_equals_its_dense_form(causal: bool, window: int | None) -> Non
             if (causal and lag < 0) or (window is not None and abs(lag) >= window):
                 continue
             at = torch.tensor([float(lag)], dtype=torch.float64)
-            kernel = torch.cat([part(at) for part in parts], dim=-1)[0] * 0.9 ** abs(lag)
+            kernel = torch.cat([part(at) for part in parts])[:, 0] * 0.9 ** abs(lag)
             expected[:, i] += kernel * x[:, j]
     torch.testing.assert_close(operator(x), expected, rtol=1e-10, atol=1e-10)
-    coefficients, first = operator.coefficients(12)
-    dense = toeplitz_multiply_dense(coefficients, first, x)
-    torch.testing.assert_close(dense, expected, rtol=1e-10, atol=1e-10)
+    by_matrix = multiply_by_matrix(operator.kernel(12), x)
+    torch.testing.assert_close(by_matrix, expected, rtol=1e-10, atol=1e-10)
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "plain": {},
+    "published": {},
     "causal, scaled lags": {"causal": True, "lag_scale": 0.01},
     "fixed decay": {"decay": 0.9},
     "learned decay": {"decay": 0.9, "learned_decay": 4},
@@ -53,28 +51,29 @@ KINDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_equal_those_of_the_dense_form(kind: str, length: int) -> None:
+def test_gradients_equal_those_of_its_matrix(kind: str, length: int) -> None:
     options = {"causal": False, **KINDS[kind]}
-    operator = EncodedToeplitzOperator([encoder(2), encoder(2)], **options).double()
+    operator = EncodedToeplitzOperator([encoder(2), encoder(2)], 4, **options).double()
     x = torch.randn(2, length, 4, dtype=torch.float64, requires_grad=True)
     assert_equal_with_gradients(
         lambda: operator(x),
-        lambda: toeplitz_multiply_dense(*operator.coefficients(length), x),
+        lambda: multiply_by_matrix(operator.kernel(length), x),
         [x, *operator.parameters()],
     )
 
 
 def test_learned_decays_start_from_the_fixed_one() -> None:
     part = encoder(3)
-    fixed = EncodedToeplitzOperator([part], causal=False, decay=0.9)
-    learned = EncodedToeplitzOperator([part], causal=False, decay=0.9, learned_decay=3).double()
-    torch.testing.assert_close(learned.coefficients(20), fixed.coefficients(20))
+    fixed = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9)
+    learned = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9, learned_decay=3).double()
+    expected = fixed.kernel(20).coefficients
+    torch.testing.assert_close(learned.kernel(20).coefficients, expected)
     assert learned.decay_logit is not None
     with torch.no_grad():
         learned.decay_logit[1] = 5.0
-    moved = learned.coefficients(20)[0] / fixed.coefficients(20)[0]
-    torch.testing.assert_close(moved[:, [0, 2]], torch.ones(39, 2, dtype=torch.float64))
-    assert moved[-1, 1] > 2
+    moved = learned.kernel(20).coefficients / expected
+    torch.testing.assert_close(moved[[0, 2]], torch.ones(2, 39, dtype=torch.float64))
+    assert moved[1, -1] > 2
 
 
 def test_every_channel_learns_a_decay_that_weight_decay_leaves_alone() -> None:
@@ -94,9 +93,9 @@ def test_inner_channels_are_rounded() -> None:
 def test_lags_can_be_scaled_by_the_tasks_length() -> None:
     """Not by a sequence's own, which would let padding change the kernel."""
     part = encoder(3)
-    scaled = EncodedToeplitzOperator([part], causal=True, lag_scale=1 / 50)
+    scaled = EncodedToeplitzOperator([part], 3, causal=True, lag_scale=1 / 50)
     expected = part(torch.arange(10, dtype=torch.float64) / 50)
-    torch.testing.assert_close(scaled.coefficients(10)[0], expected)
+    torch.testing.assert_close(scaled.kernel(10).coefficients, expected)
     for max_length in (50, 200):
         context = MixerContext(dim=8, max_length=max_length, layer=0, depth=1)
         operator = TNN(context, rpe_input="scaled").unit.operator
@@ -123,7 +122,7 @@ def test_encoders_equal_their_formula(norm: Any, activation: Any, residual: bool
     for linear in part.linears[:-1]:
         step = linear(act(normed(hidden)))
         hidden = hidden + step if residual else step
-    torch.testing.assert_close(part(lags), part.linears[-1](act(normed(hidden))))
+    torch.testing.assert_close(part(lags).T, part.linears[-1](act(normed(hidden))))
 
 
 def test_inner_norm_is_of_the_gated_product() -> None:
@@ -166,11 +165,9 @@ def test_encoder_layers_count(num_layers: int) -> None:
 
 
 def test_kernel_does_not_depend_on_the_length() -> None:
-    operator = EncodedToeplitzOperator([encoder(3)], causal=False, decay=None, window=None)
-    short, first_short = operator.coefficients(10)
-    long, first_long = operator.coefficients(25)
-    offset = first_short - first_long
-    torch.testing.assert_close(long[offset : offset + len(short)], short)
+    operator = EncodedToeplitzOperator([encoder(3)], 3, causal=False, decay=None, window=None)
+    short, long = operator.kernel(10), operator.kernel(25)
+    torch.testing.assert_close(long.cut(10).coefficients, short.coefficients)
 
 
 def test_projections_start_as_published() -> None:
@@ -188,9 +185,11 @@ def test_heads_must_divide_the_channels() -> None:
 
 def test_bfloat16_does_not_round_lags() -> None:
     """257 is no bfloat16: neighbouring lags must not get one coefficient."""
-    operator = EncodedToeplitzOperator([encoder(3).float()], causal=False, decay=None, window=None)
-    exact, _ = operator.coefficients(1024)
+    operator = EncodedToeplitzOperator(
+        [encoder(3).float()], 3, causal=False, decay=None, window=None
+    )
+    exact = operator.kernel(1024).coefficients
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        coefficients, _ = operator.coefficients(1024)
+        coefficients = operator.kernel(1024).coefficients
     assert coefficients.dtype == torch.float32
     assert torch.equal(coefficients, exact)

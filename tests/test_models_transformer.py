@@ -1,4 +1,4 @@
-"""Attention: a window against the dense mask, and rotary positions."""
+"""Attention: a window against a mask of all pairs, and rotary positions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from references import assert_equal_with_gradients
 @pytest.mark.parametrize("window", [1, 4, 16])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
-def test_local_attention_equals_the_dense_mask(
+def test_local_attention_equals_a_mask_of_all_pairs(
     length: int, window: int, causal: bool, padded: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("models.ops.local_attention.BLOCK", 8)
@@ -27,19 +27,19 @@ def test_local_attention_equals_the_dense_mask(
     mask[0, (length + 1) // 2 :] = not padded
     given = mask if padded else None
 
-    def dense() -> torch.Tensor:
+    def by_mask() -> torch.Tensor:
         allowed = allowed_pairs(length, window, given, causal=causal, device=mask.device)
         return functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
 
     def local() -> torch.Tensor:
         return local_attention(query, key, value, given, window=window, causal=causal, dropout=0.0)
 
-    assert_equal_with_gradients(local, dense, [query, key, value])
+    assert_equal_with_gradients(local, by_mask, [query, key, value])
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_a_window_bounds_what_is_seen(causal: bool) -> None:
-    for length in (5, 300):  # dense mask and blocks
+    for length in (5, 300):  # a mask of all pairs, and blocks
         mixer = build_mixer("transformer", causal=causal, window=3).double().eval()
         x = torch.randn(1, length, 8, dtype=torch.float64)
         changed = x.clone()

@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 
 from conftest import readme_example
 from lra.bench import __main__ as bench
-from lra.bench import turns
-from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.bench import rounds
+from lra.record.benchmark import all_bench_records
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.repeat import bench_command
+from made_results import bench_record
 
-VALUES = {
-    "mode": "step", "mixer": "tnn", "task": "listops", "preset": "paper", "protocol": "s4",
-    "length": 1024, "batch_size": 8, "device": "CPU", "precision": "fp32", "repeats": 5,
-    "steps_per_second": 2.0, "low_quartile": 1.9, "high_quartile": 2.1, "peak_memory_mib": 500.0,
-    "params": 10, "flops_per_step": 1e9, "measured_with": ("tnn",), "versions": {}, "git": {},
-}  # fmt: skip
-
-
-MEMORY = turns.Memory(base=3.0, peak=5.0, reserved=None)
-
-
-def bench_record(**changes: object) -> BenchRecord:
-    return BenchRecord.model_validate({**VALUES, **changes})
+MEMORY = rounds.Memory(base=3.0, peak=5.0, reserved=None)
 
 
 @pytest.mark.slow
-def test_steps_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "tnn,mean"]
+def test_steps_are_measured_in_interleaved_rounds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["step", "--preset", "quick", "--mixers", "tnn,mean"]
     arguments += ["--lengths", "16,32", "--repeats", "2", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0
     records, faults = all_bench_records(tmp_path)
@@ -51,8 +43,8 @@ def test_steps_are_measured_in_turns(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_steps_stand_beside_the_reference(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
-    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+    arguments = ["step", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
     arguments += ["--lengths", "32", "--repeats", "2", "--set", "train.precision=bf16"]
     assert bench.main([*arguments, "--compare", "reference", "--out", str(tmp_path / "bench")]) == 0
     ((record,), _) = all_bench_records(tmp_path)
@@ -60,24 +52,24 @@ def test_steps_stand_beside_the_reference(
     assert record.ratio_low_quartile and record.ratio_to_reference and record.ratio_high_quartile
     assert record.ratio_low_quartile <= record.ratio_to_reference <= record.ratio_high_quartile
     assert record.overrides == ()
-    assert record.shares is not None
-    assert sum(record.shares.values()) == pytest.approx(100, abs=1)
+    assert record.time_breakdown is not None
+    assert sum(record.time_breakdown.values()) == pytest.approx(100, abs=1)
     for name in ("data", "kernels", "Fourier transforms", "matrix products", "optimizer"):
-        assert record.shares[name] > 0
+        assert record.time_breakdown[name] > 0
     shown = capsys.readouterr().out
-    assert "published code's way" in shown
+    assert "times as fast as the reference" in shown
     assert "what a training step's time goes to" in shown
 
 
 @pytest.mark.slow
 def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     small = ["train=40", "val=20", "test=20", "min_length=8", "max_length=20", "sequence_length=24"]
     changes = [word for change in small for word in ("--set", f"task.{change}")]
     arguments = ["--preset", "quick", "--mixers", "tnn", "--lengths", "task", "--batch-size", "4"]
     arguments += [*changes, "--repeats", "2", "--data-dir", str(tmp_path / "data")]
     for mode in ("step", "forward"):
-        assert bench.main(["--mode", mode, *arguments, "--out", str(tmp_path / "bench")]) == 0
+        assert bench.main([mode, *arguments, "--out", str(tmp_path / "bench")]) == 0
     records, _ = all_bench_records(tmp_path)
     assert sorted((r.mode, r.lengths, r.length) for r in records) == [
         ("forward", "task", 24), ("step", "task", 24),
@@ -86,8 +78,8 @@ def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_operators_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
-    arguments = ["--mode", "op", "--dim", "4", "--lengths", "16,32", "--repeats", "2"]
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+    arguments = ["op", "--dim", "4", "--lengths", "16,32", "--repeats", "2"]
     arguments += ["--compare", "reference", "--out", str(tmp_path / "bench")]
     assert bench.main([*arguments, "--mixers", "toeplitz,tnn,ski-tnn", "--set",
                        "mixer.expand_ratio=2"]) == 2  # fmt: skip
@@ -101,7 +93,7 @@ def test_operators_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     }  # fmt: skip
     assert all(r.task is None and r.extra_memory_mib == 2.0 for r in records)
     assert all(r.flops_per_step for r in records if r.part != "kernel")
-    assert all("lra.bench --mode op" in bench_command(r) for r in records)
+    assert all("lra.bench op" in bench_command(r) for r in records)
 
 
 def test_what_was_compared_is_one_table() -> None:
@@ -136,11 +128,11 @@ def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> Non
     assert sorted((r.length, r.steps_per_second) for r in records) == [(1024, 2.0), (2048, 2.0)]
 
 
-def test_a_want_of_memory_is_recorded(
+def test_running_out_of_memory_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(turns, "memory_of", lambda case: None if case.mixer == "tnn" else MEMORY)
-    arguments = ["--mode", "step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
+    monkeypatch.setattr(rounds, "memory_of", lambda case: None if case.mixer == "tnn" else MEMORY)
+    arguments = ["step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
     assert bench.main([*arguments, "--repeats", "2", "--out", str(tmp_path / "bench")]) == 0
     records, _ = all_bench_records(tmp_path)
     assert {r.mixer: r.status for r in records} == {"mean": "done", "tnn": "oom"}
@@ -152,8 +144,8 @@ def test_a_plug_in_has_a_digest_in_its_record(
 ) -> None:
     plug_in = tmp_path / "gated_mean.py"
     plug_in.write_text(readme_example())
-    monkeypatch.setattr(turns, "memory_of", lambda case: MEMORY)
-    arguments = ["--mode", "step", "--preset", "quick", "--mixers", f"{plug_in}:GatedMean"]
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+    arguments = ["step", "--preset", "quick", "--mixers", f"{plug_in}:GatedMean"]
     arguments += ["--lengths", "16", "--repeats", "2", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0
     ((record,), _) = all_bench_records(tmp_path)
@@ -161,7 +153,7 @@ def test_a_plug_in_has_a_digest_in_its_record(
     assert record.method == f"GatedMean ({record.mixer_code[:8]})"
 
 
-def test_measurements_of_other_turns_are_not_compared() -> None:
+def test_measurements_of_other_rounds_are_not_compared() -> None:
     alone = bench_record(mixer="s4", measured_with=("s4",))
     assert len(bench_boards([bench_record(), alone])) == 2
 
@@ -192,7 +184,27 @@ def test_a_measurement_under_another_name_is_refused(tmp_path: Path) -> None:
 def test_mistakes_are_one_line(
     arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = ["--mode", "step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"]
+    start = ["step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"]
     code = bench.main([*start, "--out", str(tmp_path / "bench"), *arguments])
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["step", "forward", "op", "decode"])
+def test_a_command_repeats_what_was_measured(mode: str) -> None:
+    alone = {"task": None, "preset": None, "protocol": None, "channels": 4, "part": "kernel"}
+    record = bench_record(
+        mode=mode, overrides=("mixer.decay=0.9",), measured_with=("tnn", "s4"), repeats=7,
+        **(alone if mode in ("op", "decode") else {}),
+    )  # fmt: skip
+    program, *arguments = shlex.split(bench_command(record))[2:]
+    options = bench.parse_arguments(arguments)
+    assert (program, options.command) == ("lra.bench", mode)
+    assert (options.mixers, options.lengths, options.repeats) == ("tnn,s4", "1024", 7)
+    assert options.overrides == ["mixer.decay=0.9"]
+    if mode != "decode":
+        assert options.batch_size == 8
+    if mode in ("op", "decode"):
+        assert options.dim == 4
+    if mode == "op":
+        assert options.parts == "kernel"

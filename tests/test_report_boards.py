@@ -14,7 +14,13 @@ from lra.record.run import RunRecord
 from lra.report.accuracy import accuracy_table, averages
 from lra.report.boards import Board, boards
 from lra.report.cells import Cell, counted
-from lra.report.published import FIVE, choose_published, published_rows, published_table
+from lra.report.published import (
+    FIVE,
+    PublishedRow,
+    choose_published,
+    published_rows,
+    published_table,
+)
 from lra.report.table import ranks
 from made_results import NOT_DONE, made_records, record
 from tasks.base import BENCHMARK
@@ -165,7 +171,7 @@ def test_many_changes_are_one_row_over_tasks() -> None:
     assert len(board.rows) == 1
 
 
-def test_settings_files_that_changed_part_rows_that_read_the_same() -> None:
+def test_settings_files_that_changed_divide_rows_that_read_the_same() -> None:
     (board,) = boards([record(), record(seed=1, config_hash="other")])
     assert list(board.rows) == ["tnn [settings abc]", "tnn [settings other]"]
 
@@ -177,7 +183,7 @@ def test_plug_ins_of_one_name_have_rows_of_their_own() -> None:
     assert list(board.rows) == ["M (0a139417)", "M (9f3881d9)", "tnn"]
 
 
-def test_predictions_are_rows() -> None:
+def test_trivial_baselines_are_rows() -> None:
     rows = rows_of(boards([record(baselines={"majority class": 17.0, "root operator": 36.0})])[0])
     assert rows["trivial baseline: root operator"]["listops"] == "36.00"
     assert rows["trivial baseline: root operator"]["text"] == "-"
@@ -238,7 +244,7 @@ def test_every_measured_number_is_a_cell_of_its_records() -> None:
     records = [r for r in made_records(300) if r.data.source == "official" and not r.overrides]
     for board in boards(records):
         for method, row in rows_of(board).items():
-            for task in BENCHMARK if not method.startswith("prediction") else ():
+            for task in BENCHMARK if not method.startswith("trivial baseline") else ():
                 runs = [
                     r for r in records
                     if (r.preset, r.protocol, r.mixer, r.task)
@@ -257,8 +263,39 @@ def test_ranks_share_a_place_where_print_is_equal() -> None:
     assert ranks([None, 5.0]) == {}
 
 
-def test_published_averages_are_recomputed_and_one_is_wrong() -> None:
-    wrong = [row for row in published_rows() if row.average_rule is None]
+def _average(row: PublishedRow, rule: str) -> float | None:
+    """Recompute the average of a row by a rule, as `mean_over` would not."""
+    tasks = FIVE if rule == "of 5" else BENCHMARK
+    fail = 50.0 if rule == "of 6, FAIL as 50" else None
+    values = [fail if row.printed[task] == "FAIL" else row.values[task] for task in tasks]
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if len(numbers) == len(tasks) else None
+
+
+RULES = ("of 6", "of 5", "of 6, FAIL as 50")
+ROUNDING = 0.0101
+"""Cells and averages are rounded, or cut off, to two digits."""
+
+
+@pytest.mark.parametrize("row", published_rows(), ids=lambda row: row.method)
+def test_the_printed_average_follows_from_its_rule(row: PublishedRow) -> None:
+    fitting = [
+        rule
+        for rule in RULES
+        if row.printed_average
+        and (average := _average(row, rule)) is not None
+        and abs(average - float(row.printed_average)) <= ROUNDING
+    ]
+    if not row.printed_average:
+        assert row.average_rule == ""
+    elif row.average_rule == "wrong":
+        assert fitting == []
+    else:
+        assert row.average_rule in fitting
+
+
+def test_one_printed_average_is_wrong() -> None:
+    wrong = [row for row in published_rows() if row.average_rule == "wrong"]
     assert [row.method for row in wrong] == ["Sinkhorn Transformer"]
     assert wrong[0].average_text == "51.39 (wrong: the row gives 51.48)"
 

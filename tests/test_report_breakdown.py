@@ -1,4 +1,4 @@
-"""Learning curves, accuracy by trait, confusions: from metrics and predictions."""
+"""Learning curves, accuracy by metadata, confusions: from metrics and predictions."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from lra.record.run import RunRecord
 from lra.report.boards import boards
 from lra.report.breakdown import (
     Outcome,
-    breakdown_pictures,
+    breakdown_figures,
     confusion,
-    draw_shares,
+    draw_group_accuracies,
+    group_accuracies,
     outcome,
-    shares,
     wilson,
 )
-from lra.report.curves import AXES, curve, curve_pictures
+from lra.report.curves import AXES, curve, curve_figures
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
 from lra.train.evaluation import NO_PREDICTION
-from made_results import record, save_all, write_predictions, write_metrics
+from made_results import record, save_all, write_metrics, write_predictions
 
 
 def test_a_run_that_stopped_early_cuts_no_curve_short(tmp_path: Path) -> None:
@@ -63,11 +63,11 @@ def test_curves_join_seeds_where_all_have_steps(tmp_path: Path, axis: str, x: li
 def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
     results, _ = two_seeds(tmp_path)
     (board,) = boards(results.records)
-    pictures = curve_pictures(results, board, Looks(board.rows), "c")
-    assert [p.slug for p in pictures] == [f"c-listops-{axis}" for axis in AXES]
-    for picture in pictures:
+    figures = curve_figures(results, board, Looks(board.rows), "c")
+    assert [p.slug for p in figures] == [f"c-listops-{axis}" for axis in AXES]
+    for made in figures:
         with style():
-            figure = picture.draw()
+            figure = made.draw()
             assert overlaps(figure) == []
         assert all(unit in figure.axes[0].get_ylabel() for unit in ("accuracy", "%"))
         assert figure.axes[0].get_xlabel() in AXES.values()
@@ -80,10 +80,10 @@ def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
         write_metrics(tmp_path, run, [10.0])
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    pictures = curve_pictures(results, board, Looks(board.rows), "c")
+    figures = curve_figures(results, board, Looks(board.rows), "c")
     slugs = ["steps", "seconds", "seconds-device1", "flops"]
-    assert [p.slug for p in pictures] == [f"c-listops-{slug}" for slug in slugs]
-    assert ["GPU" in p.caption for p in pictures] == [False, False, True, False]
+    assert [p.slug for p in figures] == [f"c-listops-{slug}" for slug in slugs]
+    assert ["GPU" in p.caption for p in figures] == [False, False, True, False]
 
 
 def test_damaged_metrics_are_named(tmp_path: Path) -> None:
@@ -108,33 +108,34 @@ def made_outcome(seeds: int = 1, count: int = 400) -> Outcome:
     return Outcome(labels, np.stack([predictions] * seeds), {"length": lengths, "kind": kinds})
 
 
-def test_shares_are_of_all_examples() -> None:
+def test_groups_are_of_all_examples() -> None:
     found = made_outcome()
-    by_length, by_kind = shares(found, "length"), shares(found, "kind")
-    for parts in (by_length, by_kind):
-        assert sum(part.examples for part in parts) == 400
-        right = sum(part.accuracy * part.examples for part in parts) / 100
+    by_length, by_kind = group_accuracies(found, "length"), group_accuracies(found, "kind")
+    for groups in (by_length, by_kind):
+        assert sum(group.examples for group in groups) == 400
+        right = sum(group.accuracy * group.examples for group in groups) / 100
         assert right == pytest.approx(found.rate.sum())
     assert len(by_length) == 8
-    assert [part.accuracy for part in by_length][:3] == [100.0] * 3
-    assert [part.accuracy for part in by_length][-3:] == [0.0] * 3
-    assert [part.group for part in by_kind] == ["a", "b"]
+    assert [group.accuracy for group in by_length][:3] == [100.0] * 3
+    assert [group.accuracy for group in by_length][-3:] == [0.0] * 3
+    assert [group.name for group in by_kind] == ["a", "b"]
 
 
 def test_seeds_add_no_examples() -> None:
-    assert shares(made_outcome(seeds=10), "length") == shares(made_outcome(), "length")
+    one, ten = made_outcome(), made_outcome(seeds=10)
+    assert group_accuracies(ten, "length") == group_accuracies(one, "length")
 
 
-def test_a_part_too_small_shifts_no_name(tmp_path: Path) -> None:
+def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
     labels = np.zeros(55, dtype=int)
     words = np.array(["k1"] * 5 + ["k2"] * 20 + ["k3"] * 30)
     found = Outcome(labels, labels[None] + (words == "k3"), {"kind": words})
-    parts = shares(found, "kind")
-    assert [(part.group, part.x, part.accuracy) for part in parts] == [
+    groups = group_accuracies(found, "kind")
+    assert [(group.name, group.x, group.accuracy) for group in groups] == [
         ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
     ]  # fmt: skip
     with style():
-        (axes,) = draw_shares({"tnn": parts}, "kind", False, Looks(["tnn"])).axes
+        (axes,) = draw_group_accuracies({"tnn": groups}, "kind", False, Looks(["tnn"])).axes
     ticks = {
         tick: label.get_text()
         for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
@@ -149,7 +150,7 @@ def test_confusions_are_percent_of_a_class() -> None:
     assert matrix.tolist() == [[50, 0], [0, 100]]
 
 
-def test_an_example_without_a_guess_is_wrong(tmp_path: Path) -> None:
+def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
     run = record(test_accuracy=50.0, test_correct=2, test_total=4)
     save_all(tmp_path, [run])
     write_predictions(tmp_path, run, [(0, 0, 5), (1, 1, 5), (0, NO_PREDICTION, 5), (1, 0, 5)])
@@ -173,15 +174,16 @@ def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
         write_predictions(tmp_path, run, rows, "root operator")
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    pictures = breakdown_pictures(results, board, Looks(board.rows), "d")
+    figures = breakdown_figures(results, board, Looks(board.rows), "d")
     names = ["by-length", "by-root-operator", "confusion"]
-    assert [p.slug for p in pictures] == [f"d-listops-{name}" for name in names]
-    for picture in pictures:
+    assert [p.slug for p in figures] == [f"d-listops-{name}" for name in names]
+    for made in figures:
         with style():
-            assert overlaps(picture.draw()) == []
+            assert overlaps(made.draw()) == []
     found = outcome(results, runs)
     assert found is not None
-    assert [part.accuracy for part in shares(found, "length")] == [100.0, 100.0, 0.0, 0.0]
+    by_length = group_accuracies(found, "length")
+    assert [group.accuracy for group in by_length] == [100.0, 100.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

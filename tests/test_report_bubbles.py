@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,12 @@ from lra.report.bubbles import (
     Bubble,
     _draw_relative,
     absolute_plots,
-    bubble_pictures,
+    bubble_figures,
     relative_bubbles,
     round_number,
     speeds_on,
 )
-from lra.report.build import Wanted, sections
+from lra.report.build import ReportOptions, chapters
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
 from made_results import VALUES, made_records, record, save_all
@@ -63,9 +62,9 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
         Bubble("tnn", "tnn", 100.0, 100.0, 400.0),
     ], "neither another device nor a result at chance"
     looks = Looks(board.rows)
-    pictures = bubble_pictures(board, "tnn", looks, "b")
+    figures = bubble_figures(board, "tnn", looks, "b")
     with style():
-        figure = pictures[0].draw()
+        figure = figures[0].draw()
     (axes,) = figure.axes
     drawn: list[Any] = [c for c in axes.collections if len(np.asarray(c.get_offsets()))]
     points = {tuple(c.get_offsets()[0]): float(c.get_sizes()[0]) for c in drawn}
@@ -73,7 +72,7 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
     assert points[150.0, 75.0] == LARGEST_AREA / 4
 
 
-def test_the_baseline_hides_nothing() -> None:
+def test_the_mixer_compared_with_hides_nothing() -> None:
     bubbles = [Bubble(name, name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
     with style():
         (axes,) = _draw_relative(bubbles, "tnn", Looks(["ski-tnn", "tnn"])).axes
@@ -154,15 +153,15 @@ def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -
         for run in runs
     ]
     save_all(tmp_path, runs)
-    made = sections(Results(tmp_path), Wanted())
-    slugs = [p.slug for s in made for p in s.pictures]
+    made = chapters(Results(tmp_path), ReportOptions())
+    slugs = [figure.slug for chapter in made for figure in chapter.figures]
     assert len(set(slugs)) == len(slugs) == 4
 
 
 def test_figures_are_the_same_bytes_twice(tmp_path: Path) -> None:
     (board, *_) = boards(made_records(60))
     first, second = (
-        [picture.files() for picture in bubble_pictures(board, "tnn", Looks(board.rows), "b")]
+        [drawn.files() for drawn in bubble_figures(board, "tnn", Looks(board.rows), "b")]
         for _ in range(2)
     )
     assert first == second
@@ -176,7 +175,10 @@ def test_colours_are_told_apart() -> None:
     assert len({tuple(sorted(looks.line(f"m{i:02}").items())) for i in range(20)}) == 20
 
 
-def test_areas_are_finite_for_one_bubble() -> None:
+def test_one_bubble_lies_in_the_middle_with_room_around_it() -> None:
     with style():
-        figure = _draw_relative([Bubble("a", "a", 100, 100, 5.0)], "a", Looks(["a"]))
-    assert all(math.isfinite(edge) for edge in figure.axes[0].get_xlim())
+        (axes,) = _draw_relative([Bubble("a", "a", 100, 50, 5.0)], "a", Looks(["a"])).axes
+    assert axes.get_xlim() == pytest.approx((90, 110))
+    assert axes.get_ylim() == pytest.approx((45, 55))
+    drawn: list[Any] = [c for c in axes.collections if c.get_label() == "a"]
+    assert [float(c.get_sizes()[0]) for c in drawn] == [LARGEST_AREA]

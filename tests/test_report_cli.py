@@ -1,4 +1,4 @@
-"""report.py as a user runs it: files, flags, mistakes, and the README."""
+"""report.py as a user runs it: files, flags and mistakes."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ import pandas as pd
 import pytest
 
 import report
-from conftest import ROOT
 from lra.report.boards import boards
-from lra.report.build import Wanted, sections, write_report
+from lra.report.build import ReportOptions, chapters, write_report
 from lra.report.compare import compare
-from lra.report.readme import END, START, check_readme, write_readme
 from lra.report.repeat import command
 from lra.report.results import Results
 from lra.report.table import Table
-from made_results import made_records, record, save, save_all, write_predictions, write_metrics
-from test_report_bench import bench_record
+from made_results import (
+    bench_record,
+    made_records,
+    record,
+    save,
+    save_all,
+    write_metrics,
+    write_predictions,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -41,7 +46,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(made: Path) -> Path:
     """Its report."""
     out = made / "report"
-    write_report(Results(made), Wanted(), out)
+    write_report(Results(made), ReportOptions(), out)
     return out
 
 
@@ -56,8 +61,8 @@ def test_all_files_are_there(written: Path) -> None:
 @pytest.mark.parametrize("kind", ["markdown", "latex", "csv"])
 def test_tables_are_golden(made: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """To the letter; `pytest --write-golden` after a change that is meant."""
-    made_sections = sections(Results(made), Wanted())
-    tables = [table for section in made_sections for table in section.tables]
+    made_sections = chapters(Results(made), ReportOptions())
+    tables = [table for chapter in made_sections for table in chapter.tables]
     text = "\n".join(getattr(table, kind)() for table in tables)
     path = GOLDEN / f"tables.{kind}"
     if request.config.getoption("--write-golden"):
@@ -153,10 +158,10 @@ def test_a_report_takes_away_what_it_no_longer_has(tmp_path: Path) -> None:
     (out / ".lra-report").write_bytes(
         b"thesis.tex\n\n../r\n/etc/hosts\nfigures/../thesis.tex\n\xff\n"
     )
-    write_report(Results(results), Wanted(), out)
+    write_report(Results(results), ReportOptions(), out)
     before = {path.name for path in (out / "figures").iterdir()}
     shutil.rmtree(results / "runs" / "listops" / "s4")
-    write_report(Results(results), Wanted(formats=["csv"]), out)
+    write_report(Results(results), ReportOptions(formats=["csv"]), out)
     assert {path.name for path in (out / "figures").iterdir()} < before
     assert own.read_text() == (out / "thesis.tex").read_text() == "the user's"
     assert not (out / "index.html").exists()
@@ -167,7 +172,7 @@ def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
     trees = []
     for name in ("a", "b"):
         out = results / name
-        write_report(Results(results), Wanted(), out)
+        write_report(Results(results), ReportOptions(), out)
         trees.append({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()})
     assert trees[0] == trees[1]
 
@@ -197,11 +202,12 @@ def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["--results-dir", "nowhere"], "there is no folder nowhere"),
         (["--format", "markdown,pdf"], "unknown format 'pdf' (valid: csv, html, latex, markdown)"),
         (["--published", "TNM"], "did you mean TNN?"),
-        (["--baseline", "tnm"], "did you mean tnn?"),
+        (["--relative-to", "tnm"], "--relative-to: unknown mixer"),
         (["--compare", "tnn"], "expected two different mixers"),
         (["--compare", "tnn", "s4"], "no seed of both has predictions.csv"),
         (["--compare", "tnn", "s5"], "unknown mixer among the runs 's5'"),
         (["--preset", "papr"], "did you mean paper?"),
+        (["--preset", "nosuch"], "unknown preset among the runs 'nosuch' (valid: paper)"),
         (["--protocol", "lra"], "(valid: s4)"),
         (["--out", "file"], "is a file, expected a folder"),
     ],
@@ -215,6 +221,9 @@ def test_mistakes_are_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     save_all(tmp_path / "results", [record(), record(mixer="s4")])
+    bench_record(mode="op", part="mixing", task=None, preset=None, protocol=None).save(
+        tmp_path / "results" / "bench"
+    )
     (tmp_path / "file").touch()
     assert report.main(arguments) == 2
     captured = capsys.readouterr()
@@ -334,61 +343,6 @@ def test_commands_repeat_runs() -> None:
         "python run_task.py --task listops --mixer 'my file.py:M' --preset paper --protocol s4 "
         "--seed 3 --set mixer.decay=0.9 --set task.train=20"
     )
-
-
-def test_readme_is_checked_and_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    save_all(tmp_path, [record(), record(mixer="s4", test_accuracy=50.0)])
-    readme = tmp_path / "README.md"
-    readme.write_text(f"before\n{START}\nold\n{END}\nafter\n")
-    monkeypatch.setattr(report, "README", readme)
-    arguments = ["--results-dir", str(tmp_path)]
-    assert report.main([*arguments, "--check"]) == 1
-    assert "line 1 of the block is\nold\n" in capsys.readouterr().out
-    assert report.main([*arguments, "--write-readme"]) == 0
-    assert report.main([*arguments, "--check"]) == 0
-    text = readme.read_text()
-    assert text.startswith(f"before\n{START}\n")
-    assert text.endswith(f"{END}\nafter\n")
-    assert "**50.00 (n=1)**" in text
-    (figure,) = tmp_path.glob("bubbles-*.svg")
-    assert f"]({figure.name})" in text
-    figure.unlink()
-    assert report.main([*arguments, "--check"]) == 1
-    assert "there is no figure" in capsys.readouterr().out
-    save(tmp_path, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
-    assert report.main([*arguments, "--check"]) == 1
-    assert report.main([*arguments, "--write-readme"]) == 0
-    assert [path.name for path in tmp_path.glob("bubbles-*.svg")] != [figure.name]
-    readme.write_text("no markers")
-    assert report.main([*arguments, "--check"]) == 2
-
-
-def test_readme_has_a_bubble_plot_of_each_device(tmp_path: Path) -> None:
-    for task, device in (("listops", "GPU A"), ("image", "GPU B")):
-        made = [record(task=task, device=device), record(task=task, device=device, mixer="s4")]
-        save_all(tmp_path, made)
-    readme = tmp_path / "README.md"
-    readme.write_text(f"{START}\n{END}\n")
-    write_readme(Results(tmp_path), readme)
-    shown = re.findall(r"\]\((bubbles-.*)\)\n\n.*(GPU .)\.", readme.read_text())
-    assert [device for _, device in shown] == ["GPU A", "GPU B"]
-    figures = [(tmp_path / name).read_text() for name, _ in shown]
-    assert figures[0] != figures[1]
-
-
-def test_this_readme_agrees_with_the_records() -> None:
-    assert check_readme(Results(ROOT / "results" / "shipped"), ROOT / "README.md") == []
-
-
-def test_writing_the_readme_changes_nothing_else(tmp_path: Path) -> None:
-    copy = tmp_path / "README.md"
-    shutil.copyfile(ROOT / "README.md", copy)
-    results = tmp_path / "results" / "shipped"
-    shutil.copytree(ROOT / "results" / "shipped", results)
-    write_readme(Results(results), copy)
-    assert copy.read_text() == (ROOT / "README.md").read_text()
 
 
 @pytest.mark.slow

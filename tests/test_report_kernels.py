@@ -14,12 +14,12 @@ from conftest import tiny_arguments
 from figure_checks import overlaps
 from lra.report.boards import boards
 from lra.report.drawing import style
-from lra.report.kernels import by_distance, kernel_pictures, learned_kernels
+from lra.report.kernels import by_distance, kernel_figures, learned_kernels
 from lra.report.results import Results
 from lra.train.checkpoint import read_newest, save_checkpoint
 
 
-@pytest.mark.parametrize("mixer", ["tnn", "ski-tnn", "fd-tnn"])
+@pytest.mark.parametrize("mixer", ["tnn", "ski-tnn", "fd-tnn", "s4", "s4d", "dss"])
 def test_kernels_come_from_the_checkpoint(tmp_path: Path, mixer: str) -> None:
     assert run_task.main(tiny_arguments(tmp_path, mixer=mixer)) == 0
     results = Results(tmp_path / "results")
@@ -35,9 +35,9 @@ def test_kernels_come_from_the_checkpoint(tmp_path: Path, mixer: str) -> None:
         assert np.array_equal(kernel.by_lag[:, middle + 3], kernel.matrices[:, 3, 0])
         assert np.array_equal(kernel.by_lag[:, middle - 3], kernel.matrices[:, 0, 3])
     (board,) = boards(results.records)
-    (picture,) = kernel_pictures(results, board, "k")
+    (drawn,) = kernel_figures(results, board, "k")
     with style():
-        assert overlaps(picture.draw()) == []
+        assert overlaps(drawn.draw()) == []
     assert sorted(p.name for p in (results.path(run) / "checkpoints").iterdir()) == before
 
 
@@ -48,17 +48,17 @@ def test_kernels_of_other_settings_are_not_shown(
     results = Results(tmp_path / "results")
     (run,) = results.records
     (board,) = boards([run.model_copy(update={"config_hash": "0" * 16})])
-    assert kernel_pictures(results, board, "k") == []
+    assert kernel_figures(results, board, "k") == []
     assert "settings files have changed" in capsys.readouterr().err
     (board,) = boards([run.model_copy(update={"mixer_code": "0" * 16, "mixer_from": "evil.py:X"})])
-    assert kernel_pictures(results, board, "k") == []
+    assert kernel_figures(results, board, "k") == []
     (board,) = boards([run])
     for path in (results.path(run) / "checkpoints").iterdir():
         content = b"no checkpoint"
         path.rename(path.with_name(f"step-000000020-{hashlib.sha256(content).hexdigest()[:16]}.pt"))
     for path in (results.path(run) / "checkpoints").iterdir():
         path.write_bytes(b"no checkpoint")
-    assert kernel_pictures(results, board, "k") == []
+    assert kernel_figures(results, board, "k") == []
 
 
 def test_decay_is_the_larger_of_both_sides() -> None:

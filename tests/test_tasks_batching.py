@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.order import BatchOrder, evaluation_batches
 from tasks.random_words import RandomWords, permutation
-from tasks.splits import BatchOrder, PackedTokens, Sequences, evaluation_batches
+from tasks.splits import PackedTokens, Sequences
 
 
 def packed(end_token: int | None) -> tuple[PackedTokens, list[list[int]]]:
@@ -30,9 +31,9 @@ def test_batches_hold_the_rows_in_order(end_token: int | None) -> None:
     assert batch.inputs.tolist() == [token for i in indices for token in rows[i]]
     assert batch.lengths[:, 0].tolist() == [len(rows[i]) for i in indices]
     assert batch.labels.tolist() == [i % 7 for i in indices]
-    part = batch.rows(1, 4)
-    assert part.inputs.tolist() == [token for i in indices[1:4] for token in rows[i]]
-    assert part.labels.tolist() == batch.labels[1:4].tolist()
+    middle = batch.rows(1, 4)
+    assert middle.inputs.tolist() == [token for i in indices[1:4] for token in rows[i]]
+    assert middle.labels.tolist() == batch.labels[1:4].tolist()
     assert batch.inputs.dtype == torch.int64
 
 

@@ -65,6 +65,12 @@ def test_damaged_caches_are_refused_with_the_way_out(tmp_path: Path, damage) -> 
         make(folder)
 
 
+def test_a_cache_of_another_version_is_refused_with_the_way_out(tmp_path: Path) -> None:
+    cache = open_cache(make(tmp_path / "cache"), REQUEST)
+    with pytest.raises(DataError, match=r"has no letters\.npy, .*; delete that folder and run"):
+        cache.array("letters")
+
+
 def test_a_cache_for_other_settings_is_refused(tmp_path: Path) -> None:
     folder = make(tmp_path / "cache")
     with pytest.raises(DataError, match="other settings"):
@@ -86,7 +92,7 @@ def test_a_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["c.lock"]
 
 
-def test_two_at_once_build_once(tmp_path: Path) -> None:
+def test_two_processes_build_once(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def slow(made: Build) -> None:
@@ -126,7 +132,8 @@ def test_two_processes_prepare_once(tmp_path: Path) -> None:
 
 
 PREPARE = (
-    "import sys; from pathlib import Path; from tasks.listops.task import ListOps;"
+    "import logging, sys; from pathlib import Path; from tasks.listops.task import ListOps;"
+    "logging.basicConfig(level=logging.INFO);"
     "print('start', flush=True);"
     "ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)"
     ".prepare(Path(sys.argv[1])); print('end', flush=True)"
@@ -156,3 +163,18 @@ def test_kill_while_preparing_leaves_nothing_that_passes(tmp_path: Path) -> None
     dataset = task.prepare(tmp_path)
     task.verify(dataset)
     assert not list((tmp_path / "listops").glob("*.partial*"))
+
+
+def test_what_baselines_predict_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:
+    """A logistic regression rounds differently on another processor, and the data is the same."""
+    prints = []
+    for number, (label, prediction) in enumerate([(1, 1), (1, 0), (0, 0)]):
+
+        def build(made: Build, label: int = label, prediction: int = prediction) -> None:
+            made.save("labels", np.array([label]))
+            made.save("test_predictions", np.array([prediction]))
+
+        folder = tmp_path / f"cache-{number}"
+        cache = open_or_build(folder, task="toy", source="official", request={}, build=build)
+        prints.append(cache.fingerprint)
+    assert prints[0] == prints[1] != prints[2]

@@ -76,7 +76,7 @@ def test_a_file_comes_whole(server: Server, tmp_path: Path) -> None:
     assert download(server.address, path) == path, "what is there is not asked for"
 
 
-def test_a_broken_transfer_is_taken_up(server: Server, tmp_path: Path) -> None:
+def test_a_broken_download_is_resumed(server: Server, tmp_path: Path) -> None:
     server.break_off_after = 300_000
     path = download(server.address, tmp_path / "x.tar.gz")
     assert path.read_bytes() == CONTENT
@@ -118,7 +118,7 @@ def test_a_refusal_is_named(server: Server, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9", "no-such-host.invalid"])
-def test_no_network_fails_at_once(tmp_path: Path, host: str) -> None:
+def test_no_network_fails_quickly(tmp_path: Path, host: str) -> None:
     start = time.monotonic()
     with pytest.raises(DownloadError, match=r"refused|[Nn]ame"):
         download(Address(f"http://{host}/x", "x", 10, "0"), tmp_path / "x")

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
-from made_data import cifar_arrays, cifar_binary, cifar_python, shared, write_archive, write_files
+from made_data import (
+    cifar_arrays,
+    cifar_binary,
+    cifar_python,
+    real_data,
+    write_archive,
+    write_files,
+)
 from tasks.base import DataError
 from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.image.task import Image, tfds_order
@@ -165,7 +172,7 @@ def test_an_embedding_of_colour_is_refused() -> None:
 
 
 def test_the_original_images(tmp_path: Path) -> None:
-    archive = shared("cifar-10-batches-py.tar.xz")
+    archive = real_data("cifar-10-batches-py.tar.xz")
     files = walk(archive, re.compile(r"/(\w+_batch\w*)$"), inside="*")
     found = {match[1]: hashlib.md5(file.read()).hexdigest() for match, file in files}
     assert found == MD5

@@ -32,7 +32,7 @@ def texts(expressions: Expressions) -> list[list[str]]:
 
 
 def answer(words: list[str]) -> int:
-    """Evaluate by recursive descent: shares nothing with the package's evaluators."""
+    """Evaluate by recursive descent, independently of the package's evaluators."""
 
     def parse(at: int) -> tuple[int, int, int]:
         if words[at].isdigit():
@@ -76,10 +76,10 @@ def test_answers_are_right_for_any_seed(seed: int, group: int) -> None:
 
 def test_law_has_the_measured_statistics() -> None:
     """Over 10,000 trees; tolerances are about 4 sigma of the published law's figures."""
-    parts = [grow(OFFICIAL_LAW, seed=0, group=group) for group in range(32)]
-    lengths = np.concatenate([part.lengths for part in parts])
-    labels = np.concatenate([part.labels for part in parts])
-    roots = np.concatenate([part.tokens[np.cumsum(part.lengths) - part.lengths] for part in parts])
+    groups = [grow(OFFICIAL_LAW, seed=0, group=group) for group in range(32)]
+    lengths = np.concatenate([group.lengths for group in groups])
+    labels = np.concatenate([group.labels for group in groups])
+    roots = np.concatenate([g.tokens[np.cumsum(g.lengths) - g.lengths] for g in groups])
     assert len(lengths) / (32 * 1024) == pytest.approx(0.331, abs=0.012)
     assert lengths.mean() == pytest.approx(1035.2, abs=16)
     assert lengths.std() == pytest.approx(394.5, abs=12)
@@ -161,8 +161,8 @@ def test_official_files_are_found_and_read(tmp_path: Path, place: str) -> None:
     assert dataset.source == "official"
     for name, split in dataset.splits.items():
         assert np.array_equal(split.labels, written[name].labels)
-        values = split.batch(np.arange(len(split))).values.numpy()
-        assert np.array_equal(values[values != 16], written[name].tokens)
+        inputs = split.batch(np.arange(len(split))).inputs.numpy()
+        assert np.array_equal(inputs[inputs != 16], written[name].tokens)
 
 
 def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
     for name, split in dataset.splits.items():
         everything = np.arange(len(split))
         assert np.array_equal(again.splits[name].labels, split.labels)
-        assert again.splits[name].batch(everything).values.equal(split.batch(everything).values)
+        assert again.splits[name].batch(everything).inputs.equal(split.batch(everything).inputs)
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,8 @@ def test_baselines_are_what_they_say(tmp_path: Path) -> None:
     hits = [by_root[r] == y for r, y in zip(first["test"], test.labels, strict=True)]
     assert dataset.baselines["root operator"] == pytest.approx(100 * np.mean(hits))
     majority = np.bincount(train.labels).argmax()
-    share = (test.labels == majority).mean()
-    assert dataset.baselines["majority class"] == pytest.approx(100 * share)
+    accuracy = (test.labels == majority).mean()
+    assert dataset.baselines["majority class"] == pytest.approx(100 * accuracy)
 
 
 def test_verify_passes_and_notices_wrong_answers(tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_contradicting_options_are_refused(options: dict[str, int]) -> None:
         ListOps(**options)  # pyright: ignore[reportArgumentType]
 
 
-def test_traits_are_those_of_the_expressions() -> None:
+def test_metadata_is_that_of_the_expressions() -> None:
     texts = ["[MIN 1 2 ]", "[SM 4 [MAX 1 [MED 3 4 5 ] ] [MIN 1 2 ] ]", "[MAX 9 [SM 1 2 ] ]"]
     rows = [[TOKENS.index(word) + 1 for word in text.split()] for text in texts]
     offsets = np.cumsum([0, *map(len, rows)])

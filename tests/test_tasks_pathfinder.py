@@ -1,10 +1,11 @@
-"""Pathfinder's data: generated in parts, exported, and read in the release's layout."""
+"""Pathfinder's data: generated in chunks, exported, and read in the official file structure."""
 
 from __future__ import annotations
 
 import io
 import itertools
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -69,14 +70,14 @@ def test_sizes_and_the_two_ways_to_split(made: Dataset, tmp_path: Path) -> None:
     assert in_order.fingerprint != made.fingerprint
 
 
-def test_levels_are_values_or_tokens(made: Dataset) -> None:
+def test_levels_are_real_numbers_or_tokens(made: Dataset) -> None:
     data_dir = made.folder.parent.parent
     tokens = small(pixels="embedding")
     assert (tokens.info.vocab_size, tokens.info.channels) == (256, None)
     levels = tokens.prepare(data_dir).splits["test"].batch(np.array([1, 4]))
-    values = made.splits["test"].batch(np.array([1, 4]))
-    assert levels.values.shape == (2048,) and values.values.shape == (2048, 1)
-    np.testing.assert_allclose(values.values[:, 0], (levels.values / 255 - 0.5) / 0.5, atol=1e-6)
+    scaled = made.splits["test"].batch(np.array([1, 4]))
+    assert levels.inputs.shape == (2048,) and scaled.inputs.shape == (2048, 1)
+    np.testing.assert_allclose(scaled.inputs[:, 0], (levels.inputs / 255 - 0.5) / 0.5, atol=1e-6)
 
 
 def test_a_larger_set_begins_with_the_smaller(made: Dataset, tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_path_x_is_pathfinder_at_its_size(tmp_path: Path) -> None:
     task = PathX(examples=10)
     assert (task.info.max_length, task.info.grid, task.info.name) == (16_384, (128, 128), "pathx")
     dataset = task.prepare(tmp_path)
-    assert dataset.splits["train"].batch(np.array([0])).values.shape == (16_384, 1)
+    assert dataset.splits["train"].batch(np.array([0])).inputs.shape == (16_384, 1)
     assert same(dataset, Pathfinder(size=128, examples=10).prepare(tmp_path))
 
 
@@ -144,7 +145,8 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.slow
 def test_kill_while_drawing_goes_on_to_the_same_images(tmp_path: Path) -> None:
     code = (
-        "import sys; from pathlib import Path; from tasks.pathfinder.task import Pathfinder;"
+        "import logging, sys; from pathlib import Path; logging.basicConfig(level=logging.INFO);"
+        "from tasks.pathfinder.task import Pathfinder;"
         "import tasks.pathfinder.generate as g; g.PIXELS_A_CHUNK = 2**15; g.CHUNKS_A_MARK = 2;"
         "Pathfinder(examples=6000, contour=6).prepare(Path(sys.argv[1]))"
     )
@@ -248,20 +250,21 @@ def test_metadata_that_needs_unpickling_is_refused(made: Dataset, tmp_path: Path
 def test_batches_are_in_the_order_of_their_numbers(made: Dataset, tmp_path: Path) -> None:
     place = unmarked(made, tmp_path)
     lines = (place / "metadata" / "0.npy").read_text().splitlines()
-    for batch, part in ((10, lines[40:]), (9, lines[20:40]), (2, lines[:20])):
-        (place / "metadata" / f"{batch}.npy").write_text("\r\n".join(part))
+    for batch, listed in ((10, lines[40:]), (9, lines[20:40]), (2, lines[:20])):
+        (place / "metadata" / f"{batch}.npy").write_text("\r\n".join(listed))
     (place / "metadata" / "0.npy").unlink()
     assert same(made, read(tmp_path))
 
 
 def test_empty_images_are_skipped_counted_and_named(
-    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, logger="tasks")
     place = unmarked(made, tmp_path)
     (place / "imgs/0/sample_17.png").write_bytes(b"")
     dataset = read(tmp_path)
     assert dataset.notes["images skipped"] == 1
-    assert "sample_17.png: the file is empty" in capsys.readouterr().err
+    assert "sample_17.png: the file is empty" in caplog.text
     skipped = json.loads((dataset.folder / "manifest.json").read_text())["skipped"]
     assert len(skipped) == 1
     rows = np.concatenate([s.which for s in dataset.splits.values() if isinstance(s, Pixels)])
@@ -275,15 +278,16 @@ def test_missing_images_are_skipped_and_counted(made: Dataset, tmp_path: Path) -
 
 
 def test_malformed_metadata_is_named(
-    made: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Dataset, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, logger="tasks")
     path = unmarked(made, tmp_path) / "metadata" / "0.npy"
     lines = path.read_text().splitlines()
     lines[4] = "imgs/0 sample_4.png 4 maybe"
     path.write_text("\n".join(lines))
     dataset = read(tmp_path)
     assert dataset.notes["lines of metadata skipped"] == 1
-    assert "0.npy:5: got 'imgs/0 sample_4.png 4 maybe'" in capsys.readouterr().err
+    assert "0.npy:5: got 'imgs/0 sample_4.png 4 maybe'" in caplog.text
     assert dataset.notes["images that no metadata lists"] == 1
 
 
@@ -334,8 +338,8 @@ def test_official_images_have_one_law() -> None:
 def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         read(tmp_path, size=128, contour=9)
-    for part in ("pathfinder128/curv_contour_length_9", "lra_release", "7.7 GB", "generate"):
-        assert part in str(caught.value)
+    for text in ("pathfinder128/curv_contour_length_9", "lra_release", "7.7 GB", "generate"):
+        assert text in str(caught.value)
 
 
 def test_an_export_overwrites_no_release(made: Dataset, tmp_path: Path) -> None:

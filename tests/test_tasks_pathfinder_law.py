@@ -50,7 +50,7 @@ def assert_close(data: Drawn, expected: list[float], tolerances: list[float]) ->
 
 
 def test_official_law_has_the_measured_statistics(official: Drawn) -> None:
-    """Of an independent generator that matches the original."""
+    """The statistics are those of an independent generator that matches the original."""
     assert_close(official, [20.17, 51.0, 0.3412, 1.155], [0.15, 0.3, 0.003, 0.03])
     assert (official.facts[:, 4] == 0).mean() == pytest.approx(0.26, abs=0.025)
 
@@ -62,7 +62,7 @@ def test_path_x_has_the_measured_statistics() -> None:
 
 
 def test_law_without_the_quirk_is_another_one() -> None:
-    """Mean, share and distractors roughly as measured elsewhere; the deviation as first made."""
+    """All but the deviation are about as measured independently; the deviation is as first made."""
     data = drawn(law(32, 14, border_quirk=False), 10_000)
     assert_close(data, [27.7, 57.2, 0.450, 4.65], [0.3, 0.4, 0.01, 0.08])
 

@@ -58,9 +58,9 @@ def test_batches_are_the_same(name: str, device: torch.device) -> None:
     assert isinstance(moved, (ResidentTokens, ResidentPixels))
     for indices in (np.array([0]), np.array([5, 0, 5, 8]), np.arange(len(split))):
         got, wanted = moved.batch(indices), split.batch(indices)
-        assert got.values.device.type == device.type
+        assert got.inputs.device.type == device.type
         assert got.lengths.device == CPU
-        for key in ("values", "lengths", "labels"):
+        for key in ("inputs", "lengths", "labels"):
             a, b = getattr(got, key).cpu(), getattr(wanted, key)
             assert a.dtype == b.dtype
             assert torch.equal(a, b)
@@ -68,7 +68,7 @@ def test_batches_are_the_same(name: str, device: torch.device) -> None:
     assert np.array_equal(moved.lengths, split.lengths)
 
 
-def test_what_splits_share_is_placed_once() -> None:
+def test_arrays_of_several_splits_are_placed_once() -> None:
     split = SPLITS["ended"]
     dataset = resident(dataset_of(split), CPU, limit=len(split.sequences.tokens))
     first, second = (dataset.splits[name] for name in ("train", "val"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,10 @@ def changed(lines: list[bytes], end: bytes = b"\n") -> dict[str, bytes]:
 def texts(dataset: Dataset, split: str, index: int) -> tuple[list[str], int]:
     vocabulary = np.load(dataset.folder / "vocabulary.npy")
     batch = dataset.splits[split].batch(np.array([index]))
-    parts = batch.inputs.split(batch.lengths[0].tolist())
-    shown = ["".join(chr(vocabulary[i - END - 1]) if i > END else "$" for i in p) for p in parts]
+    papers = batch.inputs.split(batch.lengths[0].tolist())
+    shown = [
+        "".join(chr(vocabulary[i - END - 1]) if i > END else "$" for i in ids) for ids in papers
+    ]
     return shown, int(batch.labels[0])
 
 
@@ -103,12 +106,13 @@ def test_a_tab_in_a_text_is_resolved_by_the_other(tmp_path: Path) -> None:
     ],
 )
 def test_malformed_lines_are_named_and_counted(
-    tmp_path: Path, line: bytes, fault: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, line: bytes, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, logger="tasks")
     dataset = prepare(tmp_path, changed([line]))
     assert dataset.sizes["train"] == 40
     assert dataset.notes["lines skipped as malformed"] == 1
-    assert f"{TRAIN}:1: {fault}" in capsys.readouterr().err
+    assert f"{TRAIN}:1: {fault}" in caplog.text
     assert fault in (dataset.folder / "manifest.json").read_text().replace('\\"', '"')
 
 
@@ -147,8 +151,8 @@ def test_non_utf8_bytes_and_empty_texts(tmp_path: Path) -> None:
 def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         Retrieval().prepare(tmp_path)
-    for part in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research"):
-        assert part in str(caught.value)
+    for text in (TRAIN, "lra_release", "7.7 GB", str(tmp_path), "google-research"):
+        assert text in str(caught.value)
 
 
 def test_smaller_splits_are_of_the_larger(tmp_path: Path) -> None:

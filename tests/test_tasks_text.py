@@ -1,4 +1,4 @@
-"""Text: reviews as they lie about, in characters and in bytes."""
+"""Text: reviews from archives and folders, in characters and in bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from made_data import reviews, shared, write_archive, write_files
+from made_data import real_data, reviews, write_archive, write_files
 from tasks.base import DataError, Dataset
 from tasks.documents.documents import END, UNKNOWN
 from tasks.splits import PackedTokens
@@ -41,7 +41,7 @@ def words(dataset: Dataset, split: str, index: int) -> str:
     packed = dataset.splits[split]
     assert isinstance(packed, PackedTokens)
     vocabulary = np.load(dataset.folder / "vocabulary.npy")
-    ids = packed.batch(np.array([index])).values.tolist()
+    ids = packed.batch(np.array([index])).inputs.tolist()
     if not len(vocabulary):
         return bytes(i - 1 for i in ids).decode()
     names = {UNKNOWN: "?", END: "$"}
@@ -49,7 +49,7 @@ def words(dataset: Dataset, split: str, index: int) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_layout_gives_the_same_data(tmp_path: Path, kind: str) -> None:
+def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> None:
     place(tmp_path, kind)
     dataset = small().prepare(tmp_path)
     assert dataset.sizes == {"train": 12, "val": 4, "test": 16}
@@ -172,8 +172,8 @@ def test_offline_and_without_files_it_says_what_is_missing(
     with pytest.raises(DataError) as caught:
         Text(source=source).prepare(tmp_path)
     assert time.monotonic() - start < 10
-    for part in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
-        assert part in str(caught.value)
+    for text in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
+        assert text in str(caught.value)
     assert ("download failed" in str(caught.value)) == (source != "official")
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -189,7 +189,7 @@ def test_a_changed_archive_is_noticed_and_a_deleted_one_no_loss(tmp_path: Path) 
 
 
 def test_the_original_reviews(tmp_path: Path) -> None:
-    (tmp_path / "aclImdb.tar.xz").symlink_to(shared("aclImdb.tar.xz"))
+    (tmp_path / "aclImdb.tar.xz").symlink_to(real_data("aclImdb.tar.xz"))
     task = Text(source="official")
     dataset = task.prepare(tmp_path)
     assert dataset.source == "official"

@@ -1,1 +1,3 @@
-"""Measuring mixers: `python -m lra.bench --help`."""
+"""Measurements of mixers, of classifiers and of parts alone: `python -m lra.bench --help`."""
+
+__all__: list[str] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
@@ -14,8 +14,18 @@ from lra.bench.decoding import decode
 from lra.bench.operators import PRODUCT, OperatorCase
 from lra.bench.rounds import Case, measure, units
 from lra.bench.steps import CASES
+from lra.config.registry import MIXERS, TASKS
 from lra.record.benchmark import BenchRecord
-from lra.runtime.cli import Parser, add_overrides, carry_out, positive_int, whole_numbers
+from lra.report.benchmarks import bench_boards, benchmark_tables
+from lra.runtime.cli import (
+    Parser,
+    add_overrides,
+    carry_out,
+    name_in_help,
+    name_list,
+    positive_int,
+    whole_numbers,
+)
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -23,84 +33,127 @@ from tasks.progress import progress
 
 logger = logging.getLogger("lra.bench")
 
-MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
+CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
+OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"
 OPERATOR_LENGTHS = [1024, 2048, 4096, 16384]
 OPERATOR_BATCH = 4
 CHANNELS = 64
 TASK = "task"
-"""In place of lengths: sequences as the task has them."""
+"""Argument of --lengths that stands for the task's own sequences."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.bench",
-        description="Measure mixers in turns in one process: medians with quartiles, peak memory "
-        "of a process of its own, arithmetic, and what a training step's time goes to. Records "
-        "go to --out, and report.py tabulates them. "
-        "step: training steps of a task's classifier. "
-        "forward: an evaluation of it. "
-        "op: a part of a mixer of default options alone, forward and backward. "
-        "decode: what one more position costs a causal mixer, by its recurrence and by mixing "
-        "all positions so far again.",
+        description="Measure mixers in interleaved rounds in one process: medians with quartiles, "
+        "peak memory of a process of its own, arithmetic, and what a training step's time goes "
+        "to. Records go to --out, and report.py tabulates them.",
     )
-    parser.add_argument("--mode", choices=MODES, default="step", help="step (default)")
-    parser.add_argument(
-        "--mixers",
-        help=f"names, comma-separated ({MIXERS}; decode: {DECODED_MIXERS}); op: also {PRODUCT}, "
-        f"the product with a given kernel of all lags",
-    )
-    parser.add_argument(
-        "--lengths",
-        help="positions, comma-separated; step and forward: of synthetic sequences (the task's "
-        f"longest), or {TASK} for the task's own data",
-    )
-    parser.add_argument(
-        "--compare", choices=["reference"], help="time each beside the published code's way"
-    )
-    parser.add_argument("--task", help="step, forward: its classifier (listops)")
-    parser.add_argument("--preset", help="step, forward: paper (default), quick or budget")
-    parser.add_argument("--protocol", help="step, forward: s4 (default) or lra")
-    add_overrides(parser, "change a setting, of the mixers alone for op and decode")
-    parser.add_argument(
-        "--batch-size", type=positive_int, help=f"step, forward (the task's), op ({OPERATOR_BATCH})"
-    )
-    parser.add_argument("--parts", help="op: mixing (default), kernel or whole")
-    parser.add_argument("--dim", type=positive_int, help=f"op, decode: channels ({CHANNELS})")
-    parser.add_argument("--repeats", type=positive_int, default=5, help="turns (%(default)s)")
-    parser.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
-    parser.add_argument(
+    commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
+    common, compared = Parser(add_help=False), Parser(add_help=False)
+    common.add_argument("--repeats", type=positive_int, default=5, help="rounds (%(default)s)")
+    common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    common.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="for records (results/bench)"
+    )
+    compared.add_argument(
+        "--compare", choices=["reference"],
+        help="time each beside its reference, which is written as published code is",
+    )  # fmt: skip
+    for name, text in (
+        ("step", "training steps of a task's classifier"),
+        ("forward", "batches of an evaluation of a task's classifier"),
+    ):
+        _add_classifier_flags(commands.add_parser(name, parents=[common, compared], help=text))
+    _add_operator_flags(
+        commands.add_parser(
+            "op",
+            parents=[common, compared],
+            help="a part of a mixer of default options alone, forward and backward",
+        )
+    )
+    _add_decoding_flags(
+        commands.add_parser(
+            "decode",
+            parents=[common],
+            help="one more position of a causal mixer, by its recurrence and by mixing all "
+            "positions so far again",
+        )
     )
     return parser.parse_args(arguments)
 
 
-def _settle(options: argparse.Namespace) -> None:
-    """Refuse flags that the mode has no use for, and give the others their defaults."""
-    of_task = {"task": "listops", "preset": "paper", "protocol": "s4"}
-    of_mixer = {"parts": "mixing", "dim": CHANNELS}
-    idle = set(of_task) if options.mode in ("op", "decode") else set(of_mixer)
-    if options.mode == "decode":
-        idle |= {"parts", "batch_size", "compare"}
-    for name in sorted(idle):
-        if getattr(options, name) is not None:
-            flag = name.replace("_", "-")
-            raise UserError(f"--{flag} has no effect with --mode {options.mode}; leave it out")
-    for name, default in {**of_task, **of_mixer}.items():
-        if getattr(options, name) is None:
-            setattr(options, name, default)
+def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
+    task = parser.add_argument("--task", default="listops", help="%(default)s (default); {names}")
+    name_in_help(task, lambda: sorted(TASKS.classes))
+    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    _add_mixers(parser, CLASSIFIER_MIXERS)
+    parser.add_argument(
+        "--lengths",
+        help="positions of synthetic sequences, comma-separated (the task's longest), or "
+        f"{TASK} for the task's own data",
+    )
+    parser.add_argument("--batch-size", type=positive_int, help="examples (the task's)")
+    add_overrides(parser, "change a setting")
+
+
+def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
+    _add_mixers(
+        parser, OPERATOR_MIXERS, f"; {PRODUCT} is the product with a given kernel of all lags"
+    )
+    parser.add_argument("--parts", default="mixing", help="mixing (default), kernel or whole")
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=OPERATOR_BATCH, help="examples (%(default)s)"
+    )
+    _add_mixer_flags(parser, OPERATOR_LENGTHS)
+
+
+def _add_decoding_flags(parser: argparse.ArgumentParser) -> None:
+    _add_mixers(parser, DECODED_MIXERS)
+    _add_mixer_flags(parser, DECODED_LENGTHS)
+
+
+def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> None:
+    """Add --mixers.
+
+    Args:
+        parser: command line to add to.
+        names: default mixers, comma-separated.
+        also: end of the help text.
+    """
+    mixers = parser.add_argument(
+        "--mixers", default=names,
+        help=f"comma-separated (%(default)s), of {{names}}, or your own as for run_task.py{also}",
+    )  # fmt: skip
+    name_in_help(mixers, lambda: sorted(MIXERS.classes))
+
+
+def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: Sequence[int]) -> None:
+    """Add the flags of mixers without a task.
+
+    Args:
+        parser: command line to add to.
+        lengths: default lengths, in positions.
+    """
+    parser.add_argument(
+        "--lengths", default=",".join(map(str, lengths)),
+        help="positions, comma-separated (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--dim", type=positive_int, default=CHANNELS, help="channels (%(default)s)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
+        help="change an option of the mixers",
+    )  # fmt: skip
 
 
 def _lengths(text: str) -> list[int]:
     return sorted(whole_numbers(text, "--lengths", 1))
 
 
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",")))
-
-
 def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
-    """Lay up classifiers: those of each length take turns."""
+    """List the classifiers to measure, in a group for each length, which has its own rounds."""
     overrides = list(options.overrides)
     if options.batch_size is not None:
         overrides.append(f"train.batch_size={options.batch_size}")
@@ -111,11 +164,9 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
         lengths = _lengths(options.lengths)
     else:
         lengths = [0]
-    made: list[list[Case]] = []
-    for length in lengths:
-        cases: list[Case] = []
-        for name in _names(options.mixers or MIXERS):
-            case = CASES[options.mode](
+    return [
+        [
+            CASES[options.command](
                 mixer=name,
                 device=options.device,
                 task=options.task,
@@ -125,45 +176,43 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
                 length=length,
                 data_dir=options.data_dir,
             )
-            case.settings()  # mistakes come to light before anything is measured
-            cases.append(case)
-        made.append(cases)
-    return made
+            for name in name_list(options.mixers, "--mixers")
+        ]
+        for length in lengths
+    ]
 
 
 def _operators(options: argparse.Namespace) -> list[list[Case]]:
-    """Lay up parts of mixers: those of each length take turns."""
-    lengths = OPERATOR_LENGTHS if options.lengths is None else _lengths(options.lengths)
-    made: list[list[Case]] = []
-    for length in lengths:
-        cases: list[Case] = []
-        for name in _names(options.mixers or "tnn,ski-tnn,fd-tnn,s4"):
-            for part in _names(options.parts):
-                case = OperatorCase(
-                    mixer=name,
-                    device=options.device,
-                    part=part,
-                    length=length,
-                    batch_size=options.batch_size or OPERATOR_BATCH,
-                    dim=options.dim,
-                    overrides=tuple(options.overrides),
-                )
-                case.settings()  # mistakes come to light before anything is measured
-                cases.append(case)
-        made.append(cases)
-    return made
+    """List the parts of mixers to measure, in a group for each length, which has its own rounds."""
+    return [
+        [
+            OperatorCase(
+                mixer=name,
+                device=options.device,
+                part=part,
+                length=length,
+                batch_size=options.batch_size,
+                dim=options.dim,
+                overrides=tuple(options.overrides),
+            )
+            for name in name_list(options.mixers, "--mixers")
+            for part in name_list(options.parts, "--parts")
+        ]
+        for length in _lengths(options.lengths)
+    ]
 
 
-def _in_turns(options: argparse.Namespace) -> list[BenchRecord]:
-    from lra.report.benchmarks import bench_boards, benchmark_tables
-
+def _measure(options: argparse.Namespace, groups: list[list[Case]]) -> list[BenchRecord]:
+    """Measure groups of cases, each in interleaved rounds, and tabulate them."""
     if options.repeats < 2:  # noqa: PLR2004
         raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
-    groups = (_operators if options.mode == "op" else _classifiers)(options)
+    for cases in groups:
+        for case in cases:
+            case.settings()  # mistakes come to light before anything is measured
     records: list[BenchRecord] = []
     total = sum(map(len, groups)) * units(options.repeats)
-    with progress("measuring", total=total, unit="turns") as bar:
+    with progress("measuring", total=total, unit="rounds") as bar:
         for cases in groups:
             compare = options.compare is not None
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
@@ -176,20 +225,23 @@ def _in_turns(options: argparse.Namespace) -> list[BenchRecord]:
 
 
 def _decode(options: argparse.Namespace) -> list[BenchRecord]:
-    lengths = DECODED_LENGTHS if options.lengths is None else _lengths(options.lengths)
-    records = decode(options, _names(options.mixers or DECODED_MIXERS), lengths)
+    records = decode(options, name_list(options.mixers, "--mixers"), _lengths(options.lengths))
     for record in records:
         record.save(options.out)
     return records
 
 
-MODES = {"step": _in_turns, "forward": _in_turns, "op": _in_turns, "decode": _decode}
+COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
+    "step": lambda options: _measure(options, _classifiers(options)),
+    "forward": lambda options: _measure(options, _classifiers(options)),
+    "op": lambda options: _measure(options, _operators(options)),
+    "decode": _decode,
+}
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
-    _settle(options)
-    records = MODES[options.mode](options)
+    """Carry out a command line; return the exit code."""
+    records = COMMANDS[options.command](options)
     logger.info(f"{len(records)} records in {options.out}")
     return 0
 

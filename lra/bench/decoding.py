@@ -1,4 +1,4 @@
-"""What one more position costs a causal mixer."""
+"""Measurements of the time that a causal mixer takes for one more position."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tasks.progress import progress
 logger = logging.getLogger(__name__)
 
 WINDOW = 16
-"""Steps, up to a position, that its time is measured over."""
+"""Number of steps before a position that its time per step is averaged over."""
 
 MIXERS = "tnn,fd-tnn,s4,s4d,dss"
 LENGTHS = [256, 1024, 4096]
@@ -33,7 +33,7 @@ LENGTHS = [256, 1024, 4096]
 
 @dataclass
 class Decoding:
-    """One mixer, run position by position."""
+    """One mixer that is run position by position, with its measurements so far."""
 
     source: MixerSource
     mixer: RecurrentMixer
@@ -41,9 +41,9 @@ class Decoding:
     dim: int
     device: torch.device
     steps: dict[int, list[float]] = field(default_factory=dict)
-    """Milliseconds a step, by position."""
+    """Milliseconds per step, by position."""
     forwards: dict[int, list[float]] = field(default_factory=dict)
-    """Milliseconds for mixing all positions up to one, by position."""
+    """Milliseconds for mixing all positions up to a given one, by that position."""
 
     @torch.inference_mode()
     def measure(self) -> None:
@@ -69,7 +69,7 @@ class Decoding:
             self.forwards.setdefault(position, []).append(spent)
 
     def forget(self) -> None:
-        """Drop what was measured so far."""
+        """Drop the measurements so far."""
         self.steps.clear()
         self.forwards.clear()
 
@@ -81,11 +81,13 @@ class Decoding:
         return 1e3 * (time.perf_counter() - start)
 
     def rows(self) -> list[dict[str, str]]:
-        """Tabulate what was measured."""
+        """Tabulate the measurements."""
         first = statistics.median(self.steps[self.positions[0]])
+        state_size = self.mixer.state_size(max(self.positions))
         return [
             {
                 "mixer": self.source.name,
+                "numbers in the state": f"{state_size:,}",
                 "position": f"{position:,}",
                 "step, ms": spread(self.steps[position]),
                 "of the first row's": f"{statistics.median(self.steps[position]) / first:.2f}",
@@ -94,8 +96,13 @@ class Decoding:
             for position in self.positions
         ]
 
-    def records(self, turns: tuple[str, ...], overrides: tuple[str, ...]) -> list[BenchRecord]:
-        """Make the records of what was measured."""
+    def records(self, mixers: tuple[str, ...], overrides: tuple[str, ...]) -> list[BenchRecord]:
+        """Make the records of the measurements.
+
+        Args:
+            mixers: names of the mixers measured in the same rounds.
+            overrides: changed options, each as "mixer.key=value".
+        """
         made = []
         for part, times in (("recurrence", self.steps), ("prefix", self.forwards)):
             for position, milliseconds in times.items():
@@ -119,7 +126,7 @@ class Decoding:
                         peak_memory_mib=None,
                         params=sum(p.numel() for p in self.mixer.parameters()),
                         flops_per_step=None,
-                        measured_with=turns,
+                        measured_with=mixers,
                         versions=versions(),
                         git=git_state(),
                     )
@@ -140,7 +147,7 @@ def _decoding(
 ) -> Decoding:
     """Build a causal mixer.
 
-    Raises: UserError for one that cannot be causal or has no recurrence.
+    Raises: UserError for a mixer that cannot be causal or has no recurrence.
     """
     context = MixerContext(
         dim=options.dim, max_length=max(positions), layer=0, depth=1, causal=True
@@ -157,22 +164,22 @@ def decode(
     """Measure recurrences, tabulate them and return their records."""
     if any(b - a < WINDOW for a, b in zip([0, *positions[:-1]], positions, strict=True)):
         raise UserError(
-            f"--lengths {','.join(map(str, positions))}: expected steps of at least {WINDOW}, a "
-            f"time is so many"
+            f"--lengths {','.join(map(str, positions))}: expected steps of at least {WINDOW}, as "
+            f"times are over so many positions"
         )
     device = choose_device(options.device)
     decodings = [_decoding(name, positions, options, device) for name in names]
-    with progress("decoding", total=(options.repeats + 1) * len(decodings), unit="turn") as bar:
-        for turn in range(options.repeats + 1):
+    with progress("decoding", total=(options.repeats + 1) * len(decodings), unit="rounds") as bar:
+        for number in range(options.repeats + 1):
             for decoding in decodings:
                 decoding.measure()
                 bar.update()
-            if turn == 0:  # the first turn warms up
+            if number == 0:  # the first round warms up
                 for decoding in decodings:
                     decoding.forget()
     logger.info(f"{options.dim} channels, one sequence, {device_name(device)}")
-    logger.info(f"medians and quartiles of {options.repeats} turns, {WINDOW} steps each")
+    logger.info(f"medians and quartiles of {options.repeats} rounds, {WINDOW} steps each")
     write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
-    turns = tuple(decoding.source.name for decoding in decodings)
+    mixers = tuple(decoding.source.name for decoding in decodings)
     overrides = tuple(options.overrides)
-    return [record for decoding in decodings for record in decoding.records(turns, overrides)]
+    return [record for decoding in decodings for record in decoding.records(mixers, overrides)]

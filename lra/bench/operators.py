@@ -1,11 +1,11 @@
-"""Parts of mixers alone, forward and backward."""
+"""Measurements of parts of mixers alone, forward and backward."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -17,28 +17,54 @@ from lra.config.plugin import MixerSource, find_mixer
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
-from models.base import Mixer, MixerContext, Part
-from models.ops.reference import plain_forms
-from models.ops.toeplitz import toeplitz_multiply
+from models.base import Mixer, MixerContext
+from models.layers.long_convolution import LongConvolution, PositionOperator
+from models.ops.reference import reference_forms
+from models.ops.toeplitz import LagKernel
 
 PRODUCT = "toeplitz"
-"""In place of a mixer: the product with Toeplitz matrices of all lags, kernels given."""
+"""Name, in place of a mixer's, for the product with Toeplitz matrices whose kernels are given."""
 
 
 def default_mixer(
     name: str, context: MixerContext, overrides: Sequence[str]
 ) -> tuple[MixerSource, Mixer]:
-    """Build a mixer of default options, but for what is overridden.
+    """Build a mixer with default options, except those that are overridden.
 
     Args:
-        overrides: "mixer.key=value".
-    Raises: UserError for options that it does not have, or that have no default.
+        name: name of the mixer, or place of a plug-in.
+        context: what the mixer is built for.
+        overrides: changed options, each as "mixer.key=value".
+    Raises: UserError for options that the mixer does not have, or that have no default.
     """
     source = find_mixer(name, "--mixers")
     options = compose_options(source, overrides)
     mixer = source.build(context, options)
     check_plug_in(source, mixer, context.dim, causal=context.causal, grid=None)
     return source, mixer
+
+
+class Part(NamedTuple):
+    """A part of a mixer that can be timed alone."""
+
+    compute: Callable[[Tensor], Tensor]
+    """Maps an input (batch, length, channels) to the part's output; kernel uses only its length."""
+    channels: int
+
+
+def parts_of(mixer: nn.Module, dim: int) -> dict[str, Part]:
+    """Return the parts of a mixer by name: whole and, if the mixer has a module for it, mixing
+    (without projections) and kernel (generating it).
+    """
+    parts = {"whole": Part(mixer, dim)}
+    operators = (module for module in mixer.modules() if isinstance(module, PositionOperator))
+    operator = next(operators, None)
+    if operator is not None:
+        parts["mixing"] = Part(operator, operator.channels)
+    if isinstance(operator, LongConvolution):
+        kernel = operator.kernel
+        parts["kernel"] = Part(lambda x: kernel(x.shape[1]).coefficients, operator.channels)
+    return parts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +89,16 @@ class OperatorCase(Case):
         torch.manual_seed(0)
         if self.mixer == PRODUCT:
             module: nn.Module = _Product(self.length, self.dim)
-            part = Part(module)
+            part = Part(module, self.dim)
         else:
             module = default_mixer(self.mixer, self._context(), self.overrides)[1]
             part = self._part(module)
         module.to(device)
-        x = torch.randn(self.batch_size, self.length, part.channels or self.dim, device=device)
+        x = torch.randn(self.batch_size, self.length, part.channels, device=device)
         return Operating(part.compute, module, x, is_reference=self.is_reference)
 
-    def _part(self, mixer: Mixer) -> Part:
-        # A plug-in need not be a subclass.
-        parts = mixer.parts() if isinstance(mixer, Mixer) else {"whole": Part(mixer)}
+    def _part(self, mixer: nn.Module) -> Part:
+        parts = parts_of(mixer, self.dim)
         if self.part not in parts:
             raise UserError(
                 f"--parts {self.part}: mixer {self.mixer} has no such part to itself "
@@ -87,7 +112,7 @@ class OperatorCase(Case):
         if self.mixer != PRODUCT:
             source, mixer = default_mixer(self.mixer, self._context(), self.overrides)
             name, code = source.name, source.code
-            channels = self._part(mixer).channels or self.dim
+            channels = self._part(mixer).channels
         return {
             "mode": "op",
             "part": "product" if self.mixer == PRODUCT else self.part,
@@ -104,12 +129,12 @@ class OperatorCase(Case):
 class _Product(nn.Module):
     def __init__(self, length: int, channels: int) -> None:
         super().__init__()
-        self.kernel = nn.Parameter(torch.randn(2 * length - 1, channels))
+        self.by_lag = nn.Parameter(torch.randn(2 * length - 1, channels))
         self.first_lag = 1 - length
 
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape."""
-        return toeplitz_multiply(self.kernel, self.first_lag, x)
+        return LagKernel(self.by_lag.T, self.first_lag).multiply(x)
 
 
 class Operating(Subject):
@@ -131,10 +156,10 @@ class Operating(Subject):
             self.gradient = torch.randn_like(compute(x))
 
     def _forms(self) -> contextlib.AbstractContextManager[None]:
-        return plain_forms() if self.is_reference else contextlib.nullcontext()
+        return reference_forms() if self.is_reference else contextlib.nullcontext()
 
     def run(self) -> None:
-        """Compute it and its gradients."""
+        """Compute the part and its gradients."""
         with self._forms():
             result = self.compute(self.x)
         result.backward(self.gradient)

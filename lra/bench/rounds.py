@@ -1,7 +1,8 @@
-"""Timing things in turns in one process, each beside its reference, and memory in another.
+"""Timing cases in interleaved rounds in one process, each beside its reference.
 
-Absolute times on a shared machine are noise: what is compared takes turns, and what is reported
-are medians with quartiles, of times and of ratios within a turn.
+Absolute times on a machine with other users are noise. Cases that are compared are therefore
+timed one after the other in each of several rounds. Reported are the median and quartiles over
+rounds, of times and of the ratios within a round. Memory is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tqdm import tqdm
 
 from lra.record.benchmark import BenchRecord
 from lra.runtime.allocator import keep_freed_memory, return_freed_memory
+from lra.runtime.console import show_messages
 from lra.runtime.environment import (
     choose_device,
     device_name,
@@ -34,59 +36,59 @@ from lra.runtime.environment import (
     versions,
 )
 
-WARMUP_TURNS = 3
-"""First turns, which are not counted."""
+WARMUP_ROUNDS = 3
+"""Number of rounds at the start that are not counted."""
 
 
 class Subject(abc.ABC):
-    """What is timed, set up."""
+    """A computation that is set up and ready to be timed."""
 
     repetitions = 1
-    """How often `run` does what is counted."""
+    """Number of counted units, such as steps or batches, that one `run` computes."""
 
     @abc.abstractmethod
     def run(self) -> None:
-        """Do it once."""
+        """Run the computation once."""
 
     def facts(self) -> dict[str, Any]:
-        """Return fields of the record that only what is set up can tell, after all turns."""
+        """Return fields of the record that are known only once all rounds are timed."""
         return {"params": None, "flops_per_step": None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case(abc.ABC):
-    """What is timed, by its settings."""
+    """The settings of a computation that is to be timed."""
 
     mixer: str
     device: str
     is_reference: bool = False
-    """Whether it is done the published code's way, with the allocator as it comes."""
+    """Whether this is the reference: written as published code is, with the default allocator."""
 
     @property
     def varies(self) -> bool:
-        """Whether what is done differs from time to time."""
+        """Whether the amount of work differs from one run to the next."""
         return False
 
     @abc.abstractmethod
     def build(self) -> Subject:
-        """Set it up."""
+        """Set up the computation."""
 
     @abc.abstractmethod
     def settings(self) -> dict[str, Any]:
-        """Return the fields of the record that name it."""
+        """Return the fields of the record that identify this case."""
 
     def keeps_memory(self) -> bool:
         """Whether the allocator keeps what is freed, as it does in a run of these settings."""
         return not self.is_reference
 
     def reference(self) -> Case:
-        """Return the same, done the published code's way."""
+        """Return the reference of this case."""
         return dataclasses.replace(self, is_reference=True)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Of a process of its own, in MiB."""
+    """Memory of a separate process that runs a case, in MiB."""
 
     base: float
     peak: float
@@ -95,11 +97,11 @@ class Memory:
 
 @dataclass
 class Measurement:
-    """One case in measurement, and its reference, if it is compared."""
+    """One case, and its reference if the two are compared, with their measurements so far."""
 
     case: Case
     memory: Memory | None
-    """None where it did not suffice."""
+    """None if memory ran out."""
     reference: Case | None
     reference_memory: Memory | None = None
     subject: Subject | None = None
@@ -107,8 +109,8 @@ class Measurement:
     seconds: list[float] = field(default_factory=list)
     ratios: list[float] = field(default_factory=list)
 
-    def turn(self) -> None:
-        """Time it once, and its reference."""
+    def time_round(self) -> None:
+        """Time the case once, and its reference."""
         if self.subject is None:
             return
         compared = self.reference is not None and self.reference_subject is not None
@@ -118,14 +120,18 @@ class Measurement:
             reference = _timed(self.reference, self.reference_subject, settle=True)
             self.ratios.append(reference / seconds)
 
-    def record(self, turns: tuple[str, ...]) -> BenchRecord:
-        """Make the record; without times, of a want of memory."""
+    def record(self, mixers: tuple[str, ...]) -> BenchRecord:
+        """Make the record; if memory ran out, it has no times.
+
+        Args:
+            mixers: names of the mixers measured in the same rounds.
+        """
         memory, compared = self.memory, self.reference_memory
         times = self.subject.repetitions if self.subject is not None else 1
         slow, middle, fast = quartiles([times / seconds for seconds in self.seconds])
         low, ratio, high = quartiles(self.ratios)
         if self.case.varies and self.seconds:
-            # What counts is how long all of them take: a median is of none in particular.
+            # Runs of different work have no typical time, so their total time counts.
             middle = times * len(self.seconds) / sum(self.seconds)
             if self.ratios:
                 paired = zip(self.ratios, self.seconds, strict=True)
@@ -150,14 +156,14 @@ class Measurement:
             reserved_memory_mib=memory.reserved if memory else None,
             reference_peak_memory_mib=compared.peak if compared else None,
             reference_base_memory_mib=compared.base if compared else None,
-            measured_with=turns,
+            measured_with=mixers,
             versions=versions(),
             git=git_state(),
         )
 
 
 def quartiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
-    """Return the first, second and third; of nothing, None."""
+    """Return the first, second and third quartile; None for each if there are no values."""
     if len(values) < 2:  # noqa: PLR2004
         only = values[0] if values else None
         return only, only, only
@@ -166,10 +172,12 @@ def quartiles(values: Sequence[float]) -> tuple[float | None, float | None, floa
 
 
 def _timed(case: Case, subject: Subject, *, settle: bool) -> float:
-    """Return the seconds of doing it once, with the allocator that belongs to it.
+    """Return the seconds of running a case once, with the allocator set as the case needs it.
 
     Args:
-        settle: whether it is first done untimed, so that memory is as it leaves it itself.
+        case: settings of the computation.
+        subject: the computation, set up.
+        settle: whether to run once untimed before, so that other cases leave no trace in memory.
     """
     device = choose_device(case.device)
     if device.type == "cpu":
@@ -184,13 +192,13 @@ def _timed(case: Case, subject: Subject, *, settle: bool) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait for what a GPU still does."""
+    """Wait until a GPU has done all its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def peak_memory(case: Case, threads: int) -> Memory | None:
-    """Do it some times and return its memory; None if it does not suffice."""
+    """Run a case a few times and return its memory; None if memory runs out."""
     torch.set_num_threads(threads)
     device = choose_device(case.device)
     if device.type == "cpu" and case.keeps_memory():
@@ -199,7 +207,7 @@ def peak_memory(case: Case, threads: int) -> Memory | None:
         subject = case.build()
         base = memory_mib(device)
         reset_peak_memory(device)
-        for _ in range(WARMUP_TURNS):
+        for _ in range(WARMUP_ROUNDS):
             subject.run()
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
@@ -209,9 +217,9 @@ def peak_memory(case: Case, threads: int) -> Memory | None:
 
 
 def memory_of(case: Case) -> Memory | None:
-    """Measure memory in a process of its own; None if it does not suffice."""
+    """Measure the memory of a case in a separate process; None if memory runs out."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
+    with ProcessPoolExecutor(1, mp_context=context, initializer=show_messages) as pool:
         try:
             return pool.submit(peak_memory, case, torch.get_num_threads()).result()
         except BrokenProcessPool:  # the system ended it
@@ -221,11 +229,13 @@ def memory_of(case: Case) -> Memory | None:
 def measure(
     cases: Sequence[Case], repeats: int, *, compare: bool, bar: tqdm[Any]
 ) -> list[BenchRecord]:
-    """Measure cases in turns.
+    """Measure cases in interleaved rounds.
 
     Args:
-        compare: whether each takes its turn beside its reference.
-        bar: goes on by `units` for all.
+        cases: the computations to be timed.
+        repeats: number of rounds that count.
+        compare: whether each case is timed beside its reference.
+        bar: progress bar that moves by `units(repeats)` for each case.
     """
     measurements = []
     for case in cases:  # before anything here takes memory
@@ -240,17 +250,17 @@ def measure(
             measured.subject = measured.case.build()
         if measured.reference is not None and measured.reference_memory is not None:
             measured.reference_subject = measured.reference.build()
-    for turn in range(WARMUP_TURNS + repeats):
+    for number in range(WARMUP_ROUNDS + repeats):
         for measured in measurements:
-            if turn == WARMUP_TURNS:
+            if number == WARMUP_ROUNDS:
                 measured.seconds.clear()
                 measured.ratios.clear()
-            measured.turn()
+            measured.time_round()
             bar.update()
-    turns = tuple(case.mixer for case in cases)
-    return [measured.record(turns) for measured in measurements]
+    mixers = tuple(case.mixer for case in cases)
+    return [measured.record(mixers) for measured in measurements]
 
 
 def units(repeats: int) -> int:
     """Return how far `measure` moves its bar for each case."""
-    return 1 + WARMUP_TURNS + repeats
+    return 1 + WARMUP_ROUNDS + repeats

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lra.bench.rounds import Case, Subject
-from lra.bench.time_breakdown import shares
+from lra.bench.time_breakdown import profile_steps
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
@@ -23,7 +23,8 @@ from lra.train.trainer import Trainer
 from tasks.base import Batch, Dataset, Split, TaskInfo
 
 EVALUATED_BATCHES = 4
-"""In one go of a forward measurement, over which kernels are shared as in an evaluation."""
+"""Batches of one forward measurement; kernels are generated once for all of them, as in an
+evaluation."""
 
 
 class SyntheticSplit(Split):
@@ -47,7 +48,7 @@ class SyntheticSplit(Split):
         return Batch(inputs, lengths, torch.from_numpy(self.labels[indices]))
 
 
-class Part(Split):
+class FirstExamples(Split):
     """The first examples of a split."""
 
     def __init__(self, split: Split, examples: int) -> None:
@@ -69,7 +70,7 @@ class StepCase(Case):
     protocol: str
     overrides: tuple[str, ...]
     length: int | None
-    """Of synthetic sequences, 0 for the task's longest; None for the task's own data."""
+    """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
 
     @property
@@ -78,7 +79,7 @@ class StepCase(Case):
         return self.length is None
 
     def config(self) -> RunConfig:
-        """Lay up the settings; the reference computes in single precision."""
+        """Compose the settings; the reference computes in single precision."""
         config = resolve(
             self.task,
             self.mixer,
@@ -95,7 +96,7 @@ class StepCase(Case):
         return super().keeps_memory() and not self.config().train.checkpoint_activations
 
     def info(self) -> TaskInfo:
-        """Return the task with sequences of this length.
+        """Return the task's description with sequences of this length.
 
         Raises: UserError for a length that the task's grid does not have.
         """
@@ -164,7 +165,7 @@ class Stepping(Subject):
         self.trainer = trainer
 
     def run(self) -> None:
-        """Make one step."""
+        """Make one training step."""
         self.trainer.train_step()
 
     def facts(self) -> dict[str, Any]:
@@ -172,7 +173,7 @@ class Stepping(Subject):
         return {
             "params": self.trainer.num_parameters,
             "flops_per_step": self.trainer.flops_per_step,
-            "shares": shares(self.run, self.trainer.device),
+            "time_breakdown": profile_steps(self.run, self.trainer.device),
         }
 
 
@@ -184,8 +185,8 @@ class ForwardCase(StepCase):
         """See `Case.build`."""
         trainer = self.trainer()
         examples = EVALUATED_BATCHES * trainer.train_config.batch_size
-        part = Part(trainer.dataset.splits["val"], examples)
-        splits = {**trainer.dataset.splits, "val": part}
+        first = FirstExamples(trainer.dataset.splits["val"], examples)
+        splits = {**trainer.dataset.splits, "val": first}
         trainer.dataset = dataclasses.replace(trainer.dataset, splits=splits)
         return Evaluating(trainer)
 

@@ -1,0 +1,13 @@
+"""The model around a mixer, and all that is checked or matched by building it."""
+
+__all__ = [
+    "axes",
+    "block",
+    "classifier",
+    "dropout",
+    "match_params",
+    "packing",
+    "plugin_check",
+    "reference",
+    "resolve",
+]

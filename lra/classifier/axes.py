@@ -1,4 +1,4 @@
-"""How the positions of a grid are laid before a mixer."""
+"""How a mixer meets the positions of a grid."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from torch import Tensor, nn
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
+from models.layers.two_axes import GridModule
 from tasks.base import TaskInfo
 
 
-class AlongAxis(nn.Module):
+class AlongAxis(GridModule):
     """A mixer applied to every row, or every column, of a grid as to a sequence.
 
     Args:
@@ -22,9 +23,8 @@ class AlongAxis(nn.Module):
     def __init__(
         self, mixer: nn.Module, grid: tuple[int, int], axis: Literal["rows", "columns"]
     ) -> None:
-        super().__init__()
+        super().__init__(grid)
         self.mixer = mixer
-        self.grid = grid
         self.is_turned = axis == "columns"
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -33,10 +33,9 @@ class AlongAxis(nn.Module):
         Raises: ValueError for padding, or another number of positions: no task with a grid
             has either.
         """
-        height, width = self.grid
-        if mask is not None or x.shape[1] != height * width:
-            raise ValueError(f"a {height} x {width} grid has all of its positions, got {x.shape}")
-        lines = x.unflatten(1, self.grid)
+        if mask is not None:
+            raise ValueError("got a mask, expected a grid that has all of its positions")
+        lines = self.on_grid(x)
         if self.is_turned:
             lines = lines.transpose(1, 2)
         mixed = self.mixer(lines.flatten(0, 1), None).view(lines.shape)

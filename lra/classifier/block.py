@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
+from models.ops.reference import forms_as_now
 
 # On packed positions both are free of padding: no mask to heed, nothing to leak.
 NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
@@ -70,11 +72,16 @@ class Residual(nn.Module):
 
 
 @contextlib.contextmanager
-def _statistics_kept(block: nn.Module) -> Iterator[None]:
-    """Undo what computing a block a second time does to the running statistics of its norms."""
+def _computed_again(block: nn.Module, forms: AbstractContextManager[None]) -> Iterator[None]:
+    """Compute a block a second time, leaving the running statistics of its norms as they are.
+
+    Args:
+        forms: computes by the forms that the first time did.
+    """
     before = {name: buffer.clone() for name, buffer in block.named_buffers()}
     try:
-        yield
+        with forms:
+            yield
     finally:
         with torch.no_grad():
             for name, buffer in block.named_buffers():
@@ -102,7 +109,8 @@ class Block(nn.Module):
 
     def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
         """Compute `forward`, keeping x alone, and again in the backward pass."""
-        contexts = lambda: (contextlib.nullcontext(), _statistics_kept(self))  # noqa: E731
+        again = _computed_again(self, forms_as_now())
+        contexts = lambda: (contextlib.nullcontext(), again)  # noqa: E731
         result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)
         assert isinstance(result, Tensor)
         return result

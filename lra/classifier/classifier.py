@@ -13,6 +13,7 @@ from lra.classifier.block import NORMS, Block
 from lra.classifier.dropout import Dropout
 from lra.classifier.packing import Packing
 from lra.config.schema import RunConfig
+from models.layers.two_axes import GridModule
 from models.ops.activations import ACTIVATIONS
 from tasks.base import TaskInfo
 
@@ -106,7 +107,7 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 
 
 class Classifier(nn.Module):
-    """Embedding, blocks, pooling and head; two towers share everything but the head.
+    """Embedding, blocks, pooling and head; two towers have all but the head in common.
 
     Args:
         trained: what the weights were trained on, where they are to meet other lengths: mixers
@@ -128,6 +129,10 @@ class Classifier(nn.Module):
         self.blocks = nn.ModuleList(
             Block(model, build_layer(config, known, length, layer)) for layer in range(model.depth)
         )
+        if info.grid is not None:
+            for module in self.modules():
+                if isinstance(module, GridModule):
+                    module.take_grid(info.grid)
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         features = model.dim * (4 if info.towers > 1 else 1)
         self.activation = ACTIVATIONS[model.channel_activation] if model.head == "mlp" else None

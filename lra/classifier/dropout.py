@@ -10,7 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.ops.reference import plain_forms_are_used
+from models.ops.reference import reference_forms_are_used
 
 LEVELS = 2**16
 """Values of a random number of 16 bits, of which four come from one draw of the generator."""
@@ -23,7 +23,7 @@ class Dropout(nn.Module):
     is rounded to a multiple of 1 / 65,536, and the scale fits what it is rounded to.
 
     Args:
-        probability: of zero, in [0, 1).
+        probability: how likely a number becomes zero, in [0, 1).
     """
 
     def __init__(self, probability: float) -> None:
@@ -38,7 +38,7 @@ class Dropout(nn.Module):
         """Drop numbers of x, of any shape."""
         if not self.training or self.probability == 0:
             return x
-        if x.device.type != "cpu" or plain_forms_are_used():
+        if x.device.type != "cpu" or reference_forms_are_used():
             return functional.dropout(x, self.probability)
         dropped_levels = round(self.probability * LEVELS)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)

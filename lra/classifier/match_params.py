@@ -29,7 +29,7 @@ def count_parameters(config: RunConfig) -> int:
 def match_parameters(
     resolve: Callable[..., RunConfig],
     mixer: str,
-    reference: str,
+    other: str,
     *,
     overrides: Sequence[str],
     flags: Mapping[str, str],
@@ -38,16 +38,16 @@ def match_parameters(
 
     Args:
         resolve: `lra.classifier.resolve.resolve`, its task, preset and protocol bound.
-        reference: the other mixer; options of `mixer` among the overrides do not concern it.
+        other: the mixer to match; options of `mixer` among the overrides do not concern it.
     Returns: the setting, by the flag that stands for it.
     Raises: UserError if no model.dim comes within 5 %.
     """
-    origin = f"{FLAG} {reference}"
-    find_mixer(reference, FLAG)
+    origin = f"{FLAG} {other}"
+    find_mixer(other, FLAG)
     own = resolve(mixer, overrides=overrides, flags=flags)
-    shared = [text for text in overrides if text.partition(".")[0].strip() != "mixer"]
+    common = [text for text in overrides if text.partition(".")[0].strip() != "mixer"]
     try:
-        other = resolve(reference, overrides=shared, flags=flags)
+        matched = resolve(other, overrides=common, flags=flags)
     except UserError as error:
         raise UserError(f"{origin}: {error}") from None
 
@@ -59,12 +59,12 @@ def match_parameters(
             resolve(mixer, overrides=overrides, flags={**flags, **setting(dim)})
         )
 
-    goal = count_parameters(other)
+    goal = count_parameters(matched)
     dim, count = _Search(count_at, goal).nearest(own.model.dim)
     excess = count / goal - 1
     sizes = (
-        f"{own.mixer_name} {count:,} at model.dim {dim}, {other.mixer_name} {goal:,} at "
-        f"{other.model.dim} ({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
+        f"{own.mixer_name} {count:,} at model.dim {dim}, {matched.mixer_name} {goal:,} at "
+        f"{matched.model.dim} ({100 * abs(excess):.1f} % {'more' if excess >= 0 else 'less'})"
     )
     if abs(excess) > TOLERANCE:
         raise UserError(

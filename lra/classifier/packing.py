@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from models.layers.kernel_cache import shared_kernels
+from models.layers.kernel_cache import kernels_cached
 
 SHORTEST_OVER_LONGEST = 0.7
-"""A group takes sequences down to this share of its longest one's length,"""
+"""Sequences down to this share of the longest one's length are in its group."""
 
 SMALLEST_GROUP = 800
-"""and goes on below it until it holds this many positions: a mixer call has a price."""
+"""A group that holds fewer positions takes shorter sequences, too: a mixer call has a price."""
 
 
 class _Reorder(Function):
@@ -66,7 +66,7 @@ class Packing:
 
     Args:
         lengths: (sequences,) int64, all positive, on the CPU.
-        device: of the tensors to lay out.
+        device: the one of the tensors to pack.
     """
 
     def __init__(self, lengths: Tensor, device: torch.device) -> None:
@@ -122,7 +122,7 @@ class Packing:
 
     def mix(self, mixer: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Apply a mixer to packed positions: (positions, channels) -> the same shape."""
-        with shared_kernels():  # the first group is the longest
+        with kernels_cached():  # the first group is the longest
             return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
 
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """The classifier as published code computes it: what ours is tested and timed against.
 
-Its parameters are those of `Classifier`, under the same names. It computes by plain forms
-(`models/_plain_forms.py`), pads every sequence to the task's longest, mixes padding like data,
+Its parameters are those of `Classifier`, under the same names. It computes by reference forms
+(`models/ops/reference.py`), pads every sequence to the task's longest, mixes padding like data,
 counts it in the statistics of norms, and applies `BatchNorm1d` to a transposed view. Where all
 sequences are of full length the two compute the same function.
 """
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from lra.classifier.block import Block, Residual
 from lra.classifier.classifier import Classifier, input_length, pool
 from lra.config.schema import RunConfig
-from models.ops.reference import plain_forms
+from models.ops.reference import reference_forms
 from tasks.base import TaskInfo
 
 
@@ -27,7 +27,7 @@ class ReferenceClassifier(Classifier):
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """See `Classifier.forward`."""
-        with plain_forms():
+        with reference_forms():
             x, mask = self._embed(inputs, lengths.flatten())
             for block in self.blocks:
                 assert isinstance(block, Block)

@@ -178,7 +178,7 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
 
 
 def _refuse_idle_channel_options(model: ModelConfig, merged: Merged) -> None:
-    """Refuse a flag for a channel mixer that is not there; files may set what presets share."""
+    """Refuse a flag for a channel mixer that is not there; files may set it for several presets."""
     if model.channel_mixer != "none" or model.head == "mlp":
         return
     for key in ("channel_expand", "channel_activation"):

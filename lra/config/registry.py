@@ -7,13 +7,14 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-import models
-import tasks
+import models.base
+import tasks.base
 from lra.runtime.errors import unknown
 from models.base import Mixer
 from tasks.base import Task
@@ -21,12 +22,35 @@ from tasks.base import Task
 T = TypeVar("T", Mixer, Task)
 
 
+@dataclass(frozen=True)
+class NoEffect:
+    """Marks, in its type, a setting that changes no number, and so no run's hash."""
+
+
 class Section(BaseModel):
-    """A part of the configuration: typed, immutable, closed to unknown keys."""
+    """A section of the configuration: typed, immutable, closed to unknown keys."""
 
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
     )
+
+    def hashed(self) -> dict[str, Any]:
+        """Dump the settings that tell runs apart.
+
+        A setting marked `NoEffect` never does; one marked `Added` does once it differs from what
+        held before it was there.
+        """
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if not any(_is_idle(mark, value) for mark in fields[name].metadata)
+        }
+
+
+def _is_idle(mark: object, value: object) -> bool:
+    added = isinstance(mark, (models.base.Added, tasks.base.Added)) and mark.default == value
+    return added or isinstance(mark, NoEffect)
 
 
 class Registry(Generic[T]):
@@ -97,8 +121,12 @@ def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> typ
     """Make a section of parameters of a constructor.
 
     One without a type takes that of its default; without either, any value.
+
+    Raises: TypeError for a mark that stands within a type, where it would have no effect.
     """
     hints = get_type_hints(owner.__init__, include_extras=True)
+    for name, hint in hints.items():
+        _refuse_hidden_marks(hint, f"{owner.__name__}.__init__: {name}")
     fields: dict[str, Any] = {}
     for p in parameters:
         is_plain = isinstance(p.default, (bool, int, float, str))
@@ -107,3 +135,13 @@ def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> typ
             ... if p.default is p.empty else p.default,
         )
     return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+
+
+def _refuse_hidden_marks(hint: Any, where: str) -> None:
+    for inner in get_args(hint):
+        for mark in getattr(inner, "__metadata__", ()):
+            if isinstance(mark, (models.base.Added, tasks.base.Added, NoEffect)):
+                raise TypeError(
+                    f"{where}: write Annotated[whole type, {mark}], not within the type"
+                )
+        _refuse_hidden_marks(inner, where)

@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from lra.config.plugin import MixerSource
-from lra.config.registry import TASKS, Section
+from lra.config.registry import TASKS, NoEffect, Section
 from lra.config.yaml_layers import SECTIONS, plain
 from lra.runtime.errors import UserError
-from models.base import Mixer, MixerContext
+from models.base import Added, Mixer, MixerContext
 from tasks.base import Task
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]
-Share = Annotated[float, Field(ge=0, lt=1)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 class ModelConfig(Section):
@@ -36,13 +36,13 @@ class ModelConfig(Section):
     columns in odd ones; or along both axes by the mixer itself."""
     positions: Literal["none", "sinusoidal", "learned"] = "none"
     """Absolute position encoding added to the embedding."""
-    embedding_dropout: Share = 0.0
+    embedding_dropout: Fraction = 0.0
     norm: Literal["layer", "batch"] = "layer"
     """Batch norm counts real positions only."""
     prenorm: bool = True
     """Norm before each sublayer and at the end, or after each residual sum."""
-    dropout: Share = 0.0
-    """Of each sublayer's output."""
+    dropout: Fraction = 0.0
+    """Fraction dropped from each sublayer's output."""
     channel_mixer: Literal["glu", "mlp", "none"] = "glu"
     channel_expand: Ratio = 1.0
     """Inner channels of the channel mixer over `dim`."""
@@ -79,7 +79,7 @@ class TrainConfig(Section):
     """Optimizer steps; this, epochs or minutes."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Passes over the training set; this, steps or minutes."""
-    minutes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    minutes: Annotated[Annotated[float, Field(gt=0, le=1e6)] | None, Added(None)] = None
     """Time of training steps, evaluations apart; this, steps or epochs. The schedule follows the
     time, so that how far a run comes, and its result, depend on the machine."""
     batch_size: PositiveInt = 32
@@ -87,7 +87,7 @@ class TrainConfig(Section):
     micro_batch: PositiveInt | Literal["auto"] | None = None
     """Examples per forward pass; the gradients of a batch are accumulated. None: all. auto: as
     many as fit into memory."""
-    checkpoint_activations: bool = False
+    checkpoint_activations: Annotated[bool, NoEffect()] = False
     """Whether blocks keep their input alone and are computed again in the backward pass: the same
     numbers with less memory, for about a third more time."""
     bucketing: bool = False
@@ -98,15 +98,15 @@ class TrainConfig(Section):
     """After the linear warm-up: cosine to 0, the inverse square root of the step, or flat."""
     warmup_steps: NonNegativeInt = 0
     """Steps in which the rate rises; this or warmup_share."""
-    warmup_share: Annotated[float, Field(gt=0, le=1)] | None = None
+    warmup_share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(None)] = None
     """Share of the run in which the rate rises; this or warmup_steps."""
     schedule_steps: PositiveInt | None = None
     """Step at which the cosine reaches 0. None: the last."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     weight_decay_on: Literal["matrices", "all"] = "matrices"
     """Whether biases, norms and embeddings decay too."""
-    beta1: Share = 0.9
-    beta2: Share = 0.999
+    beta1: Fraction = 0.9
+    beta2: Fraction = 0.999
     epsilon: PositiveFloat = 1e-8
     clip_norm: PositiveFloat | None = None
     """Largest norm of the whole gradient. None: no clipping."""
@@ -131,14 +131,6 @@ class TrainConfig(Section):
         if self.minutes is not None and self.schedule_steps is not None:
             raise ValueError("train.schedule_steps has no meaning for a run of train.minutes")
         return self
-
-
-WITHOUT_EFFECT = {"train": {"checkpoint_activations"}}
-"""Settings beside those of `log` that change no number, and so no hash."""
-
-
-LATER_SETTINGS = ("minutes", "warmup_share")
-"""Settings of `train` that, not set, are left out of the hash, as before they were there."""
 
 
 class LogConfig(Section):
@@ -193,14 +185,7 @@ class RunConfig:
 
     def values(self) -> dict[str, Any]:
         """Dump names and all settings that can change a number as plain values."""
-        sections = {
-            name: getattr(self, name).model_dump(exclude=WITHOUT_EFFECT.get(name))
-            for name in SECTIONS
-            if name != "log"
-        }
-        for key in LATER_SETTINGS:
-            if sections["train"][key] is None:
-                del sections["train"][key]
+        sections = {name: getattr(self, name).hashed() for name in SECTIONS if name != "log"}
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,

@@ -86,12 +86,12 @@ def alternatives(text: str, flag: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Layer:
-    """Settings of one origin, one of those that a configuration is laid up from."""
+    """Settings from one origin; a configuration is composed of several layers."""
 
     origin: str
     """The file and the section in it, or the flag."""
     values: Mapping[tuple[str, str], Any]
-    """By (section, key)."""
+    """Values by (section, key)."""
 
 
 def layer_of(body: Any, origin: str, beside: frozenset[str] = frozenset()) -> Layer:

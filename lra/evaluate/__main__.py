@@ -1,4 +1,4 @@
-"""Trained models on other data: `python -m lra.evaluate --help`."""
+"""Evaluating trained models out of distribution: `python -m lra.evaluate --help`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,11 @@ import sys
 from pathlib import Path
 
 from lra.config.yaml_layers import alternatives
-from lra.evaluate.out_of_distribution import (
-    EXAMPLES,
-    OtherData,
-    evaluate_on,
-    is_measured,
-)
+from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import STOPPED, Parser, carry_out, positive_int, whole_numbers
-from lra.runtime.console import markdown, write_out
+from lra.runtime.console import MISSING, markdown, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.train.stopping import Stopped, StopRequest
@@ -87,13 +82,13 @@ def _table(folders: list[Path]) -> str:
         accuracies = {one.label: f"{one.test_accuracy:.2f}" for one in records}
         rows.append(
             {"run": f"{run.method}/{run.run_id}", "as trained": f"{run.test_accuracy:.2f}"}
-            | {column.label: accuracies.get(column.label, "-") for column in columns}
+            | {column.label: accuracies.get(column.label, MISSING) for column in columns}
         )
     return markdown(rows)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+    """Carry out a command line; return the exit code."""
     device = choose_device(options.device)
     runs = [(folder, _record_of(folder)) for folder in options.run]
     conditions = _conditions(options)
@@ -127,7 +122,7 @@ def _tell(found: EvaluationRecord, path: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.train.evaluation", lambda: run(options))
+    return carry_out("lra.evaluate", lambda: run(options))
 
 
 if __name__ == "__main__":

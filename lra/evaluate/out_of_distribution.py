@@ -1,4 +1,4 @@
-"""Trained models on other data of their task: longer, deeper, harder than in training."""
+"""Evaluating a trained model on data of its task that is longer, deeper or harder."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import evaluate
+from lra.train.evaluation import autocast_of, evaluate
 from tasks.base import DataError, largest_class
 
 EXAMPLES = 2000
-"""Of a fresh test set, unless another number is asked for."""
+"""Number of examples in a freshly drawn test set, unless another one is asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OtherData:
-    """Data to try a model on."""
+    """How the data of an evaluation differs from the data of the training."""
 
     length: int | None
     """Positions of the longest sequence; None: as in training."""
     changes: tuple[str, ...]
-    """Options of the task, "task.key=value"."""
+    """Changed options of the task, each as "task.key=value"."""
     examples: int | None
-    """Of a test set that is drawn anew; None: 2,000."""
+    """Size of a freshly drawn test set; None: EXAMPLES."""
 
 
 def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
@@ -67,7 +67,7 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
 
 
 def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
-    """Whether there is a record of this run on such data, of as many examples."""
+    """Whether this run has a record of an evaluation on this data, with as many examples."""
     drawn = TASKS.get(record.task, str(folder)).draws_data
     examples = other.examples or EXAMPLES
     return any(
@@ -89,8 +89,13 @@ def evaluate_on(
     """Evaluate the best model of a run on the test set of other data.
 
     Args:
-        folder: of the run.
-    Raises: UserError without a checkpoint, and as `compose_other` and `best_model`.
+        folder: the run's folder.
+        record: the run's record.
+        other: how the data differs from that of the training.
+        data_dir: where the task finds its files and its cache.
+        device: where the model is evaluated.
+        check: called before each batch; may raise an exception to end the evaluation.
+    Raises: UserError if there is no checkpoint, and where `compose_other` or `best_model` does.
     """
     config = compose_other(folder, record, other)
     task = config.build_task()
@@ -99,7 +104,7 @@ def evaluate_on(
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
     dataset = task.prepare(data_dir)
     split = dataset.splits["test"]
-    # As many positions a pass as in training.
+    # A forward pass has about as many positions as in training.
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     start = time.perf_counter()
@@ -108,9 +113,7 @@ def evaluate_on(
         split,
         batch_size=batch_size,
         device=device,
-        autocast=torch.autocast(
-            device.type, dtype=torch.bfloat16, enabled=config.train.precision == "bf16"
-        ),
+        autocast=autocast_of(config.train.precision, device),
         check=check,
         title=f"evaluating on {len(split)} examples",
     )

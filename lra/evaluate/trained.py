@@ -1,31 +1,30 @@
-"""Trained models, from the checkpoints of their runs."""
+"""Loading trained models from the checkpoints of their runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.classifier.axes import AlongAxis
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
-from models.layers.two_axes import RowsThenColumns
 from tasks.base import TaskInfo
 
 
 def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> RunConfig:
-    """Lay up the settings of a run again, those of a plug-in from where it was.
+    """Compose the settings of a run again; a plug-in is read from where it was.
 
     Args:
-        folder: of the run.
-        changes: further settings, "section.key=value".
-    Raises: UserError if the files they came from have changed since.
+        folder: the run's folder.
+        record: the run's record.
+        changes: further settings, each as "section.key=value".
+    Raises: UserError if the settings files have changed since the run.
     """
 
-    def laid_up(overrides: Sequence[str]) -> RunConfig:
+    def composed(overrides: Sequence[str]) -> RunConfig:
         return resolve(
             record.task,
             record.mixer_from or record.mixer,
@@ -34,21 +33,21 @@ def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> R
             overrides=overrides,
         )
 
-    if laid_up(record.overrides).hash != record.config_hash:
+    if composed(record.overrides).hash != record.config_hash:
         raise UserError(f"{folder}: its settings files have changed since")
-    return laid_up([*record.overrides, *changes])
+    return composed([*record.overrides, *changes])
 
 
 def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:
     """Build the model of a run with its best weights, for evaluation.
 
     Args:
-        folder: of the run.
-        config: the run's own.
-        info: of the data that the model is to meet. Its mixers are those of the training: S4's
-            readout, say, means something for the length that it was trained at alone.
-    Returns: None without a checkpoint.
-    Raises: UserError if the weights do not fit, as those of learned positions to longer sequences.
+        folder: the run's folder.
+        config: the run's settings.
+        info: description of the data to evaluate on. Mixers are still built as in training: S4's
+            readout, for example, is valid only for the length that it was trained at.
+    Returns: the model; None if there is no checkpoint.
+    Raises: UserError if the weights do not fit, as learned positions do not fit longer sequences.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
@@ -62,7 +61,4 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
         names = ", ".join(other or sorted(weights.keys() - own.keys()))
         raise UserError(f"{folder}: the weights do not fit a model for this data: {names}")
     model.load_state_dict(weights)
-    for module in model.modules():
-        if isinstance(module, (AlongAxis, RowsThenColumns)) and info.grid is not None:
-            module.grid = info.grid
     return model.eval()

@@ -16,7 +16,7 @@ from lra.record.evaluation import FILES as EVALUATIONS
 from lra.record.evaluation import evaluations_of
 from lra.record.run import RunRecord, all_records, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, carry_out
-from lra.runtime.console import markdown, write_out
+from lra.runtime.console import MISSING, markdown, write_out
 from lra.runtime.errors import UserError
 from lra.runtime.files import write_atomically
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("lra.record")
 
 _COPIED = ("config.yaml", "metrics.jsonl", "predictions.csv", "result.json")
-"""What a run is to a report; checkpoints stay where they are."""
+"""Files of a run that a report reads; checkpoints stay where they are."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -54,7 +54,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def to_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Return a row per record and a column per field, nested ones as data.source."""
+    """Return a row per record and a column per field; nested fields are named as in data.source."""
     import pandas as pd
 
     frame = pd.json_normalize([record.model_dump(mode="json") for record in records])
@@ -83,9 +83,9 @@ def list_runs(records: Sequence[RunRecord]) -> str:
             "run": r.run_id,
             "status": r.status,
             "steps": f"{r.steps:,} of {r.total_steps:,}",
-            "test %": "-" if r.test_accuracy is None else f"{r.test_accuracy:.2f}",
+            "test %": MISSING if r.test_accuracy is None else f"{r.test_accuracy:.2f}",
             "device": r.device,
-            "changed": ", ".join(r.overrides) or "-",
+            "changed": ", ".join(r.overrides) or MISSING,
         }
         for r in ordered
     ]
@@ -93,12 +93,12 @@ def list_runs(records: Sequence[RunRecord]) -> str:
 
 
 def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
-    """Copy runs and measurements of other results folders: all or, for any conflict, none.
+    """Copy the records of other results folders into one, or nothing if any of them conflicts.
 
-    One that the target has with the same record is left alone.
+    Runs, measurements and evaluations that the target has with the same record are left alone.
 
-    Returns: how many were copied, how many were there, and what could not be read.
-    Raises: UserError listing the runs that are there with another record.
+    Returns: how many were copied, how many were already there, and the faults of unreadable files.
+    Raises: UserError listing what the target has with another record.
     """
     _, faults = all_records(target)
     taken: dict[Path, Path] = {}
@@ -125,8 +125,8 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
                 conflicts.append(f"{new} and {old}")
     if conflicts:
         raise UserError(
-            f"nothing was merged: runs of one name with different records: {'; '.join(conflicts)}; "
-            f"keep one of each"
+            f"nothing was merged, as these have the same name and different records: "
+            f"{'; '.join(conflicts)}; keep one of each"
         )
     for place, new in taken.items():
         if new.is_dir():
@@ -138,13 +138,13 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
 
 
 def _same_record(first: Path, second: Path) -> bool:
-    """Compare two runs' folders, or two measurements' files."""
+    """Whether two folders of runs, or files of measurements or evaluations, have equal records."""
     paths = [path / "result.json" if path.is_dir() else path for path in (first, second)]
     return all(path.is_file() for path in paths) and len({p.read_bytes() for p in paths}) == 1
 
 
 def _copy_run(source: Path, place: Path) -> None:
-    """Copy a run so that its folder is complete or not there."""
+    """Copy a run so that its folder appears complete or not at all."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".merge-", dir=place.parent))
     try:
@@ -158,7 +158,7 @@ def _copy_run(source: Path, place: Path) -> None:
 
 
 def carry(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+    """Carry out a command line; return the exit code."""
     folder = options.results_dir
     if options.command == "merge":
         copied, present, faults = merge(folder, options.sources)
@@ -172,8 +172,8 @@ def carry(options: argparse.Namespace) -> int:
             faults += others
             count = len(records) + len(measured)
             for record in records:
-                tried, others = evaluations_of(folder_of(folder, record))
-                count += len(tried)
+                evaluated, others = evaluations_of(folder_of(folder, record))
+                count += len(evaluated)
                 faults += others
             logger.info(f"{count} records are valid, {len(faults)} are not")
         else:
@@ -183,14 +183,14 @@ def carry(options: argparse.Namespace) -> int:
             else:
                 write_atomically(options.csv, text.encode())
     for fault in faults:
-        logger.info(f"lra.record.run: warning: {fault}")
+        logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.record.run", lambda: carry(options))
+    return carry_out("lra.record", lambda: carry(options))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The record of a trained model on data out of the distribution of its training."""
+"""The record of a trained model's evaluation out of distribution."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from lra.runtime.errors import UserError
 
 SCHEMA_VERSION = 1
 FILES = "evaluation-*.json"
-"""Names of these records in a run's folder."""
+"""Pattern of the names of these records' files in a run's folder."""
 
 
 class EvaluationRecord(Record):
-    """What a trained model scores on data that it was not trained on."""
+    """What a trained model scores out of distribution."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Name
@@ -35,19 +35,19 @@ class EvaluationRecord(Record):
     mixer: Name
     seed: int
     config_hash: str
-    """Of the run whose model it is."""
+    """Hash of the settings of the run whose model was evaluated."""
     length: PositiveInt | None
-    """Positions that were asked for; null where none were."""
+    """Length that was asked for, in positions; null if none was."""
     changes: list[str]
-    """Other options of the task that were changed: "task.key=value"."""
+    """Other options of the task that were changed, each as "task.key=value"."""
     trained_length: PositiveInt
-    """Positions of the longest sequence that the training admitted."""
+    """Positions of the longest sequence that the task admitted in training."""
     status: Literal["done"] = "done"
     test_accuracy: Percent
     test_correct: NonNegativeInt
     test_total: PositiveInt
     loss: Annotated[float, Field(ge=0)] | None
-    """Mean cross-entropy, in nats; null where logits are not finite."""
+    """Mean cross-entropy in nats; null if it is not finite."""
     baselines: dict[str, Percent]
     largest_class: Percent
     examples_per_second: Amount
@@ -68,18 +68,18 @@ class EvaluationRecord(Record):
 
     @property
     def label(self) -> str:
-        """What the data is, for a table."""
+        """Name of the data in tables."""
         parts = [] if self.length is None else [f"{self.length:,} positions"]
         return ", ".join([*parts, *(text.removeprefix("task.") for text in self.changes)])
 
     @property
     def path(self) -> str:
-        """Its file in the run's folder: a newer one of the same takes its place."""
+        """The file in the run's folder; repeating the evaluation replaces it."""
         text = "\n".join([str(self.length), *self.changes])
         return f"evaluation-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
 
     def save(self, folder: Path) -> Path:
-        """Write the file into the run's folder, and return where."""
+        """Write the file into the run's folder; return its path."""
         return self.write(folder / self.path)
 
 
@@ -92,14 +92,14 @@ def load_evaluation(path: Path) -> EvaluationRecord:
 
 
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
-    """Read what a run's model scored out of distribution, and list the faults of unreadable files."""
+    """Read what a run's model scored out of distribution; list the faults of unreadable files."""
     found: list[EvaluationRecord] = []
     faults: list[str] = []
     for path in sorted(folder.glob(FILES)):
         try:
             record = load_evaluation(path)
             if record.path != path.name:
-                raise UserError(f"{path}: of other data; its name is to be {record.path}")
+                raise UserError(f"{path}: the record of other data; rename it to {record.path}")
         except UserError as error:
             faults.append(str(error))
         else:
@@ -108,7 +108,7 @@ def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
 
 
 def evaluation_order(record: EvaluationRecord) -> tuple[int, int, Sequence[tuple[str, float, str]]]:
-    """Sort by length, those without one first, then by what else was changed, 5 before 10."""
+    """Return a sort key: fewer changes first, then shorter data, then changes with 5 before 10."""
     return len(record.changes), record.length or 0, [_by_value(text) for text in record.changes]
 
 

@@ -1,4 +1,4 @@
-"""The record of a run: what a table may be made from."""
+"""The record of a run: everything that tables are made from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SCHEMA_VERSION = 1
 
 
 class RunRecord(Record):
-    """Everything a table needs on a run; null is what was not measured."""
+    """Everything that tables need to know of a run; null stands for what was not measured."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
     run_id: Name
@@ -34,45 +34,45 @@ class RunRecord(Record):
     mixer_code: str | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     mixer_from: str | None = None
-    """What --mixer was given, for a plug-in."""
+    """Argument of --mixer, if it named a plug-in."""
     preset: Name
     protocol: Name
     overrides: list[str]
-    """Settings changed by flags: with any, the run is no longer the preset's."""
+    """Settings changed by flags; a run with any of them differs from its preset."""
     seed: int
     status: Status
     message: str | None
-    """What ended a run that is not done."""
+    """Why the run ended, if it is not done."""
     test_accuracy: Percent | None
-    """Percent, measured once, when the run is done."""
+    """Accuracy on the test set in percent, measured once, when the run is done."""
     test_correct: NonNegativeInt | None
     test_total: PositiveInt | None
     val_accuracy: Percent | None
-    """Percent, at the best step."""
+    """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
-    """What val_accuracy was measured on: test only where the published results select on it."""
+    """Split that val_accuracy was measured on: test only if the published results select on it."""
     best_step: NonNegativeInt | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
     steps: NonNegativeInt
-    """Optimizer steps made."""
+    """Number of optimizer steps made."""
     total_steps: PositiveInt
     epochs: Amount
-    """Passes over the training set that the steps made amount to."""
+    """Number of passes over the training set that these steps amount to."""
     steps_per_second: Positive | None
-    """One over the median duration of a training step, warm-up and evaluation apart."""
+    """One over the median duration of a training step, without warm-up and evaluation."""
     flops_per_step: Amount | None = None
-    """Mean over the first steps; see `lra.runtime.flops` for what counts."""
+    """Mean FLOPs of the first steps; see `lra.runtime.flops` for what counts."""
     peak_memory_mib: Positive
     params: NonNegativeInt
     length: PositiveInt
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveInt
     micro_batch: PositiveInt | None = None
-    """Examples a pass; null in records from before it was noted."""
+    """Examples per forward pass; null in records older than this field."""
     train_seconds: Amount | None = None
-    """Of all training steps; null in records from before it was noted."""
+    """Seconds of all training steps; null in records older than this field."""
     wall_seconds: Amount
-    """Of all sessions of the run, training and evaluation, preparation of data apart."""
+    """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     device: str
     precision: str
     versions: dict[str, str]
@@ -81,8 +81,8 @@ class RunRecord(Record):
     baselines: dict[str, Percent]
     """Test accuracy in percent of trivial baselines."""
     largest_class: Percent | None = None
-    """Percent of the test set in its largest class: the most that one answer to all can score,
-    which where classes are even need not be the training set's majority."""
+    """Percent of the test set that is in its largest class: the highest score of one answer to all.
+    It may be another class than the commonest one of the training set."""
     data: DataRecord
 
     @model_validator(mode="after")
@@ -93,14 +93,14 @@ class RunRecord(Record):
         ):
             raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
         if self.test_total is not None:
-            share = 100.0 * (self.test_correct or 0) / self.test_total
-            if abs(share - (self.test_accuracy or 0.0)) > ROUNDING:
+            accuracy = 100.0 * (self.test_correct or 0) / self.test_total
+            if abs(accuracy - (self.test_accuracy or 0.0)) > ROUNDING:
                 raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
         return self
 
     @property
     def method(self) -> str:
-        """What tables call it: the mixer, a plug-in with the start of its code's digest."""
+        """Name in tables: the mixer's, for a plug-in with the start of its code's digest."""
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
 
     def save(self, folder: Path) -> None:
@@ -122,7 +122,7 @@ def folder_of(results_dir: Path, record: RunRecord) -> Path:
 
 
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
-    """Read every record below a results folder, and list the faults of unreadable ones."""
+    """Read every record below a results folder; list the faults of unreadable files."""
     records: list[RunRecord] = []
     faults: list[str] = []
     for path in sorted(results_dir.glob("runs/*/*/*/result.json")):
@@ -143,7 +143,8 @@ def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
 def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
     """Read one's own records and the shipped ones, each with the folder of its run.
 
-    A run of one's own takes the place of the shipped one of the same name. Faults are listed.
+    A run of one's own replaces the shipped one of the same name. Faults of unreadable files are
+    listed.
     """
     found: dict[tuple[str, str, str], tuple[Path, RunRecord]] = {}
     faults: list[str] = []

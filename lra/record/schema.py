@@ -12,10 +12,10 @@ from lra.runtime.files import write_atomically
 from tasks.base import Dataset
 
 ROUNDING = 1e-6
-"""Points that a percentage may differ by from the counts that it is made of."""
+"""Percentage points by which an accuracy may differ from the one that its counts give."""
 
 Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
-"""What folders and files are called by: nothing that leads out of their place."""
+"""Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
 Percent = Annotated[float, Field(ge=0, le=100)]
@@ -23,17 +23,17 @@ Amount = Annotated[float, Field(ge=0, lt=1e18)]
 Positive = Annotated[float, Field(gt=0, lt=1e18)]
 
 SHIPPED = "shipped"
-"""Folder, in a results folder, of results that came with the repository: they are reported beside
-one's own, and never stand in the way of making a run oneself."""
+"""Folder, in a results folder, of results that came with the repository. They are reported beside
+one's own and never keep one from making the same run oneself."""
 
 
 class Record(BaseModel):
-    """What is written once and never changed; unknown fields are refused."""
+    """A record, written once and never changed; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     def write(self, path: Path) -> Path:
-        """Write the record as JSON, and return where."""
+        """Write the record as JSON; return the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
         return path
@@ -49,7 +49,7 @@ class DataRecord(Record):
     fingerprint: str
     sizes: dict[str, NonNegativeInt]
     notes: dict[str, int] = {}
-    """What is to be known of the data, counted: lines skipped, texts that two splits share."""
+    """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
     @classmethod
     def of(cls, dataset: Dataset) -> DataRecord:

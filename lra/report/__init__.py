@@ -1,1 +1,3 @@
-"""From records to tables, figures and a page."""
+"""Records turned into tables, figures, a page and the blocks of README files."""
+
+__all__ = ["benchmarks", "build", "readme", "results", "task_table"]

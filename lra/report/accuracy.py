@@ -6,13 +6,14 @@ from collections.abc import Mapping
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board
-from lra.report.cells import MISSING, Cell
+from lra.report.cells import Cell
 from lra.report.published import FIVE, mean_over
 from lra.report.table import Table, ranks
+from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
 AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
-"""Tasks of each average, without Path-X and with it."""
+"""Tasks of each average: without Path-X, and with it."""
 
 
 def anchor(run: RunRecord) -> str:
@@ -21,13 +22,13 @@ def anchor(run: RunRecord) -> str:
 
 
 def averages(cells: Mapping[str, Cell]) -> dict[str, float | None]:
-    """Average a row over the tasks of each average; None where it has a hole."""
+    """Compute each average of a row; None if a task has no number."""
     values = {task: cell.value for task, cell in cells.items()}
     return {name: mean_over(tasks, values) for name, tasks in AVERAGES.items()}
 
 
 def accuracy_table(board: Board, slug: str) -> Table:
-    """Tabulate a board."""
+    """Tabulate the accuracies of a board, with trivial baselines beneath."""
     names = list(AVERAGES) if board.is_main else []
     columns = [*board.tasks, *names]
     rows: list[list[str]] = []
@@ -48,11 +49,13 @@ def accuracy_table(board: Board, slug: str) -> Table:
         for i, mark in ranks(column).items()
     }
     for name, by_task in board.trivial_baselines().items():
-        rows.append([f"trivial baseline: {name}", *(_number(by_task.get(task)) for task in columns)])
+        rows.append(
+            [f"trivial baseline: {name}", *(_number(by_task.get(task)) for task in columns)]
+        )
     return Table(
         slug=slug,
         title=f"{board.name}: accuracy",
-        caption=_caption(board),
+        caption=caption_of(board),
         columns=["mixer", *columns],
         rows=rows,
         marks=marks,
@@ -65,11 +68,15 @@ def _number(value: float | None) -> str:
     return MISSING if value is None else f"{value:.2f}"
 
 
-def _caption(board: Board) -> str:
-    """Say what the numbers are and what each column was measured on."""
+def caption_of(board: Board, seeds: str = "mean ± standard deviation over n seeds") -> str:
+    """Say what the numbers are and what each column was measured on.
+
+    Args:
+        board: the board that the table shows.
+        seeds: words that say how a number is made from several seeds.
+    """
     parts = [
-        "Test accuracy in percent, mean ± standard deviation over n seeds; the best of a column "
-        "in bold, the second underlined."
+        f"Test accuracy in percent, {seeds}; the best of a column in bold, the second underlined."
     ]
     if board.preset != "paper":
         parts.append(

@@ -1,4 +1,4 @@
-"""Measurements of speed: what was timed in turns, beside the published code's way."""
+"""Tables of measurements of speed, made in interleaved rounds, each beside its reference."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lra.record.benchmark import BenchRecord
-from lra.report.cells import MISSING
 from lra.report.drawing import slugify
 from lra.report.speed import Place, Speed, SpeedBoard, tables_of
 from lra.report.table import Table
+from lra.runtime.console import MISSING
 
 _COMPARED = (
-    "Both took turns in one process; the reference is written as published code is "
-    "(lra/reference.py, and the plain form beside each fast one): transforms along the positions "
-    "at twice the length, autograd and allocator as they come, single precision, every sequence "
-    "padded to the task's longest. Medians of the ratios of turns, with the task's own lengths "
-    "the ratio of all turns together; in brackets quartiles of turns."
+    "Both were timed in interleaved rounds in one process. The reference is written as published "
+    "code is (lra/classifier/reference.py, and the reference form beside each fast one): "
+    "transforms along the positions at twice the length, autograd and allocator as they come, "
+    "single precision, every sequence padded to the task's longest. Medians of the ratios of "
+    "rounds, with the task's own lengths the ratio of all rounds together; in brackets the "
+    "quartiles of rounds."
 )
 
 
@@ -27,11 +28,11 @@ def bench_anchor(record: BenchRecord) -> str:
 
 
 _NOTES = {
-    "step": "Whole training steps, medians of steps made in turns.",
-    "forward": "Batches of an evaluation, medians of batches made in turns.",
-    "op": "A part of the mixer alone, forward and backward, medians of turns.",
+    "step": "Whole training steps, medians over interleaved rounds.",
+    "forward": "Batches of an evaluation, medians over interleaved rounds.",
+    "op": "A part of the mixer alone, forward and backward, medians over interleaved rounds.",
     "decode": "One more position by the mixer's recurrence, or (prefix) by mixing all positions so "
-    "far again; medians of turns.",
+    "far again; medians over interleaved rounds.",
 }
 _UNITS = {
     "step": "training speed, steps/s",
@@ -90,14 +91,14 @@ def _bench_title(r: BenchRecord) -> str:
     return ", ".join(parts)
 
 
-def benchmark_tables(board: SpeedBoard, baseline: str, slug: str) -> list[Table]:
-    """Tabulate speed, memory and, where they were measured, ratios and shares."""
-    tables = tables_of(board, baseline, slug)
+def benchmark_tables(board: SpeedBoard, relative_to: str, slug: str) -> list[Table]:
+    """Tabulate speed and memory and, if they were measured, ratios and times by purpose."""
+    tables = tables_of(board, relative_to, slug)
     speeds = [speed for cells in board.rows.values() for speed in cells.values()]
     if any(speed.ratio_to_reference is not None for speed in speeds):
         tables.append(_ratio_table(board, f"ratio-{slug}"))
-    if any(speed.shares for speed in speeds):
-        tables.append(_share_table(board, f"shares-{slug}"))
+    if any(speed.time_breakdown for speed in speeds):
+        tables.append(_time_table(board, f"time-breakdown-{slug}"))
     return tables
 
 
@@ -126,7 +127,7 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
                 )
     return Table(
         slug=slug,
-        title=f"{board.title}, {board.device}: times as fast as the published code's way",
+        title=f"{board.title}, {board.device}: times as fast as the reference",
         caption=_COMPARED,
         columns=["mixer", *map(str, board.places)],
         rows=rows,
@@ -141,22 +142,22 @@ def _ratio(speed: Speed) -> str:
     return f"{speed.ratio_to_reference:.2f} ({quartiles})"
 
 
-def _share_table(board: SpeedBoard, slug: str) -> Table:
+def _time_table(board: SpeedBoard, slug: str) -> Table:
     rows: list[list[str]] = []
     facts: list[dict[str, object]] = []
     names: dict[str, None] = {}
-    shared = [
-        (method, place, speed.shares)
+    broken_down = [
+        (method, place, speed.time_breakdown)
         for method, cells in board.rows.items()
         for place in board.places
-        if (speed := cells.get(place)) is not None and speed.shares
+        if (speed := cells.get(place)) is not None and speed.time_breakdown
     ]
-    for _, _, shares in shared:
-        names |= dict.fromkeys(shares)
-    for method, place, shares in shared:
-        rows.append([method, str(place), *(f"{shares.get(name, 0):.1f}" for name in names)])
+    for _, _, times in broken_down:
+        names |= dict.fromkeys(times)
+    for method, place, times in broken_down:
+        rows.append([method, str(place), *(f"{times.get(name, 0):.1f}" for name in names)])
         facts.append({"device": board.device, "setting": board.title, "mixer": method,
-                      "place": str(place), **shares})  # fmt: skip
+                      "place": str(place), **times})  # fmt: skip
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
@@ -169,7 +170,7 @@ def _share_table(board: SpeedBoard, slug: str) -> Table:
 
 
 def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None:
-    """Tabulate every measurement that was made beside the published code's way, if any was."""
+    """Tabulate every measurement that was made beside its reference, if any was."""
     compared = [r for r in sorted(records, key=_bench_order) if r.ratio_to_reference is not None]
     if not compared:
         return None
@@ -190,7 +191,7 @@ def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None
         )
     return Table(
         slug=slug,
-        title="Times as fast as the published code's way",
+        title="Times as fast as the reference",
         caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
         "what they take beyond what was there.",
         columns=["", "mixer", "batch x positions", "lengths", "precision", "times as fast",

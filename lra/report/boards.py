@@ -12,23 +12,23 @@ from tasks.base import BENCHMARK
 
 SHOWN_OVERRIDES = 2
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
-"""Kinds of data, the one that a main table takes first."""
+"""Kinds of data, in the order in which main tables prefer them."""
 _FIRST = ("paper", "s4")
 """The preset and the protocol whose boards come first."""
 
 
 @dataclass(frozen=True)
 class Board:
-    """A table of results: what its rows and columns share is in title and conditions."""
+    """A table of results; its fields say what all of them, or all of a column, have in common."""
 
     preset: str
     protocol: str
     rows: Mapping[str, Mapping[str, Cell[RunRecord]]]
-    """Cells by task, by method."""
+    """Cells, by method and then by task."""
     conditions: Mapping[str, str]
-    """What data each task's column was measured on, and what the models were selected on."""
+    """By task, the data that its column was measured on and the split for model selection."""
     reason: str = ""
-    """Why these runs are not in the main table of their preset and protocol; empty for that."""
+    """Why these runs are not in the main table of their preset and protocol; empty if they are."""
 
     @property
     def is_main(self) -> bool:
@@ -37,7 +37,7 @@ class Board:
 
     @property
     def tasks(self) -> list[str]:
-        """Columns: in a main table all of the benchmark, then the user's own."""
+        """The columns: in a main table every task of the benchmark, then the user's own tasks."""
         present = self.conditions.keys()
         listed = [task for task in BENCHMARK if self.is_main or task in present]
         return listed + sorted(present - set(BENCHMARK))
@@ -49,12 +49,12 @@ class Board:
 
     @property
     def name(self) -> str:
-        """Preset and protocol, and what sets the board apart."""
+        """Preset and protocol, and what distinguishes the board from the main one."""
         title = f"Preset {self.preset}, protocol {self.protocol}"
         return f"{title}, apart for {self.reason}" if self.reason else title
 
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
-        """Return accuracy in percent of trivial baselines, by task, by name."""
+        """Return accuracies of trivial baselines in percent, by name and then by task."""
         found: dict[str, dict[str, float]] = {}
         for record in sorted(self.records, key=lambda r: r.run_id):
             for name, accuracy in record.baselines.items():
@@ -65,8 +65,8 @@ class Board:
 def boards(records: Sequence[RunRecord]) -> list[Board]:
     """Sort records into boards, the main one of each preset and protocol first.
 
-    Columns of a board are of one data set each. Of a task's data sets the main board takes the
-    official one, else the one with most runs; runs on others go to boards of their own.
+    Each column of a board is on a single data set. Of a task's data sets, the main board takes the
+    official one, else the one with most runs; runs on the others go to other boards.
     """
     found: list[Board] = []
     settings = {(r.preset, r.protocol) for r in records}
@@ -91,7 +91,7 @@ def _setting_order(setting: tuple[str, str]) -> tuple[object, ...]:
 
 
 def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
-    """Part the runs of one task by their data, with the reasons; the first part has none."""
+    """Divide the runs of one task by their data, with the reasons; the first group has none."""
     rules: dict[tuple[str, str], set[str]] = {}
     for r in records:
         known = rules.setdefault((r.data.source, r.data.fingerprint), set())
@@ -110,13 +110,13 @@ def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecor
         return rank, rule != "val", changes, -len(group), source, fingerprint
 
     (_, first), *others = sorted(groups.items(), key=order)
-    parted = {"": first}
+    divided = {"": first}
     for (_, fingerprint, _), group in others:
         reason = ", ".join(_differences(first, group))
-        if reason in parted:
+        if reason in divided:
             reason += f" (data {fingerprint[:8]})"
-        parted[reason] = group
-    return list(parted.items())
+        divided[reason] = group
+    return list(divided.items())
 
 
 def _differences(main: Sequence[RunRecord], other: Sequence[RunRecord]) -> list[str]:
@@ -159,12 +159,12 @@ def label(record: RunRecord) -> str:
 
 
 def with_hash(name: str, record: RunRecord) -> str:
-    """Tell a row from others that read the same."""
+    """Add the start of the settings' hash to the name of a row, which others have, too."""
     return f"{name} [settings {record.config_hash[:8]}]"
 
 
 def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell[RunRecord]]]:
-    """Group runs into cells; runs that read the same but have other settings get rows apart."""
+    """Group runs into cells; runs of the same label but different settings get separate rows."""
     hashes: dict[tuple[str, str], set[str]] = {}
     for record in records:
         hashes.setdefault((label(record), record.task), set()).add(record.config_hash)

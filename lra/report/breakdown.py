@@ -12,7 +12,7 @@ import numpy as np
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure, slugify
+from lra.report.drawing import Looks, ReportFigure, legend_below, legend_name, new_figure, slugify
 from lra.report.results import Results
 from lra.train.evaluation import NO_PREDICTION
 
@@ -21,90 +21,97 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BINS = 8
-"""Of numbers, with about as many examples each."""
+"""Number of groups, of about equal size, that a field of many numbers is divided into."""
 FEWEST = 10
-"""Examples that a share is shown for."""
+"""Fewest examples of a group whose accuracy is shown."""
 _Z95 = 1.959964
 _PANELS_A_ROW = 3
 
 
 @dataclass(frozen=True)
-class Share:
-    """Accuracy of one method on some of the examples."""
+class GroupAccuracy:
+    """Accuracy of one method on a group of the test examples."""
 
-    group: str
+    name: str
+    """Value of the metadata field; for a range of values, the lowest."""
     x: float
-    """Where it is drawn: the mean of numbers, the place of a name among all names."""
+    """Position on the x axis: the mean of numbers, or the place of a name among all names."""
     accuracy: float
     """Percent, mean over seeds."""
     low: float
     high: float
-    """95 % interval (Wilson), of as many draws as there are examples: seeds add none."""
+    """Upper end of the 95 % interval (Wilson) that starts at `low`, for as many draws as examples,
+    however many seeds there are."""
     examples: int
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the seeds of one method made of the same test examples."""
+    """Predictions of all seeds of one method on the same test examples."""
 
     labels: np.ndarray
     """(examples,) true classes."""
     predictions: np.ndarray
     """(seeds, examples) classes."""
     metadata: dict[str, np.ndarray]
-    """(examples,) by name."""
+    """Metadata fields by name, (examples,) each."""
 
     @property
     def rate(self) -> np.ndarray:
-        """(examples,) share of the seeds that are right."""
+        """Fraction of the seeds that are right, (examples,)."""
         return (self.predictions == self.labels).mean(axis=0)
 
 
-def wilson(share: float, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a share of `total` draws, in percent (Wilson, 1927)."""
+def wilson(proportion: float, total: int) -> tuple[float, float]:
+    """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
     z2 = _Z95**2
-    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
-    spread = math.sqrt(share * (1 - share) / total + z2 / (4 * total**2)) / (1 + z2 / total)
+    scale = 1 + z2 / total
+    middle = (proportion + z2 / (2 * total)) / scale
+    spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
     half = _Z95 * spread
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
 def outcome(results: Results, runs: Sequence[RunRecord]) -> Outcome | None:
-    """Join the predictions of runs that differ in seed alone; None where there are none."""
+    """Join the predictions of runs that differ only in their seed; None if there are none."""
     found = results.predictions_on_same(runs)
     if not found:
         return None
     first = next(iter(found.values()))
-    return Outcome(first.labels, np.stack([one.predictions for one in found.values()]), first.metadata)
+    return Outcome(
+        first.labels, np.stack([one.predictions for one in found.values()]), first.metadata
+    )
 
 
-def is_number(trait: np.ndarray) -> bool:
-    """Whether a trait is drawn on an axis of numbers."""
-    return trait.dtype.kind in "if"
+def is_number(values: np.ndarray) -> bool:
+    """Whether the values of a metadata field are drawn on an axis of numbers."""
+    return values.dtype.kind in "if"
 
 
-def shares(found: Outcome, trait: str) -> list[Share]:
-    """Break an accuracy down by a trait: numbers of many values by quantiles."""
-    values = found.metadata[trait]
+def group_accuracies(found: Outcome, field: str) -> list[GroupAccuracy]:
+    """Break accuracy down by a metadata field; many different numbers are grouped by quantiles."""
+    values = found.metadata[field]
     names, groups = np.unique(values, return_inverse=True)
     if is_number(values) and len(names) > 2 * BINS:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
         groups = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         names = edges[:-1]
-    parts = []
+    made = []
     for place, name in enumerate(names):
         inside = groups == place
         total = int(inside.sum())
         if total >= FEWEST:
             rate = float(found.rate[inside].mean())
             x = float(values[inside].mean()) if is_number(values) else float(place)
-            parts.append(Share(str(name), x, 100 * rate, *wilson(rate, total), total))
-    return parts
+            made.append(GroupAccuracy(str(name), x, 100 * rate, *wilson(rate, total), total))
+    return made
 
 
-def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) -> list[Picture]:
-    """Make a figure per task and trait, and one of confusions per task."""
-    pictures = []
+def breakdown_figures(
+    results: Results, board: Board, looks: Looks, slug: str
+) -> list[ReportFigure]:
+    """Make a figure per task and metadata field, and one of confusions per task."""
+    figures = []
     for task in board.tasks:
         by_method = {
             method: found
@@ -113,21 +120,25 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
         }
         if not by_method:
             continue
-        for trait, values in next(iter(by_method.values())).metadata.items():
-            parts = {m: shares(one, trait) for m, one in by_method.items() if trait in one.metadata}
-            if max(map(len, parts.values())) < 2:  # noqa: PLR2004
+        for field, values in next(iter(by_method.values())).metadata.items():
+            groups = {
+                method: group_accuracies(one, field)
+                for method, one in by_method.items()
+                if field in one.metadata
+            }
+            if max(map(len, groups.values())) < 2:  # noqa: PLR2004
                 continue
-            pictures.append(
-                Picture(
-                    f"{slug}-{task}-by-{slugify(trait)}",
-                    f"{task}: accuracy by {trait}",
-                    f"{board.name}. Mean over seeds on parts of at least {FEWEST} test examples; "
-                    f"bars: 95 % interval of a share of so many (Wilson).",
-                    partial(draw_shares, parts, trait, is_number(values), looks),
+            figures.append(
+                ReportFigure(
+                    f"{slug}-{task}-by-{slugify(field)}",
+                    f"{task}: accuracy by {field}",
+                    f"{board.name}. Mean over seeds on groups of at least {FEWEST} test examples; "
+                    f"bars: 95 % interval of a proportion of so many (Wilson).",
+                    partial(draw_group_accuracies, groups, field, is_number(values), looks),
                 )
             )
-        pictures.append(
-            Picture(
+        figures.append(
+            ReportFigure(
                 f"{slug}-{task}-confusion",
                 f"{task}: confusions",
                 f"{board.name}. Percent of the test examples of each true class (row), seeds "
@@ -135,35 +146,37 @@ def breakdown_pictures(results: Results, board: Board, looks: Looks, slug: str) 
                 partial(_draw_confusions, by_method),
             )
         )
-    return pictures
+    return figures
 
 
-def draw_shares(
-    found: dict[str, list[Share]], trait: str, of_numbers: bool, looks: Looks
+def draw_group_accuracies(
+    found: dict[str, list[GroupAccuracy]], field: str, of_numbers: bool, looks: Looks
 ) -> Figure:
-    """Draw shares by method over a trait, numbers or names."""
+    """Draw groups' accuracies by method over a metadata field, numbers or names."""
     figure = new_figure(found)
     axes = figure.subplots()
-    plot_shares(axes, found, of_numbers, looks)
-    axes.set_xlabel("length, positions" if trait == "length" else trait)
+    plot_group_accuracies(axes, found, of_numbers, looks)
+    axes.set_xlabel("length, positions" if field == "length" else field)
     legend_below(axes)
     return figure
 
 
-def plot_shares(axes: Axes, found: dict[str, list[Share]], of_numbers: bool, looks: Looks) -> None:
-    """Put shares by method, with their intervals, on axes, over numbers or names."""
-    for k, (method, parts) in enumerate(sorted(found.items())):
+def plot_group_accuracies(
+    axes: Axes, found: dict[str, list[GroupAccuracy]], of_numbers: bool, looks: Looks
+) -> None:
+    """Put groups' accuracies by method, with their intervals, on axes."""
+    for k, (method, groups) in enumerate(sorted(found.items())):
         # Names side by side, so that intervals can be told apart.
         shift = 0.0 if of_numbers else (k - (len(found) - 1) / 2) * (0.6 / len(found))
         look = looks.line(method)
         if not of_numbers:
             look["linestyle"] = "none"
         axes.errorbar(
-            [share.x + shift for share in parts],
-            [share.accuracy for share in parts],
+            [group.x + shift for group in groups],
+            [group.accuracy for group in groups],
             yerr=[
-                [max(0.0, share.accuracy - share.low) for share in parts],
-                [max(0.0, share.high - share.accuracy) for share in parts],
+                [max(0.0, group.accuracy - group.low) for group in groups],
+                [max(0.0, group.high - group.accuracy) for group in groups],
             ],
             label=legend_name(method),
             markersize=4,
@@ -171,7 +184,7 @@ def plot_shares(axes: Axes, found: dict[str, list[Share]], of_numbers: bool, loo
             **look,
         )
     if not of_numbers:
-        names = {share.x: share.group for parts in found.values() for share in parts}
+        names = {group.x: group.name for groups in found.values() for group in groups}
         axes.set_xticks(list(names), list(names.values()))
     axes.set_ylabel("test accuracy, %")
 
@@ -179,7 +192,7 @@ def plot_shares(axes: Axes, found: dict[str, list[Share]], of_numbers: bool, loo
 def confusion(found: Outcome) -> np.ndarray:
     """Return the percent of each true class (row) predicted as each class (column), seeds pooled.
 
-    A row falls short of 100 by the examples that were given none.
+    A row adds up to less than 100 if some of its examples were given no prediction.
     """
     classes = 1 + int(max(found.labels.max(), found.predictions.max()))
     counts = np.zeros((classes, classes))

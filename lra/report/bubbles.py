@@ -13,7 +13,7 @@ from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
 from lra.report.drawing import (
     Looks,
-    Picture,
+    ReportFigure,
     legend_below,
     legend_name,
     new_figure,
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LARGEST_AREA = 900.0
-"""Of a bubble, in square points; half of it where there are many."""
+"""Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
 
 
 @dataclass(frozen=True)
 class Bubble:
-    """A point: x and y in the units of the axes, memory in MiB."""
+    """A bubble with its label: x and y in the units of the axes, memory in MiB."""
 
     method: str
     text: str
@@ -49,7 +49,7 @@ class AbsolutePlot:
     name: str
     tasks: Sequence[str]
     unit: str
-    """steps/s, or examples/s where mixers have batches of different sizes."""
+    """Unit of speed: steps/s, or examples/s if mixers have batches of different sizes."""
     bubbles: list[Bubble]
 
 
@@ -57,53 +57,55 @@ Speeds = dict[tuple[str, str], Speed]
 """Speeds on one device, by method and task."""
 
 
-def bubble_pictures(board: Board, baseline: str, looks: Looks, slug: str) -> list[Picture]:
-    """Make the bubble plots of a board, for each device its own."""
-    return [p for made in bubbles_by_device(board, baseline, looks, slug).values() for p in made]
+def bubble_figures(board: Board, relative_to: str, looks: Looks, slug: str) -> list[ReportFigure]:
+    """Make the bubble plots of a board, separately for each device."""
+    return [p for made in bubbles_by_device(board, relative_to, looks, slug).values() for p in made]
 
 
 def bubbles_by_device(
-    board: Board, baseline: str, looks: Looks, slug: str
-) -> dict[str, list[Picture]]:
+    board: Board, relative_to: str, looks: Looks, slug: str
+) -> dict[str, list[ReportFigure]]:
     """Make the bubble plots of a board by the device whose speeds they show."""
     devices = sorted({run.device for run in board.records})
     slugs = [f"{slug}-device{k}" if k else slug for k in range(len(devices))]
     return {
-        device: _bubbles_on(board, device, baseline, looks, here)
+        device: _bubbles_on(board, device, relative_to, looks, here)
         for device, here in zip(devices, slugs, strict=True)
     }
 
 
-def _bubbles_on(board: Board, device: str, baseline: str, looks: Looks, slug: str) -> list[Picture]:
-    pictures: list[Picture] = []
+def _bubbles_on(
+    board: Board, device: str, relative_to: str, looks: Looks, slug: str
+) -> list[ReportFigure]:
+    figures: list[ReportFigure] = []
     speeds = speeds_on(board, device)
     note = f"{board.name}; {device}. Area: peak memory of training."
-    relative = relative_bubbles(board, baseline, speeds)
+    relative = relative_bubbles(board, relative_to, speeds)
     is_relative = len({bubble.method for bubble in relative}) > 1
     if is_relative:
-        pictures.append(
-            Picture(
+        figures.append(
+            ReportFigure(
                 f"{slug}-relative",
-                f"Speed and accuracy relative to {baseline}",
+                f"Speed and accuracy relative to {relative_to}",
                 f"{note} Training speed in examples per second and test accuracy, in percent "
-                f"of {baseline}'s on the same task (after Figure 1a of the SKI-TNN paper).",
-                partial(_draw_relative, relative, baseline, looks),
+                f"of {relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).",
+                partial(_draw_relative, relative, relative_to, looks),
             )
         )
-    # Task by task, a figure would show what the relative one does.
+    # Figures for single tasks would repeat what the relative figure shows.
     for plot in absolute_plots(board, speeds, taskwise=not is_relative):
         where = f"{', '.join(plot.tasks)}" + (
             "; speeds by their geometric mean" * (len(plot.tasks) > 1)
         )
-        pictures.append(
-            Picture(
+        figures.append(
+            ReportFigure(
                 f"{slug}-{slugify(plot.name)}",
                 f"Accuracy over speed, {plot.name}",
                 f"{note} On {where} (after Figure 3 of the Long Range Arena).",
                 partial(_draw_absolute, plot, looks),
             )
         )
-    return pictures
+    return figures
 
 
 def speeds_on(board: Board, device: str) -> Speeds:
@@ -117,29 +119,37 @@ def speeds_on(board: Board, device: str) -> Speeds:
     return found
 
 
-def relative_bubbles(board: Board, baseline: str, speeds: Speeds) -> list[Bubble]:
-    """Compare every method with the baseline, task by task: x and y in percent of its."""
-    base = board.rows.get(baseline, {})
+def relative_bubbles(board: Board, relative_to: str, speeds: Speeds) -> list[Bubble]:
+    """Compare every method with one mixer, task by task.
+
+    Args:
+        board: the accuracies of all methods.
+        relative_to: the mixer compared with; x and y are in percent of its speed and accuracy.
+        speeds: the speeds of all methods.
+    """
+    base = board.rows.get(relative_to, {})
     bubbles = []
     for (method, task), speed in speeds.items():
         value = board.rows[method][task].value
-        against = speeds.get((baseline, task))
+        against = speeds.get((relative_to, task))
         base_value = base[task].value if task in base else None
         if value is None or not base_value or against is None:
             continue
         text = task
-        if method == baseline:  # all of its bubbles are in one place
-            text = "" if any(b.method == baseline for b in bubbles) else baseline
+        if method == relative_to:  # all of its bubbles are in one place
+            text = "" if any(b.method == relative_to for b in bubbles) else relative_to
         x = 100 * speed.examples_per_second / against.examples_per_second
         bubbles.append(Bubble(method, text, x, 100 * value / base_value, speed.memory))
     return bubbles
 
 
 def absolute_plots(board: Board, speeds: Speeds, *, taskwise: bool) -> list[AbsolutePlot]:
-    """Set accuracy against speed: over the averaged tasks where two methods have them all.
+    """Plot accuracy over speed, averaged over tasks if at least two methods have results on them.
 
     Args:
-        taskwise: whether to go task by task where no two have.
+        board: the accuracies of all methods.
+        speeds: the speeds of all methods.
+        taskwise: whether to make a plot for each task if no average can be plotted.
     """
     plots = []
     for name, tasks in AVERAGES.items():
@@ -175,14 +185,14 @@ def _absolute_plot(
     return AbsolutePlot(name, tasks, "steps/s" if in_steps else "examples/s", bubbles)
 
 
-def _draw_relative(bubbles: list[Bubble], baseline: str, looks: Looks) -> Figure:
+def _draw_relative(bubbles: list[Bubble], relative_to: str, looks: Looks) -> Figure:
     figure = new_figure({bubble.method for bubble in bubbles})
     axes = figure.subplots()
     axes.axvline(100, color="#999999", linewidth=0.8)
     axes.axhline(100, color="#999999", linewidth=0.8)
-    axes.set_xlabel(f"training speed, % of {baseline}'s")
-    axes.set_ylabel(f"test accuracy, % of {baseline}'s")
-    _draw(axes, bubbles, looks, hollow=baseline)  # its bubbles lie on one another, and on others
+    axes.set_xlabel(f"training speed, % of {relative_to}'s")
+    axes.set_ylabel(f"test accuracy, % of {relative_to}'s")
+    _draw(axes, bubbles, looks, hollow=relative_to)  # its bubbles lie over one another
     return figure
 
 
@@ -196,10 +206,13 @@ def _draw_absolute(plot: AbsolutePlot, looks: Looks) -> Figure:
 
 
 def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks, hollow: str | None = None) -> None:
-    """Draw bubbles, both legends and the labels; the axes' names are there already.
+    """Draw bubbles, both legends and the labels; the axes must have their names already.
 
     Args:
-        hollow: a method whose bubbles are rings, to hide nothing.
+        axes: where to draw.
+        bubbles: the bubbles of all methods.
+        looks: colours and markers of the methods.
+        hollow: method whose bubbles are drawn as rings, so that they hide nothing.
     """
     scale = area_per_mib(bubbles)
     by_method: dict[str, list[Bubble]] = {}

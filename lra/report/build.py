@@ -13,17 +13,17 @@ from pathlib import Path
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
 from lra.report.boards import Board, boards
-from lra.report.breakdown import breakdown_pictures
-from lra.report.bubbles import bubble_pictures
+from lra.report.breakdown import breakdown_figures
+from lra.report.bubbles import bubble_figures
 from lra.report.compare import check_methods, comparison_table
-from lra.report.curves import curve_pictures
-from lra.report.drawing import Looks, Picture
-from lra.report.kernels import kernel_pictures
-from lra.report.out_of_distribution import transfer_pictures, transfer_table, tried_elsewhere
-from lra.report.page import TITLE, Section, summary, write_page
+from lra.report.curves import curve_figures
+from lra.report.drawing import Looks, ReportFigure
+from lra.report.kernels import kernel_figures
+from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_table
+from lra.report.page import TITLE, Chapter, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
-from lra.report.scaling import scaling_pictures
+from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, speed_boards
 from lra.report.table import Table
 from lra.runtime.errors import UserError
@@ -32,137 +32,137 @@ from tasks.progress import progress
 
 FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = ".lra-report"
-"""Lists the files of a report, so that the next one can take away what it no longer has."""
+"""File that lists the files of a report, so that the next report can remove those it lacks."""
 _OWN = re.compile(r"index\.html|report\.md|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg)")
 PUBLISHED = "published-results"
-"""Slug of the section of published results."""
-DEFAULT_BASELINE = "tnn"
+"""Slug of the chapter of published results."""
+DEFAULT_RELATIVE_TO = "tnn"
 MOST_WORKERS = 8
-PICTURES_A_WORKER = 10
-"""Fewer are not worth the start of a process."""
+FIGURES_A_WORKER = 10
+"""Fewest figures for which it is worth starting a process."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a report is asked for."""
+class ReportOptions:
+    """What a report is to show, and in which formats."""
 
-    baseline: str | None = None
-    """Mixer that speeds are relative to; None: tnn, where it has run."""
+    relative_to: str | None = None
+    """Mixer that speeds are relative to; None: tnn, if it has run."""
     compare: Sequence[str] = ()
     published: str | None = None
     formats: Sequence[str] = FORMATS
 
 
-def sections(results: Results, wanted: Wanted) -> list[Section]:
-    """Make all tables and figures, the latter still to be drawn.
+def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
+    """Make all tables and figures; figures are still to be drawn.
 
     Raises: UserError for a mixer or a method that is not there.
     """
     found = boards(results.records)
     speeds = [*speed_boards(results.records), *bench_boards(results.bench)]
-    baseline = wanted.baseline or DEFAULT_BASELINE
-    if wanted.baseline is not None:
-        check_methods([*found, *speeds], [baseline], "--baseline")
+    relative_to = options.relative_to or DEFAULT_RELATIVE_TO
+    if options.relative_to is not None:
+        check_methods([*found, *speeds], [relative_to], "--relative-to")
     looks = Looks(method for board in [*found, *speeds] for method in board.rows)
     made = []
-    if wanted.compare:
-        table = comparison_table(results, found, wanted.compare, "compare")
-        made.append(Section("comparison", "Comparison", [table], []))
+    if options.compare:
+        table = comparison_table(results, found, options.compare, "compare")
+        made.append(Chapter("comparison", "Comparison", [table], []))
     for k, board in enumerate(found):
         slug = f"{board.preset}-{board.protocol}" + ("" if board.is_main else f"-apart{k}")
         made.append(
-            Section(
+            Chapter(
                 slug,
                 board.name,
                 [
                     accuracy_table(board, f"accuracy-{slug}"),
-                    *(transfer_table(tried, slug) for tried in tried_elsewhere(results, board)),
+                    *(evaluation_table(one, slug) for one in evaluation_boards(results, board)),
                 ],
-                _pictures(results, board, baseline, looks, slug),
+                _board_figures(results, board, relative_to, looks, slug),
             )
         )
     if speeds:
-        made.append(_speed_section(results, speeds, baseline, looks))
-    published = choose_published(wanted.published)
+        made.append(_speed_chapter(results, speeds, relative_to, looks))
+    published = choose_published(options.published)
     if published:
-        made.append(Section(PUBLISHED, "Published", [published_table(published)], []))
+        made.append(Chapter(PUBLISHED, "Published", [published_table(published)], []))
     return made
 
 
-def _pictures(
-    results: Results, board: Board, baseline: str, looks: Looks, slug: str
-) -> list[Picture]:
+def _board_figures(
+    results: Results, board: Board, relative_to: str, looks: Looks, slug: str
+) -> list[ReportFigure]:
     return [
-        *bubble_pictures(board, baseline, looks, slug),
-        *curve_pictures(results, board, looks, slug),
-        *breakdown_pictures(results, board, looks, slug),
-        *(p for t in tried_elsewhere(results, board) for p in transfer_pictures(t, looks, slug)),
-        *kernel_pictures(results, board, slug),
+        *bubble_figures(board, relative_to, looks, slug),
+        *curve_figures(results, board, looks, slug),
+        *breakdown_figures(results, board, looks, slug),
+        *(p for t in evaluation_boards(results, board) for p in evaluation_figures(t, looks, slug)),
+        *kernel_figures(results, board, slug),
     ]
 
 
-def _speed_section(
-    results: Results, boards: Sequence[SpeedBoard], baseline: str, looks: Looks
-) -> Section:
+def _speed_chapter(
+    results: Results, boards: Sequence[SpeedBoard], relative_to: str, looks: Looks
+) -> Chapter:
     compared = against_reference(results.bench, "against-reference")
     tables: list[Table] = [compared] if compared else []
-    pictures: list[Picture] = []
+    figures: list[ReportFigure] = []
     for k, board in enumerate(boards):
-        tables += benchmark_tables(board, baseline, str(k))
-        pictures += scaling_pictures(board, looks, f"speed-{k}")
-    return Section("speed", "Speed and memory", tables, pictures)
+        tables += benchmark_tables(board, relative_to, str(k))
+        figures += scaling_figures(board, looks, f"speed-{k}")
+    return Chapter("speed", "Speed and memory", tables, figures)
 
 
-def write_report(results: Results, wanted: Wanted, out: Path) -> list[Section]:
+def write_report(results: Results, options: ReportOptions, out: Path) -> list[Chapter]:
     """Write a report into a folder; files of an earlier one that it no longer has are removed.
 
-    Raises: UserError as `sections`, and if `out` is a file.
+    Raises: UserError where `chapters` does, and if `out` is a file.
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
-    made = sections(results, wanted)
+    made = chapters(results, options)
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
-    drawn = [picture for section in made for picture in section.pictures]
-    assert len({picture.slug for picture in drawn}) == len(drawn), "one figure, one file"
-    for picture, made_files in zip(drawn, _draw_all(drawn), strict=True):
+    drawn = [figure for chapter in made for figure in chapter.figures]
+    assert len({figure.slug for figure in drawn}) == len(drawn), "one figure, one file"
+    for figure, made_files in zip(drawn, _draw_all(drawn), strict=True):
         for name, content in made_files.items():
             files[f"figures/{name}"] = content
-        images[picture.slug] = files[f"figures/{picture.slug}.svg"]
-    for table in (table for section in made for table in section.tables):
-        if "latex" in wanted.formats:
+        images[figure.slug] = files[f"figures/{figure.slug}.svg"]
+    for table in (table for chapter in made for table in chapter.tables):
+        if "latex" in options.formats:
             files[f"tables/{table.slug}.tex"] = table.latex().encode()
-        if "csv" in wanted.formats:
+        if "csv" in options.formats:
             files[f"tables/{table.slug}.csv"] = table.csv().encode()
-    if "markdown" in wanted.formats:
+    if "markdown" in options.formats:
         files["report.md"] = _markdown(results, made).encode()
-    if "html" in wanted.formats:
+    if "html" in options.formats:
         files["index.html"] = write_page(results, made, images, out).encode()
     _write(files, out)
     return made
 
 
-def _draw_all(pictures: Sequence[Picture]) -> list[dict[str, bytes]]:
-    """Draw, many figures on several cores."""
-    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(pictures) // PICTURES_A_WORKER)
+def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
+    """Draw figures, many of them on several cores."""
+    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(figures) // FIGURES_A_WORKER)
     if workers < 2:  # noqa: PLR2004
-        return [picture.files() for picture in progress("drawing", pictures, unit="figures")]
+        return [figure.files() for figure in progress("drawing", figures, unit="figures")]
     # Fresh processes: a fork of one that has threads may hang.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        drawn = pool.map(Picture.files, pictures)
-        return list(progress("drawing", drawn, total=len(pictures), unit="figures"))
+        drawn = pool.map(ReportFigure.files, figures)
+        return list(progress("drawing", drawn, total=len(figures), unit="figures"))
 
 
-def _markdown(results: Results, made: Sequence[Section]) -> str:
+def _markdown(results: Results, made: Sequence[Chapter]) -> str:
     parts = [f"# {TITLE}\n\n{summary(results.records)}\n"]
-    for section in made:
-        parts.append(f"## {section.title}\n")
-        for table in section.tables:
+    for chapter in made:
+        parts.append(f"## {chapter.title}\n")
+        for table in chapter.tables:
             parts.append(f"### {table.title}\n\n{table.caption}\n\n{table.markdown()}")
-        for picture in section.pictures:
-            image = f"![{picture.title}](figures/{picture.slug}.png)"
-            parts.append(f"{image}\n\n{picture.title}. {picture.caption}\n")
+        for figure in chapter.figures:
+            image = f"![{figure.title}](figures/{figure.slug}.png)"
+            parts.append(f"{image}\n\n{figure.title}. {figure.caption}\n")
     return "\n".join(parts)
 
 

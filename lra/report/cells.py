@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from lra.record.run import RunRecord
-
-MISSING = "-"
+from lra.runtime.console import MISSING
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
 
 
 class Result(Protocol):
-    """What the accuracy of a run, or of its model on other data, is told by."""
+    """The result of a run, or of its model's evaluation on other data."""
 
     @property
     def status(self) -> str:
@@ -28,12 +27,12 @@ class Result(Protocol):
 
     @property
     def test_accuracy(self) -> float | None:
-        """Percent; None for a run that is not done."""
+        """Test accuracy in percent; None for a run that is not done."""
         ...
 
     @property
     def test_total(self) -> int | None:
-        """Examples."""
+        """Number of test examples."""
         ...
 
     @property
@@ -43,7 +42,7 @@ class Result(Protocol):
 
     @property
     def largest_class(self) -> float | None:
-        """Percent of the examples."""
+        """Percent of the test examples that are in the largest class."""
         ...
 
 
@@ -63,35 +62,35 @@ class Cell(Generic[AnyResult]):
 
     @property
     def mean(self) -> float | None:
-        """Percent, over finished runs; None if there is none."""
+        """Mean test accuracy of finished runs in percent; None if there are none."""
         return statistics.mean(self.accuracies) if self.accuracies else None
 
     @property
     def deviation(self) -> float | None:
-        """Standard deviation over seeds; None for fewer than two."""
+        """Standard deviation of test accuracy over seeds; None for fewer than two."""
         return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
 
     @property
     def is_at_chance(self) -> bool:
-        """Whether no finished run tells itself from one answer to all."""
+        """Whether every finished run is at chance, and there is one."""
         done = [run for run in self.runs if run.test_accuracy is not None]
         return bool(done) and all(map(is_at_chance, done))
 
     @property
     def value(self) -> float | None:
-        """What may be averaged and ranked: the mean, unless a run failed or all are at chance."""
+        """Number to average and rank: the mean; None if a run failed or all are at chance."""
         failed = any(run.status in ("diverged", "oom") for run in self.runs)
         return None if failed or self.is_at_chance else self.mean
 
     @property
     def words(self) -> list[str]:
-        """What became of runs that have no result: stopped, 2 diverged."""
+        """How the runs without a result ended, such as "stopped" or "2 diverged"."""
         counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
         return [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
 
     @property
     def text(self) -> str:
-        """Mean ± standard deviation (n), and what happened to the others."""
+        """Mean ± standard deviation (n), and how the runs without a result ended."""
         if self.mean is None:
             return ", ".join(self.words) or MISSING
         text = f"{self.mean:.2f}"
@@ -115,7 +114,7 @@ def is_at_chance(run: Result) -> bool:
 
 
 def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
-    """Choose, of several attempts at a seed, the newest, a finished one before others."""
+    """Choose one run for each seed: the newest finished attempt, or the newest if none finished."""
     by_seed: dict[int, RunRecord] = {}
     for record in sorted(records, key=lambda r: (r.seed, r.status == "done", attempt(r))):
         by_seed[record.seed] = record

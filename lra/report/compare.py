@@ -10,10 +10,11 @@ import numpy as np
 
 from lra.report.accuracy import anchor
 from lra.report.boards import Board
-from lra.report.cells import MISSING, Cell
+from lra.report.cells import Cell
 from lra.report.results import Results
 from lra.report.speed import SpeedBoard
 from lra.report.table import Table
+from lra.runtime.console import MISSING
 from lra.runtime.errors import UserError, unknown
 
 RESAMPLES = 10_000
@@ -25,17 +26,19 @@ class Comparison:
 
     seeds: list[int]
     difference: float
-    """Of test accuracy, in points: the first mixer less the second, mean over seeds."""
+    """Test accuracy of the first mixer less that of the second, in percentage points, mean over
+    seeds."""
     low: float
     high: float
-    """95 % bootstrap interval over test examples."""
+    """Upper end of the 95 % bootstrap interval over test examples that starts at `low`."""
     seed_deviation: float | None
     """Standard deviation of the difference over seeds; None for one."""
     only_first: int
-    """Examples that the first alone gets right, all seeds together."""
+    """Examples that only the first mixer gets right, summed over seeds."""
     only_second: int
     p_value: float | None
-    """McNemar's exact test, two-sided; None over several seeds, which share their examples."""
+    """P-value of McNemar's exact test, two-sided; None for several seeds, as their examples are the
+    same."""
 
 
 def compare(
@@ -44,18 +47,20 @@ def compare(
     """Compare two mixers whose runs are paired by seed.
 
     The interval resamples examples, with all seeds of one together: it tells how far another
-    test set of the law might move the difference, and the deviation how far another seed.
+    test set from the same distribution might move the difference, and the deviation how far
+    another seed might.
 
     Args:
         first: for each seed (examples,) whether the first mixer is right.
-        second: the same of the second mixer.
+        second: for each seed (examples,) whether the second mixer is right.
+        seeds: the seeds, in the same order.
     """
     from scipy.stats import binomtest
 
     a, b = np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
     only_first, only_second = int(((a - b) == 1).sum()), int(((a - b) == -1).sum())
     by_example = (a - b).mean(axis=0)
-    # Few different values: resampling examples is drawing how often each value comes.
+    # There are few different values, so it suffices to draw how often each of them occurs.
     values, counts = np.unique(by_example, return_counts=True)
     draws = np.random.default_rng(0).multinomial(
         len(by_example), counts / len(by_example), size=RESAMPLES
@@ -89,9 +94,9 @@ def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | N
 
 
 def check_methods(boards: Sequence[Board | SpeedBoard], names: Sequence[str], flag: str) -> None:
-    """Refuse a mixer that has no row in any board.
+    """Check that every named mixer has a row in some board.
 
-    Raises: UserError.
+    Raises: UserError naming a mixer that has none.
     """
     known = {method for board in boards for method in board.rows}
     for name in names:

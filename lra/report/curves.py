@@ -1,4 +1,4 @@
-"""Learning curves: validation accuracy over steps, time and arithmetic."""
+"""Learning curves: validation accuracy over steps, time and FLOPs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell
-from lra.report.drawing import Looks, Picture, legend_below, legend_name, new_figure
+from lra.report.drawing import Looks, ReportFigure, legend_below, legend_name, new_figure
 from lra.report.results import Results
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ AXES = {
     "seconds": "wall-clock time, s",
     "flops": "training FLOPs",
 }
-"""What curves are drawn over: by name, what the axis says."""
+"""Label of the x axis, by the name of the quantity that curves are drawn over."""
 _CAPTIONS = {
     "steps": "",
     "seconds": " Training and validation so far.",
@@ -33,7 +33,7 @@ _CAPTIONS = {
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation accuracy of runs that differ in seed alone, at the steps that all have."""
+    """Validation accuracy of runs that differ only in their seed, at the steps that all have."""
 
     method: str
     seeds: int
@@ -47,8 +47,11 @@ def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -
     """Join the validations of finished runs, or of all where none is finished.
 
     Args:
+        results: the results folder with the runs.
+        method: name of the curve.
+        runs: runs that differ only in their seed.
         axis: a key of AXES.
-    Returns: None where they have no step in common.
+    Returns: the curve; None if the runs have no step in common.
     """
     by_run: list[dict[int, tuple[float, float]]] = []
     done = [run for run in runs if run.status == "done"]
@@ -80,19 +83,19 @@ def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -
     )
 
 
-def curve_pictures(results: Results, board: Board, looks: Looks, slug: str) -> list[Picture]:
-    """Make the curves of a board: a figure per task and axis, and for times per device."""
+def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> list[ReportFigure]:
+    """Make the curves of a board: a figure per task and axis, and for times also per device."""
     devices = sorted({run.device for run in board.records})
-    pictures = []
+    figures = []
     for task, axis in itertools.product(board.tasks, AXES):
-        # Steps and arithmetic are the same everywhere; times are not.
+        # Steps and FLOPs are the same on all devices; times are not.
         for k, device in enumerate(devices if axis == "seconds" else [None]):
             found = _curves(results, board, task, axis, device)
             if not found:
                 continue
             on = f" {device}." if device else ""
-            pictures.append(
-                Picture(
+            figures.append(
+                ReportFigure(
                     f"{slug}-{task}-{axis}" + (f"-device{k}" if k else ""),
                     f"Learning {task} over {axis if axis != 'flops' else 'FLOPs'}",
                     f"{board.name}; {board.conditions[task]}. Mean over seeds, finished ones "
@@ -100,13 +103,13 @@ def curve_pictures(results: Results, board: Board, looks: Looks, slug: str) -> l
                     partial(_draw, found, axis, looks),
                 )
             )
-    return pictures
+    return figures
 
 
 def _curves(
     results: Results, board: Board, task: str, axis: str, device: str | None
 ) -> list[Curve]:
-    """Make the curve of every method, of runs on one device or, for None, on any."""
+    """Make the curve of every method from its runs on one device, or on any device for None."""
     found = []
     for method, cells in board.rows.items():
         runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]

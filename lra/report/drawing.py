@@ -1,4 +1,4 @@
-"""What all figures share: colours that everyone can tell apart, sizes, labels, files."""
+"""Drawing that all figures use: colours that everyone can tell apart, sizes, labels and files."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ _RC: Any = {
 
 
 def slugify(name: str) -> str:
-    """Make a part of a file's name of any text."""
+    """Turn any text into one that can stand in a file's name."""
     return re.sub(r"[^A-Za-z0-9.]+", "-", name)[:60].strip("-.") or "x"
 
 
 @dataclass(frozen=True)
-class Picture:
-    """A figure still to be drawn."""
+class ReportFigure:
+    """A figure of the report, which is drawn when its files are asked for."""
 
     slug: str
-    """Its name in files."""
+    """The figure's name in files."""
     title: str
     caption: str
     draw: Callable[[], Figure]
 
     def files(self) -> dict[str, bytes]:
-        """Draw: the content of the PNG and SVG by file name, the same bytes for the same data."""
+        """Draw the figure: PNG and SVG by file name, the same bytes for the same data."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         png, svg = io.BytesIO(), io.BytesIO()
         with style():
             figure = self.draw()
-            lay_out(figure)
+            arrange(figure)
             # `savefig` would draw each twice.
             FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
             FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
@@ -74,11 +74,11 @@ def style() -> AbstractContextManager[None]:
 
 
 WIDTH, HEIGHT = 5.8, 3.9
-"""Of a figure without its legend, in inches: text is readable on a phone, too."""
+"""Size of a figure without its legend, in inches: text is readable on a phone, too."""
 _LEGEND_LINE = 0.19
 """Height of a line of the legend, in inches."""
 _LEGEND_LETTERS = 76
-"""Letters that fit beside each other below a figure."""
+"""Number of letters that fit beside each other below a figure."""
 
 
 def new_figure(
@@ -92,12 +92,14 @@ def new_figure(
     rows = math.ceil(len(names) / _legend_columns(names)) if names else 0
     lines = rows * max((name.count("\n") + 1 for name in names), default=0)
     figure = Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
-    FigureCanvasAgg(figure)  # has a renderer to measure text with; the plain one makes many
+    FigureCanvasAgg(
+        figure
+    )  # has one renderer to measure text with; without it, each text makes its own
     return figure
 
 
-def lay_out(figure: Figure) -> None:
-    """Find places for axes and legends, once: drawing would do so each time."""
+def arrange(figure: Figure) -> None:
+    """Find places for axes and legends once; otherwise every drawing would do so again."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
@@ -106,9 +108,9 @@ def lay_out(figure: Figure) -> None:
 
 
 def log_scale(axes: Axes) -> None:
-    """Make the y axis logarithmic, its ticks labelled by plain numbers.
+    """Make the y axis logarithmic, with decimal numbers at its ticks.
 
-    Matplotlib's own labels are mathematics, which is not parsed here.
+    Matplotlib's own labels are in mathematical notation, which is not parsed here.
     """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -132,7 +134,7 @@ def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
 
 
 def legend_name(name: str) -> str:
-    """Wrap a long name; matplotlib leaves out names that begin with an underscore."""
+    """Wrap a long name, and hide a leading underscore from matplotlib, which would leave it out."""
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
     return "\n".join(textwrap.wrap(name, _LEGEND_LETTERS - 6))
 
@@ -158,16 +160,16 @@ class Looks:
         self._index = {name: i for i, name in enumerate(sorted(set(methods)))}
 
     def colour(self, method: str) -> str:
-        """Return a colour; after eight methods they return with other lines and markers."""
+        """Return a method's colour; after eight methods, colours recur with other lines."""
         return COLOURS[self._index[method] % len(COLOURS)]
 
     def line(self, method: str) -> dict[str, Any]:
-        """Return the arguments of a line."""
-        turn = self._index[method] // len(COLOURS)
+        """Return the arguments with which matplotlib draws a method's line."""
+        cycle = self._index[method] // len(COLOURS)
         return {
             "color": self.colour(method),
-            "linestyle": LINES[turn % len(LINES)],
-            "marker": MARKERS[turn % len(MARKERS)],
+            "linestyle": LINES[cycle % len(LINES)],
+            "marker": MARKERS[cycle % len(MARKERS)],
         }
 
 
@@ -195,7 +197,7 @@ class _Box:
         )
 
     def nearest_point(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point of the box that is nearest to another."""
+        """Return the point of the box that is nearest to a given one."""
         return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
 
     def distance(self, x: float, y: float) -> float:
@@ -210,19 +212,21 @@ def place_labels(
     areas: Sequence[float],
     colours: Sequence[str],
 ) -> None:
-    """Write a label beside each bubble: none over another or beyond the axes.
+    """Write a label for each bubble, so that no label covers another or leaves the axes.
 
-    Labels go where they are nearest to their bubble and clear of others', with a thin line where
-    that is not beside it. Limits and scales of the axes must be final.
+    A label is as near to its bubble as other bubbles and labels allow, and has a thin line to its
+    bubble if it is not beside it. Limits and scales of the axes must be final.
 
     Args:
-        points: in data coordinates.
-        areas: of the bubbles, in square points.
-        colours: of the lines from labels to bubbles.
+        axes: axes that the bubbles are drawn in.
+        points: centres of the bubbles, in data coordinates.
+        texts: the labels.
+        areas: areas of the bubbles, in square points.
+        colours: colours of the lines from labels to bubbles.
     """
     figure = axes.get_figure(root=True)
     assert figure is not None
-    lay_out(figure)
+    arrange(figure)
     scale = 72 / figure.dpi  # pixels to points
     extent = axes.get_window_extent()
     frame = _Box(*(edge * scale for edge in extent.extents))
@@ -255,7 +259,7 @@ def place_labels(
 
 
 _Circle = tuple[tuple[float, ...], float]
-"""Middle (x, y) and radius."""
+"""A circle by its middle (x, y) and its radius."""
 
 
 def _best_place(
@@ -265,19 +269,22 @@ def _best_place(
     frame: _Box,
     taken: Sequence[_Box],
 ) -> tuple[_Box, tuple[float, float]] | None:
-    """Find the place of a label of half this size: its box and the offset of its middle."""
+    """Find a place for a label of half sizes `half` near the circle `own`; None if there is none.
+
+    Returns: the label's box, and the offset of its middle from that of the circle.
+    """
     (x, y), radius = own
     found = []
-    for away, turn in itertools.product(range(2, 160, 6), range(16)):
-        angle = 2 * math.pi * turn / 16
-        # The middle of a box that touches a circle of this radius at this angle, or nearly.
+    for away, direction in itertools.product(range(2, 160, 6), range(16)):
+        angle = 2 * math.pi * direction / 16
+        # The middle of a box that nearly touches a circle of radius `radius + away` at this angle.
         dx = (radius + away) * math.cos(angle) + half[0] * math.cos(angle)
         dy = (radius + away) * math.sin(angle) + half[1] * math.sin(angle)
         box = _Box(x + dx - half[0], y + dy - half[1], x + dx + half[0], y + dy + half[1])
         if not box.inside(frame) or any(box.overlaps(other) for other in taken):
             continue
         covered = sum(box.distance(*middle) < reach for middle, reach in circles)
-        found.append((away + 40 * covered, turn % 4 != 0, turn, box, (dx, dy)))
+        found.append((away + 40 * covered, direction % 4 != 0, direction, box, (dx, dy)))
     if not found:
         return None
     *_, box, offset = min(found, key=lambda candidate: candidate[:3])

@@ -1,7 +1,7 @@
-"""What mixers have learned: their kernels over lag and frequency, from a checkpoint.
+"""The kernels that mixers have learned, over lag and frequency, from a checkpoint.
 
-After the figures of the SKI-TNN paper's appendix: kernels that spike at the diagonal, are smooth
-elsewhere and decay, which is what its decomposition rests on.
+The figures follow those of the SKI-TNN paper's appendix, whose kernels have a spike at the
+diagonal, are smooth away from it and decay, which is what its decomposition rests on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import COLOURS, Picture, log_scale, new_figure
+from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure
 from lra.report.results import Results
 from lra.runtime.errors import UserError
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 LONGEST = 256
-"""Positions that a kernel is written out for; longer ones are shown up to it."""
+"""Most positions that a kernel is shown for; longer kernels are cut off there."""
 SHOWN_CHANNELS = 4
 
 
@@ -40,28 +40,28 @@ class Kernel:
 
     @property
     def lags(self) -> np.ndarray:
-        """(2 length - 1,), increasing."""
+        """Lags in increasing order, (2 length - 1,)."""
         length = self.matrices.shape[-1]
         return np.arange(1 - length, length)
 
     @property
     def by_lag(self) -> np.ndarray:
-        """(channels, 2 length - 1): the first row backwards, then the first column."""
+        """Values by lag, (channels, 2 length - 1): first row backwards, then first column."""
         return np.concatenate([self.matrices[:, 0, :0:-1], self.matrices[:, :, 0]], axis=1)
 
     @property
     def strongest(self) -> np.ndarray:
-        """Channels of the largest norm, the strongest first."""
+        """Indices of the channels of the largest norm, the strongest first."""
         norms = np.linalg.norm(self.by_lag, axis=1)
         return np.argsort(-norms, kind="stable")[:SHOWN_CHANNELS]
 
 
 def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
-    """Write out the kernels of a run's best model; none where it has no checkpoint or no kernels.
+    """Compute the kernels of a run's best model; none if it has no checkpoint or no kernels.
 
-    A plug-in has none: its code is not run for a report.
+    A plug-in's kernels are left out, because its code is not run for a report.
 
-    Raises: UserError if the run's settings can no longer be laid up as they were.
+    Raises: UserError if the run's settings can no longer be composed as they were.
     """
     folder = results.path(record)
     if record.mixer_code is not None or not (folder / "checkpoints").is_dir():
@@ -70,7 +70,7 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
 
     from lra.classifier.classifier import input_length
     from lra.evaluate.trained import best_model, config_of
-    from models.base import LagOperator
+    from models.layers.long_convolution import PositionOperator
 
     config = config_of(folder, record)
     info = config.build_task().info
@@ -83,7 +83,7 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
         return [
             Kernel(_title(name), module.matrix(min(LONGEST, longest)).float().numpy())
             for name, module in model.named_modules()
-            if isinstance(module, LagOperator)
+            if isinstance(module, PositionOperator)
         ]
 
 
@@ -95,9 +95,9 @@ def _title(module_name: str) -> str:
     return f"layer {layer}{axis}"
 
 
-def kernel_pictures(results: Results, board: Board, slug: str) -> list[Picture]:
+def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigure]:
     """Make a figure per method and task, of the first seed; say what cannot be shown."""
-    pictures: list[Picture] = []
+    figures: list[ReportFigure] = []
     for method, cells in board.rows.items():
         for task, cell in cells.items():
             for run in cell.runs:
@@ -107,15 +107,17 @@ def kernel_pictures(results: Results, board: Board, slug: str) -> list[Picture]:
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:
-                    pictures.append(
-                        _picture(f"{task}: learned kernels of {method}", board, run, kernels, slug)
+                    figures.append(
+                        _figure(f"{task}: learned kernels of {method}", board, run, kernels, slug)
                     )
                     break
-    return pictures
+    return figures
 
 
-def _picture(title: str, board: Board, run: RunRecord, kernels: list[Kernel], slug: str) -> Picture:
-    return Picture(
+def _figure(
+    title: str, board: Board, run: RunRecord, kernels: list[Kernel], slug: str
+) -> ReportFigure:
+    return ReportFigure(
         f"{slug}-{run.task}-{run.mixer}-{run.run_id}-kernels",
         title,
         f"{board.name}, run {run.run_id}. The {SHOWN_CHANNELS} strongest channels of each layer: "
@@ -167,11 +169,11 @@ def _draw(kernels: Sequence[Kernel]) -> Figure:
 
 
 def by_distance(values: np.ndarray) -> np.ndarray:
-    """Return the larger magnitude of the lags +l and -l.
+    """Return, for each distance l, the larger magnitude of a kernel at the lags +l and -l.
 
     Args:
-        values: (2 length - 1,) by increasing lag.
-    Returns: (length,), for l = 0, 1, ...
+        values: (2 length - 1,) values of the kernel, by increasing lag.
+    Returns: (length,) magnitudes, for l = 0, 1, ...
     """
     middle = len(values) // 2
     return np.maximum(np.abs(values[middle:]), np.abs(values[middle::-1]))

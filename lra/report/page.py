@@ -1,4 +1,4 @@
-"""The page: one file that needs no other and no network."""
+"""The page of a report: one HTML file that needs no other file and no network."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.benchmarks import bench_anchor
-from lra.report.cells import MISSING
-from lra.report.drawing import Picture
+from lra.report.drawing import ReportFigure
 from lra.report.repeat import bench_command, command
 from lra.report.results import Results
 from lra.report.table import Table
+from lra.runtime.console import MISSING
 
 TEMPLATE = Path(__file__).with_name("page.html")
 TITLE = "Long Range Arena"
 
 
 @dataclass(frozen=True)
-class Section:
-    """A part of the report."""
+class Chapter:
+    """Tables and figures of the report under one title."""
 
     slug: str
     title: str
     tables: Sequence[Table]
-    pictures: Sequence[Picture]
+    figures: Sequence[ReportFigure]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class ListedRun:
 
 
 def summary(records: Sequence[RunRecord]) -> str:
-    """Say in a sentence what there is."""
+    """Summarize records in a sentence."""
     done = sum(record.status == "done" for record in records)
     devices = sorted({record.device for record in records})
     on = f", on {'; '.join(devices)}" if devices else ""
@@ -53,12 +53,15 @@ def summary(records: Sequence[RunRecord]) -> str:
 
 
 def write_page(
-    results: Results, sections: Sequence[Section], images: Mapping[str, bytes], out: Path
+    results: Results, chapters: Sequence[Chapter], images: Mapping[str, bytes], out: Path
 ) -> str:
-    """Return the page as it is to lie in the folder `out`.
+    """Return the HTML of the page.
 
     Args:
-        images: the SVG of every picture, by slug.
+        results: the results folder that the report is on.
+        chapters: all tables and figures.
+        images: the SVG of every figure, by slug.
+        out: folder that the page will be in, for relative links.
     """
     import jinja2
 
@@ -71,7 +74,7 @@ def write_page(
     return template.render(
         title=TITLE,
         summary=summary(results.records),
-        sections=sections,
+        chapters=chapters,
         images=encoded,
         runs=[
             *(_listed(results, record, out) for record in ordered),
@@ -136,13 +139,13 @@ def _listed_bench(results: Results, record: BenchRecord, out: Path) -> ListedRun
         name=" / ".join(map(str, filter(None, named)))
         + f" / {record.length:,} positions: {record.status}, {speed}",
         facts={
-            "quartiles": f"{' to '.join(quartiles)} a second, of {record.repeats} turns",
+            "quartiles": f"{' to '.join(quartiles)} a second, of {record.repeats} rounds",
             "against the reference": ", ".join(_number(v, "{:.2f}") for v in ratio),
             "peak memory": _number(record.peak_memory_mib, "{:,.0f} MiB"),
             "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
             "parameters": _number(record.params, "{:,}"),
             "device": f"{record.device}, {record.precision}",
-            "in turns with": ", ".join(record.measured_with),
+            "measured with": ", ".join(record.measured_with),
             "code": _code(record.git),
             "versions": _versions(record.versions),
         },

@@ -1,15 +1,16 @@
-"""Results as printed in papers, and what their rows really average to."""
+"""Results as printed in papers, and the averages that their rows really have."""
 
 from __future__ import annotations
 
 import csv
+import re
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.report.cells import MISSING
 from lra.report.table import Table, ranks
+from lra.runtime.console import MISSING
 from lra.runtime.errors import unknown
 from tasks.base import BENCHMARK
 
@@ -18,8 +19,8 @@ FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""
 FIVE = BENCHMARK[:-1]
 """The tasks of the average without Path-X."""
-TOLERANCE = 0.0101
-"""Of a printed average: cells and average are rounded, or cut off, to two digits."""
+WRONG = "wrong"
+"""Rule of a printed average that none of the known rules gives."""
 
 
 def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float | None:
@@ -34,57 +35,34 @@ class PublishedRow:
 
     method: str
     printed: Mapping[str, str]
-    """Text by task: a number, FAIL, or nothing."""
+    """Printed text by task: a number, FAIL, or nothing."""
     printed_average: str
+    """The average that the source prints, or nothing."""
+    average_rule: str
+    """The rule that gives the printed average: "of 6", "of 5", "of 6, FAIL as 50" or WRONG; empty
+    if no average is printed."""
     source: str
-    """Key in sources.yaml."""
+    """Key of the source in sources.yaml."""
     note: str
 
     @property
     def values(self) -> dict[str, float | None]:
-        """Percent by task; None where there is no number."""
+        """Accuracies in percent by task; None where no number is printed."""
         return {
             task: float(text) if text not in ("", FAIL) else None
             for task, text in self.printed.items()
         }
 
     @property
-    def average_rule(self) -> str | None:
-        """Which average the source printed: None if no rule gives the printed number."""
-        if not self.printed_average:
-            return ""
-        return next(
-            (
-                name
-                for name, average in _RULES.items()
-                if (value := average(self)) is not None
-                and abs(value - float(self.printed_average)) <= TOLERANCE
-            ),
-            None,
-        )
-
-    @property
     def average_text(self) -> str:
-        """The printed average with its rule, or with what the row really gives."""
+        """The printed average with its rule or, if that is WRONG, with the row's real average."""
         if not self.printed_average:
             return MISSING
-        if self.average_rule is not None:
+        if self.average_rule != WRONG:
             return f"{self.printed_average} ({self.average_rule})"
         real = mean_over(FIVE, self.values)
         gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
         return f"{self.printed_average} (wrong: {gives})"
-
-    def _with_fail_as_50(self) -> float | None:
-        filled = {t: 50.0 if text == FAIL else self.values[t] for t, text in self.printed.items()}
-        return mean_over(BENCHMARK, filled)
-
-
-_RULES: dict[str, Callable[[PublishedRow], float | None]] = {
-    "of 6": lambda row: mean_over(BENCHMARK, row.values),
-    "of 5": lambda row: mean_over(FIVE, row.values),
-    "of 6, FAIL as 50": lambda row: row._with_fail_as_50(),
-}
-"""Averages in use, by what the table calls them."""
 
 
 def published_rows() -> list[PublishedRow]:
@@ -95,6 +73,7 @@ def published_rows() -> list[PublishedRow]:
                 method=row["method"],
                 printed={task: row[task] for task in BENCHMARK},
                 printed_average=row["avg_as_published"],
+                average_rule=row["avg_rule"],
                 source=row["source"],
                 note=row["note"],
             )
@@ -102,20 +81,25 @@ def published_rows() -> list[PublishedRow]:
         ]
 
 
-def choose_published(wanted: str | None) -> list[PublishedRow]:
+def choose_published(named: str | None) -> list[PublishedRow]:
     """Choose rows by `--published`: all for None, none for "none", else those named.
 
     Raises: UserError for a method that is not there.
     """
     rows = published_rows()
-    if wanted is None:
+    if named is None:
         return rows
-    names = [] if wanted == "none" else [name.strip() for name in wanted.split(",")]
+    names = [] if named == "none" else [name.strip() for name in named.split(",")]
     by_name = {row.method.casefold(): row for row in rows}
     for name in names:
         if name.casefold() not in by_name:
             raise unknown("method", name, (row.method for row in rows), "--published")
     return [by_name[name.casefold()] for name in names]
+
+
+def is_variant(method: str, mixers: Collection[str]) -> bool:
+    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not."""
+    return any(re.match(rf"{re.escape(mixer)}(?!\w)", method, re.IGNORECASE) for mixer in mixers)
 
 
 def published_table(rows: Sequence[PublishedRow]) -> Table:

@@ -1,4 +1,7 @@
-"""The part of the README that is made from records."""
+"""The blocks of README files that are made from records.
+
+A block NAME stands between the lines `<!-- made by report.py: NAME -->` and `<!-- end -->`.
+"""
 
 from __future__ import annotations
 
@@ -6,120 +9,210 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubbles_by_device
-from lra.report.build import DEFAULT_BASELINE
-from lra.report.drawing import Looks, Picture
-from lra.report.out_of_distribution import transfer_pictures, transfer_table, tried_elsewhere
+from lra.report.build import DEFAULT_RELATIVE_TO
+from lra.report.drawing import Looks, ReportFigure
+from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
+from lra.report.out_of_distribution import (
+    evaluation_boards,
+    evaluation_figures,
+    evaluation_table,
+)
 from lra.report.results import Results
-from lra.report.scaling import scaling_pictures
+from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
-from lra.runtime.errors import UserError
+from lra.report.table import Table
+from lra.runtime.errors import UserError, unknown
 from lra.runtime.files import write_atomically
 
-START, END = "<!-- made by report.py from results/ -->", "<!-- end -->"
-
-_FIGURES = ("bubbles", "elsewhere", "lengths")
-"""Kinds of pictures that are shown."""
+BUBBLES, OUT_OF_DISTRIBUTION, LENGTHS = "bubbles", "out-of-distribution", "lengths"
+"""Kinds of figures in blocks; the name of a figure's file starts with its kind."""
+_OWN = re.compile(rf"({BUBBLES}|{OUT_OF_DISTRIBUTION}|{LENGTHS})-\d+-[0-9a-f]{{8}}\.svg")
 
 
 @dataclass(frozen=True)
 class Block:
-    """What stands between the two markers, and the figures that it shows."""
+    """Tables and figures that stand between two markers of a README file."""
 
-    text: str
-    figures: Mapping[Path, Picture]
-    """Their names tell what numbers they were drawn from, so that a stale one is noticed."""
+    tables: Sequence[Table] = ()
+    figures: Mapping[Path, ReportFigure] = field(default_factory=dict)
+    """Figures by file; a hash of the numbers drawn, in the file's name, shows if it is stale."""
+
+    def text(self, readme: Path) -> str:
+        """Write the block as it stands in the file `readme`, with links relative to that file."""
+        parts = [
+            f"**{table.title}.** {table.caption}\n\n{table.markdown()}" for table in self.tables
+        ]
+        for path, figure in self.figures.items():
+            link = Path(os.path.relpath(path.resolve(), readme.resolve().parent)).as_posix()
+            parts.append(f"![{figure.title}]({link})\n\n**{figure.title}.** {figure.caption}\n")
+        return "\n".join(parts) or "No runs yet.\n"
 
 
-def make_block(results: Results, readme: Path) -> Block:
-    """Write the main accuracy tables and the speeds, and choose plots."""
-    found = [board for board in boards(results.records) if board.is_main]
+def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
+    """Make all blocks, by file and name; figures are still to be drawn."""
+    every = boards(results.records)
+    tables = _tables(results)
+    figures = _figures(results, tables)
+    leading = leading_board(every)
+    first = [path for path in figures if path.name.startswith(BUBBLES)][:1]
+    return {
+        "README.md": {
+            "leaderboard": Block([leaderboard(leading)] if leading else []),
+            "published": Block([published_of_the_suite()]),
+            "figure": Block(figures={path: figures[path] for path in first}),
+        },
+        "results/README.md": {"tables": Block(tables, figures)},
+    }
+
+
+def _main_boards(results: Results) -> list[Board]:
+    return [board for board in boards(results.records) if board.is_main]
+
+
+def _tables(results: Results) -> list[Table]:
+    """Make the main accuracy tables, those out of distribution, and speeds."""
+    found = _main_boards(results)
     tables = [accuracy_table(board, "accuracy") for board in found]
-    elsewhere = [tried for board in found for tried in tried_elsewhere(results, board)]
-    tables += [transfer_table(tried, "r") for tried in elsewhere]
-    memory = ""
+    tables += [
+        evaluation_table(evaluated, "r")
+        for board in found
+        for evaluated in evaluation_boards(results, board)
+    ]
     for board in speed_boards(results.records):
-        tables.append(speed_table(board, DEFAULT_BASELINE, "speed"))
-        memory += memory_table(board, DEFAULT_BASELINE, "memory").markdown()
+        tables.append(speed_table(board, DEFAULT_RELATIVE_TO, "speed"))
     compared = against_reference(results.bench, "against-reference")
-    tables += [compared] if compared else []
-    parts = [f"**{table.title}.** {table.caption}\n\n{table.markdown()}" for table in tables]
-    measured = bench_boards(results.bench)
+    return [*tables, compared] if compared else tables
+
+
+def _figures(results: Results, tables: Sequence[Table]) -> dict[Path, ReportFigure]:
+    """Choose figures, and name their files by a hash of the numbers that they are drawn from."""
+    found, measured = _main_boards(results), bench_boards(results.bench)
     looks = Looks(method for board in [*found, *measured] for method in board.rows)
-    digest = hashlib.sha256("".join([*parts, memory, repr(measured)]).encode()).hexdigest()[:8]
-    figures: dict[Path, Picture] = {}
-    choices = (
-        _bubbles(found, looks),
-        [p for tried in elsewhere for p in transfer_pictures(tried, looks, "r")][:1],
-        _over_lengths(measured, looks)[:1],
-    )
-    for name, pictures in zip(_FIGURES, choices, strict=True):
-        for number, picture in enumerate(pictures, start=1):
-            figure = results.folder / f"{name}-{number}-{digest}.svg"
-            figures[figure] = picture
-            link = Path(os.path.relpath(figure.resolve(), readme.resolve().parent)).as_posix()
-            parts.append(f"![{picture.title}]({link})\n\n**{picture.title}.** {picture.caption}\n")
-    return Block("\n".join(parts) or "No runs yet.\n", figures)
+    drawn_from = [f"{table.title}{table.markdown()}" for table in tables]
+    drawn_from += [
+        memory_table(board, DEFAULT_RELATIVE_TO, "memory").markdown()
+        for board in speed_boards(results.records)
+    ]
+    digest = hashlib.sha256("".join([*drawn_from, repr(measured)]).encode()).hexdigest()[:8]
+    evaluated = [one for board in found for one in evaluation_boards(results, board)]
+    chosen = {
+        BUBBLES: _bubbles(found, looks),
+        OUT_OF_DISTRIBUTION: [f for one in evaluated for f in evaluation_figures(one, looks, "r")],
+        LENGTHS: _over_lengths(measured, looks),
+    }
+    most = {OUT_OF_DISTRIBUTION: 1, LENGTHS: 1}
+    return {
+        results.folder / f"{kind}-{number}-{digest}.svg": figure
+        for kind, figures in chosen.items()
+        for number, figure in enumerate(figures[: most.get(kind)], start=1)
+    }
 
 
-def _bubbles(found: Sequence[Board], looks: Looks) -> list[Picture]:
+def _bubbles(found: Sequence[Board], looks: Looks) -> list[ReportFigure]:
     """Choose the first bubble plot of each device, of the first board that has any."""
     for board in found:
-        by_device = bubbles_by_device(board, DEFAULT_BASELINE, looks, "r")
+        by_device = bubbles_by_device(board, DEFAULT_RELATIVE_TO, looks, "r")
         if any(by_device.values()):
-            return [pictures[0] for pictures in by_device.values() if pictures]
+            return [figures[0] for figures in by_device.values() if figures]
     return []
 
 
-def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[Picture]:
+def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[ReportFigure]:
     """Draw the board of mixing alone that reaches over most lengths."""
     mixing = [b for b in measured if any(place.task == "mixing" for place in b.places)]
     mixing.sort(key=lambda board: -len(board.places))
-    return [picture for board in mixing[:1] for picture in scaling_pictures(board, looks, "r")]
+    return [figure for board in mixing[:1] for figure in scaling_figures(board, looks, "r")]
 
 
-def split_readme(readme: Path) -> tuple[str, str, str]:
-    """Cut a README at its markers: what is before, between and after them.
+def marked(name: str, text: str) -> str:
+    """Write a block's text between its two markers."""
+    return f"<!-- made by report.py: {name} -->\n{text}<!-- end -->\n"
+
+
+def _split(readme: Path, content: str, name: str) -> tuple[str, str, str]:
+    """Cut the content of a file at a block's markers: before, between and after them.
 
     Raises: UserError if the markers are not there once each, in order.
     """
-    text = readme.read_text(encoding="utf-8")
-    found = re.fullmatch(
-        rf"(.*{re.escape(START)}\n)(.*)({re.escape(END)}\n.*)", text, flags=re.DOTALL
-    )
-    if found is None or text.count(START) != 1:
-        raise UserError(f"{readme}: expected one line {START} and one line {END} after it")
-    return found[1], found[2], found[3]
+    start, end = marked(name, "").splitlines()
+    before, found, rest = content.partition(f"{start}\n")
+    text, ended, after = rest.partition(f"{end}\n")
+    if not (found and ended) or "<!-- made by" in text or start in rest:
+        raise UserError(f"{readme}: expected block {name}: one line {start} and a line {end} after")
+    return before, text, after
 
 
-def check_readme(results: Results, readme: Path) -> list[str]:
-    """Return where the README's block first differs from the records; nothing if it agrees."""
-    _, text, _ = split_readme(readme)
-    block = make_block(results, readme)
-    have, want = text.splitlines(), block.text.splitlines()
+def check_readmes(results: Results, root: Path) -> list[str]:
+    """Compare the blocks of all README files with the records.
+
+    Args:
+        results: the results folder with the records.
+        root: folder that the README files are in.
+    Returns: lines that say where each block first differs; none if all agree.
+    Raises: UserError for a file without its blocks.
+    """
+    lines: list[str] = []
+    for file, blocks in make_blocks(results).items():
+        content = _read(root / file)
+        _refuse_unknown(root / file, content, blocks)
+        for name, block in blocks.items():
+            _, old, _ = _split(root / file, content, name)
+            found = _difference(old.splitlines(), block.text(root / file).splitlines())
+            missing = [path for path in block.figures if not path.is_file()]
+            found += [f"there is no figure {path}" for path in missing]
+            lines += [f"{file}, block {name}:", *found] if found else []
+    return lines
+
+
+def _refuse_unknown(readme: Path, content: str, blocks: Mapping[str, Block]) -> None:
+    for name in re.findall(r"(?m)^<!-- made by report\.py: (.*) -->$", content):
+        if name not in blocks:
+            raise unknown("block", name, blocks, str(readme))
+
+
+def _difference(have: list[str], want: list[str]) -> list[str]:
     for number, (old, new) in enumerate(zip(have, want, strict=False), start=1):
         if old != new:
             return [f"line {number} of the block is", old, "the records give", new]
     if len(have) != len(want):
         return [f"the block has {len(have)} lines, the records give {len(want)}"]
-    missing = [figure for figure in block.figures if not figure.is_file()]
-    return [f"there is no figure {figure}" for figure in missing]
+    return []
 
 
-def write_readme(results: Results, readme: Path) -> None:
-    """Put the block in place, and its figures for those of earlier records."""
-    before, _, after = split_readme(readme)
-    block = make_block(results, readme)
-    for figure, picture in block.figures.items():
-        write_atomically(figure, picture.files()[f"{picture.slug}.svg"])
-    write_atomically(readme, (before + block.text + after).encode())
-    for name in _FIGURES:
-        for old in results.folder.glob(f"{name}-[0-9]*-" + "[0-9a-f]" * 8 + ".svg"):
-            if old not in block.figures:
-                old.unlink()
+def write_readmes(results: Results, root: Path) -> None:
+    """Write all blocks into their files, and replace the figures of earlier records.
+
+    Raises: UserError for a file without its blocks; nothing is written then.
+    """
+    every = make_blocks(results)
+    contents: dict[Path, str] = {}
+    for file, blocks in every.items():
+        content = _read(root / file)
+        _refuse_unknown(root / file, content, blocks)
+        for name, block in blocks.items():
+            before, _, after = _split(root / file, content, name)
+            content = before + marked(name, block.text(root / file)) + after
+        contents[root / file] = content
+    figures = {
+        p: f for blocks in every.values() for b in blocks.values() for p, f in b.figures.items()
+    }
+    for path, figure in figures.items():
+        write_atomically(path, figure.files()[f"{figure.slug}.svg"])
+    for path, content in contents.items():
+        write_atomically(path, content.encode())
+    for path in results.folder.glob("*.svg"):
+        if _OWN.fullmatch(path.name) and path not in figures:
+            path.unlink()
+
+
+def _read(readme: Path) -> str:
+    if not readme.is_file():
+        raise UserError(f"{readme}: there is no such file, expected one with the report's blocks")
+    return readme.read_text(encoding="utf-8")

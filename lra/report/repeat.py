@@ -19,8 +19,8 @@ def command(record: RunRecord) -> str:
 
 
 def bench_command(record: BenchRecord) -> str:
-    """Write the command that measures what was measured in the same turns, at this length."""
-    words = ["python", "-m", "lra.bench", "--mode", record.mode]
+    """Write the command that repeats a measurement with the mixers of the same rounds."""
+    words = ["python", "-m", "lra.bench", record.mode]
     if record.task is not None:
         words += ["--task", str(record.task), "--preset", str(record.preset)]
         words += ["--protocol", str(record.protocol)]

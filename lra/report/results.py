@@ -1,4 +1,4 @@
-"""A results folder: its records, and what the runs wrote beside them."""
+"""A results folder: its records, and the other files of the runs."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Annotated
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord, with_shipped
 from lra.record.schema import SHIPPED, Amount, Percent
 from lra.runtime.errors import UserError
 from lra.train.evaluation import NO_PREDICTION
 
 MOST_CLASSES = 1000
-"""More are no classes of this benchmark but a damaged file."""
+"""Most classes that a task may have; predictions of more classes are taken as damaged."""
 
 
 class MetricsLine(BaseModel):
@@ -28,28 +28,30 @@ class MetricsLine(BaseModel):
 
     step: Annotated[int, Field(ge=0, lt=2**53)]
     seconds: Amount
-    """Since the start of the run, all its sessions, evaluation included."""
+    """Seconds of training and evaluation since the start of the run, before and after resuming."""
     val_accuracy: Percent | None = None
-    """Percent; None on a line about training."""
+    """Accuracy on the validation split in percent; None on a line about training."""
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model made of every test example, in the order of the data."""
+    """Predictions of a model for every test example, in the order of the data."""
 
     labels: np.ndarray
     """(examples,) true classes."""
     predictions: np.ndarray
-    """(examples,) classes the model gave; NO_PREDICTION where it gave none."""
+    """(examples,) predicted classes; NO_PREDICTION where the model gave none."""
     metadata: dict[str, np.ndarray]
-    """(examples,) numbers or strings by name, length among them."""
+    """Metadata fields by name, (examples,) numbers or strings each; length is among them."""
 
     def same_examples(self, other: Predictions) -> bool:
-        """Whether labels and metadata are those of other predictions."""
+        """Whether labels and metadata equal those of other predictions."""
         return (
             np.array_equal(self.labels, other.labels)
             and self.metadata.keys() == other.metadata.keys()
-            and all(np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata)
+            and all(
+                np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
+            )
         )
 
 
@@ -58,9 +60,9 @@ def _key(record: RunRecord) -> tuple[str, str, str]:
 
 
 class Results:
-    """What lies under a results folder, one's own and shipped.
+    """The records and other files under a results folder, one's own and the shipped ones.
 
-    What cannot be read is left out and named in `faults`.
+    Files that cannot be read are left out and named in `faults`.
 
     Raises: UserError if there is no such folder.
     """
@@ -81,13 +83,13 @@ class Results:
             new = {record.path(Path()) for record in measured}
             self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
         self._predictions: dict[Path, Predictions | None] = {}
-        self._transfers: dict[Path, list[EvaluationRecord]] = {}
+        self._evaluations: dict[Path, list[EvaluationRecord]] = {}
         self._validations: dict[Path, list[MetricsLine]] = {}
 
-    def keep(self, wanted: Callable[[RunRecord | BenchRecord], bool]) -> None:
-        """Drop the records that are not wanted."""
-        self.records = [record for record in self.records if wanted(record)]
-        self.bench = [record for record in self.bench if wanted(record)]
+    def keep(self, is_kept: Callable[[RunRecord | BenchRecord], bool]) -> None:
+        """Drop the records for which `is_kept` is false."""
+        self.records = [record for record in self.records if is_kept(record)]
+        self.bench = [record for record in self.bench if is_kept(record)]
 
     def path(self, record: RunRecord) -> Path:
         """Return the folder of a run."""
@@ -98,12 +100,12 @@ class Results:
         return record.path(self._bench_roots[record.path(Path())])
 
     def add_fault(self, text: str) -> None:
-        """Name something that cannot be read or shown."""
+        """Note a fault: something that cannot be read or shown."""
         if text not in self.faults:
             self.faults.append(text)
 
     def validations(self, record: RunRecord) -> list[MetricsLine]:
-        """Read the lines on validations of a run, in order of steps."""
+        """Read the lines of a run's metrics that have a validation accuracy, in order of steps."""
         path = self.path(record) / "metrics.jsonl"
         if path not in self._validations:
             self._validations[path] = self._read_validations(path) if path.is_file() else []
@@ -121,19 +123,19 @@ class Results:
         validations = [line for line in found if line.val_accuracy is not None]
         return sorted(validations, key=lambda line: line.step)
 
-    def transfers(self, record: RunRecord) -> list[EvaluationRecord]:
-        """Read what the model of a run scored on other data than it was trained for."""
+    def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
+        """Read the records of evaluations of a run's model out of distribution."""
         folder = self.path(record)
-        if folder not in self._transfers:
-            self._transfers[folder], faults = evaluations_of(folder)
+        if folder not in self._evaluations:
+            self._evaluations[folder], faults = evaluations_of(folder)
             for fault in faults:
                 self.add_fault(fault)
-        return self._transfers[folder]
+        return self._evaluations[folder]
 
     def predictions(self, record: RunRecord) -> Predictions | None:
         """Read the predictions of a finished run.
 
-        Returns: None where there is no such file, or one that its record contradicts.
+        Returns: the predictions; None if there is no such file, or if it contradicts the record.
         """
         path = self.path(record) / "predictions.csv"
         if path not in self._predictions:
@@ -143,7 +145,7 @@ class Results:
     def predictions_on_same(self, runs: Sequence[RunRecord]) -> dict[int, Predictions]:
         """Read the predictions of runs on the same examples, by seed.
 
-        A run whose examples differ from those of the first is left out and named.
+        A run whose examples differ from those of the first run is left out and noted as a fault.
         """
         found: dict[int, Predictions] = {}
         for run in runs:
@@ -181,7 +183,7 @@ class Results:
                     f"{record.test_correct} of {record.test_total}"
                 )
             if not all(column.dtype.kind in "iOU" for column in columns.values()):
-                raise ValueError("a trait is neither whole numbers nor words")
+                raise ValueError("a metadata field is neither whole numbers nor words")
         except (ValueError, KeyError, OSError, OverflowError) as error:
             self.add_fault(f"{path}: not the predictions of its run: {error}")
             return None

@@ -1,18 +1,17 @@
-"""Speed over length, and the exponents of time."""
+"""Speed over length, and the exponent with which time grows."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lra.report.drawing import (
     Looks,
-    Picture,
+    ReportFigure,
     legend_below,
     legend_name,
     length_scale,
@@ -25,16 +24,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEWEST_FOR_ERROR = 3
-"""Points from which the error of an exponent can be told."""
+"""Fewest points that give an error of the exponent."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """Time per step = c * length ** exponent."""
+    """The power law: seconds per step = exp(intercept) * length ** exponent."""
 
     exponent: float
     error: float | None
-    """Standard error; None for two points, which any line fits."""
+    """Standard error of the exponent; None for two points, which any line fits."""
+    intercept: float
 
     def __str__(self) -> str:
         error = "" if self.error is None else f" ± {self.error:.2f}"
@@ -42,24 +42,22 @@ class Fit:
 
 
 def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
-    """Fit a power law by least squares on logarithms.
+    """Fit a power law to speeds by least squares on logarithms.
 
     Raises: ValueError for fewer than two lengths.
     """
-    x, y = np.log(lengths), -np.log(steps_per_second)
+    from scipy.stats import linregress
+
     if len(set(lengths)) < 2:  # noqa: PLR2004
         raise ValueError(f"got lengths {list(lengths)}, expected two or more")
-    slope, start = np.polyfit(x, y, 1)
-    if len(x) < FEWEST_FOR_ERROR:
-        return Fit(float(slope), None)
-    residual = y - slope * x - start
-    variance = float(residual @ residual) / (len(x) - 2) / float(((x - x.mean()) ** 2).sum())
-    return Fit(float(slope), math.sqrt(variance))
+    line: Any = linregress(np.log(lengths), -np.log(steps_per_second))
+    error = float(line.stderr) if len(lengths) >= FEWEST_FOR_ERROR else None
+    return Fit(float(line.slope), error, float(line.intercept))
 
 
-def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture]:
+def scaling_figures(board: SpeedBoard, looks: Looks, slug: str) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
-    pictures = []
+    figures = []
     groups: dict[tuple[str, int], list[Place]] = {}
     for place in board.places:
         groups.setdefault((place.task, place.batch_size), []).append(place)
@@ -74,8 +72,8 @@ def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture
             if len(points) > 1:
                 lines[method] = points
         if lines:
-            pictures.append(
-                Picture(
+            figures.append(
+                ReportFigure(
                     f"{slug}-{task}-{batch_size}-lengths",
                     f"{task}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
@@ -83,7 +81,7 @@ def scaling_pictures(board: SpeedBoard, looks: Looks, slug: str) -> list[Picture
                     partial(_draw, lines, looks, board.unit),
                 )
             )
-    return pictures
+    return figures
 
 
 def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) -> Figure:
@@ -99,11 +97,9 @@ def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) ->
             lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"],
             label=legend_name(names[method]),
         )  # fmt: skip
-        middle = math.exp(np.mean(np.log(speeds)) + found.exponent * np.mean(np.log(lengths)))
         ends = np.array([min(lengths), max(lengths)], dtype=float)
-        axes.plot(
-            ends, middle * ends**-found.exponent, color=look["color"], linestyle=look["linestyle"]
-        )
+        fitted = np.exp(-found.intercept) * ends**-found.exponent
+        axes.plot(ends, fitted, color=look["color"], linestyle=look["linestyle"])
     length_scale(axes, {length for points in lines.values() for length, _ in points})
     log_scale(axes)
     axes.set_ylabel(unit)

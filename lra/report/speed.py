@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.boards import label, with_hash
-from lra.report.cells import MISSING, counted
+from lra.report.cells import counted
 from lra.report.table import Table
+from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
 
 @dataclass(frozen=True)
 class Place:
-    """A column: speeds are compared where all of this is equal."""
+    """A column of a table of speeds: speeds are compared if all of these fields are equal."""
 
     task: str
     length: int
@@ -26,7 +27,7 @@ class Place:
 
     @property
     def order(self) -> tuple[object, ...]:
-        """What columns are sorted by: the benchmark's tasks first, then by name."""
+        """Sort key: the benchmark's tasks first, in their order, then other tasks by name."""
         return (self.task not in BENCHMARK, *map(BENCHMARK.index, {self.task} & set(BENCHMARK)),
                 self.task, self.length, self.batch_size)  # fmt: skip
 
@@ -36,27 +37,27 @@ class Place:
 
 @dataclass(frozen=True)
 class Speed:
-    """What was measured of one mixer at one place on one device."""
+    """Speed and memory of one mixer at one place on one device."""
 
     steps_per_second: float | None
     peak_memory_mib: float | None
     batch_size: int
     words: str = ""
-    """oom, where that is what happened."""
+    """Text in place of a speed: oom if memory ran out."""
     low: float | None = None
     high: float | None = None
-    """Quartiles of steps per second, of a benchmark."""
+    """Upper quartile of steps per second, `low` being the lower one; only for benchmarks."""
     link: str = ""
     ratio_to_reference: float | None = None
-    """How many times as fast as the published code's way, of a benchmark that compared."""
+    """Speed as a multiple of the reference's; None unless a benchmark compared them."""
     ratio_low: float | None = None
     ratio_high: float | None = None
-    shares: Mapping[str, float] | None = None
-    """Percent of a step's time by what it went to."""
+    time_breakdown: Mapping[str, float] | None = None
+    """Percent of a step's time by purpose."""
 
     @property
     def examples_per_second(self) -> float:
-        """What compares where batches differ; nan without a speed."""
+        """Speed that can be compared if batch sizes differ; nan without a speed."""
         return self.batch_size * (self.steps_per_second or math.nan)
 
     @property
@@ -67,20 +68,20 @@ class Speed:
 
 @dataclass(frozen=True)
 class SpeedBoard:
-    """Speeds that compare: of one device."""
+    """Speeds that can be compared, all measured on one device."""
 
     device: str
     title: str
     note: str
-    """How it was measured."""
+    """Sentence on how the speeds were measured."""
     rows: Mapping[str, Mapping[Place, Speed]]
-    """By method."""
+    """Speeds, by method and then by place."""
     unit: str = "training speed, steps/s"
-    """What an axis of speeds is called."""
+    """Label of an axis of speeds."""
 
     @property
     def places(self) -> list[Place]:
-        """Columns."""
+        """The columns: every place at which some row has a speed, in order."""
         return sorted(
             {place for cells in self.rows.values() for place in cells},
             key=lambda place: place.order,
@@ -88,7 +89,7 @@ class SpeedBoard:
 
 
 def speed_of(runs: Iterable[RunRecord]) -> Speed:
-    """Join runs that differ in seed alone: the median speed and the largest memory."""
+    """Join runs that differ only in their seed: the median speed and the largest memory."""
     runs = list(runs)
     fits = [run for run in runs if run.status != "oom"]
     speeds = [run.steps_per_second for run in fits if run.steps_per_second is not None]
@@ -139,21 +140,21 @@ def _reads_as(record: RunRecord) -> tuple[object, ...]:
     return record.preset, record.protocol, record.device, label(record), _place(record)
 
 
-def speed_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
-    """Tabulate steps per second, and how they compare with the baseline's."""
-    return _table(board, baseline, slug, _Quantity("steps per second", "steps_per_second", 2))
+def speed_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
+    """Tabulate steps per second, and how they compare with those of the mixer `relative_to`."""
+    return _table(board, relative_to, slug, _Quantity("steps per second", "steps_per_second", 2))
 
 
-def memory_table(board: SpeedBoard, baseline: str, slug: str) -> Table:
-    """Tabulate peak memory in MiB, and how it compares with the baseline's."""
-    return _table(board, baseline, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
+def memory_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
+    """Tabulate peak memory in MiB, and how it compares with that of the mixer `relative_to`."""
+    return _table(board, relative_to, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
 
 
-def tables_of(board: SpeedBoard, baseline: str, slug: str) -> list[Table]:
+def tables_of(board: SpeedBoard, relative_to: str, slug: str) -> list[Table]:
     """Make the tables of a board that have anything in them."""
     tables = [
-        speed_table(board, baseline, f"speed-{slug}"),
-        memory_table(board, baseline, f"memory-{slug}"),
+        speed_table(board, relative_to, f"speed-{slug}"),
+        memory_table(board, relative_to, f"memory-{slug}"),
     ]
     return [table for table in tables if table.facts or table.slug.startswith("speed-")]
 
@@ -165,16 +166,16 @@ class _Quantity:
     digits: int
 
 
-def _table(board: SpeedBoard, baseline: str, slug: str, quantity: _Quantity) -> Table:
+def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) -> Table:
     places = board.places
-    of_baseline = board.rows.get(baseline, {})
+    compared_with = board.rows.get(relative_to, {})
     rows: list[list[str]] = []
     links: dict[tuple[int, int], str] = {}
     facts: list[dict[str, object]] = []
     for i, (method, cells) in enumerate(board.rows.items()):
         rows.append([method])
         for j, place in enumerate(places, start=1):
-            speed, against = cells.get(place), of_baseline.get(place)
+            speed, against = cells.get(place), compared_with.get(place)
             value = getattr(speed, quantity.name, None)
             base = getattr(against, quantity.name, None)
             relative = value / base if value is not None and base else None
@@ -193,14 +194,14 @@ def _table(board: SpeedBoard, baseline: str, slug: str, quantity: _Quantity) -> 
                         quantity.name: value,
                         "low_quartile": getattr(speed, "low", None),
                         "high_quartile": getattr(speed, "high", None),
-                        f"relative_to_{baseline}": relative,
+                        f"relative_to_{relative_to}": relative,
                     }
                 )
-    compared = f" In brackets: relative to {baseline}." if of_baseline else ""
+    in_brackets = f" In brackets: relative to {relative_to}." if compared_with else ""
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: {quantity.title}",
-        caption=board.note + compared,
+        caption=board.note + in_brackets,
         columns=["mixer", *map(str, places)],
         rows=rows,
         links=links,

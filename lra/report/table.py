@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+from lra.runtime.console import markdown_table
 
 BEST, SECOND = "best", "second"
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
@@ -19,23 +22,20 @@ LATEX_PACKAGES = "% needs \\usepackage{booktabs}\n"
 
 @dataclass(frozen=True)
 class Table:
-    """Text by row and column, with marks and links; both of the shape of the text.
-
-    The first column names the row.
-    """
+    """A table of text, with marks and links for some cells; the first column names the row."""
 
     slug: str
-    """Its name in files and links."""
+    """The table's name in files and links."""
     title: str
     caption: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """best or second, by row and column."""
+    """Marks, BEST or SECOND, by (row, column)."""
     links: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Where the number's runs are listed on the page, by row and column."""
+    """Anchors on the page of the runs that a number is made from, by (row, column)."""
     facts: Sequence[Mapping[str, object]] = ()
-    """The numbers unrounded, a dict of columns per number."""
+    """The unrounded numbers, for each a line of the CSV file by column."""
 
     def _frame(self) -> Any:
         import pandas as pd
@@ -43,14 +43,15 @@ class Table:
         return pd.DataFrame([list(row) for row in self.rows], columns=list(self.columns), dtype=str)
 
     def markdown(self) -> str:
-        """Write the table itself, the first column to the left."""
-        frame = self._frame().map(lambda text: text.replace("|", "\\|").replace("<", "&lt;"))
+        """Write the table in Markdown, without title and caption."""
+        escapes = str.maketrans({"|": "\\|", "<": "&lt;"})
+        rows = [[text.translate(escapes) for text in row] for row in self.rows]
         for (i, j), mark in self.marks.items():
-            frame.iloc[i, j] = _MARKDOWN[mark].format(frame.iloc[i, j])
-        return markdown_of(frame)
+            rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
+        return markdown_table(self.columns, rows)
 
     def latex(self) -> str:
-        """Write a table environment, for booktabs."""
+        """Write the table in LaTeX, which needs the package booktabs."""
         frame = self._frame()
         marks = frame.copy()
         marks[:] = ""
@@ -68,7 +69,7 @@ class Table:
         )
 
     def html(self) -> str:
-        """Write a table element whose numbers link to their runs."""
+        """Write the table in HTML; numbers link to their runs."""
         frame = self._frame().map(html.escape)
         classes = frame.copy()
         classes[:] = ""
@@ -80,23 +81,28 @@ class Table:
         styler = styler.format_index(escape="html", axis=1)
         return styler.set_table_attributes('class="sortable"').to_html(cell_ids=False)
 
+    def with_columns(self, names: Sequence[str]) -> Table:
+        """Return the table of these columns, in this order."""
+        places = [list(self.columns).index(name) for name in names]
+        return dataclasses.replace(
+            self,
+            columns=list(names),
+            rows=[[row[j] for j in places] for row in self.rows],
+            marks={(i, places.index(j)): m for (i, j), m in self.marks.items() if j in places},
+            links={(i, places.index(j)): a for (i, j), a in self.links.items() if j in places},
+        )
+
     def csv(self) -> str:
-        """Write the numbers unrounded, one a line."""
+        """Write the unrounded numbers as CSV, one number per line."""
         import pandas as pd
 
         return pd.DataFrame(list(self.facts)).to_csv(index=False, lineterminator="\n")
 
 
-def markdown_of(frame: Any) -> str:
-    """Write a frame of text in Markdown, the first column to the left."""
-    align = ["left", *["right"] * (frame.shape[1] - 1)]
-    return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
-
-
 def ranks(values: Sequence[float | None]) -> dict[int, str]:
-    """Mark the highest of some numbers, as printed with two digits, and the second.
+    """Mark the highest and the second highest of some numbers, compared as printed with two digits.
 
-    All that are equal share a mark; with fewer than two numbers there is no best.
+    Equal numbers have the same mark; a single number has none.
     """
     shown = {i: round(value, 2) for i, value in enumerate(values) if value is not None}
     if len(shown) < 2:  # noqa: PLR2004

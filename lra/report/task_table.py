@@ -1,28 +1,18 @@
-"""What a run prints when it ends: its task's table."""
+"""The table of a task, which a run prints when it ends."""
 
 from __future__ import annotations
 
-import re
 import statistics
-from collections.abc import Sequence
 from pathlib import Path
 
 from lra.record.run import RunRecord, with_shipped
 from lra.report.boards import boards
-from lra.report.cells import MISSING
-from lra.report.published import published_rows
-from lra.report.table import markdown_of
-
-
-def markdown(rows: Sequence[dict[str, str]]) -> str:
-    """Write rows as a table, a dash for each key that a row lacks."""
-    import pandas as pd
-
-    return markdown_of(pd.DataFrame(rows, dtype=str).fillna(MISSING))
+from lra.report.published import is_variant, published_rows
+from lra.runtime.console import MISSING, markdown
 
 
 def task_table(results_dir: Path, record: RunRecord) -> str:
-    """Tabulate a run beside others of its task and preset, trivial baselines, and published results."""
+    """Tabulate a run beside others of its task and preset, trivial baselines and published rows."""
     found, _ = with_shipped(results_dir)
     like = [r for _, r in found if (r.task, r.preset) == (record.task, record.preset)]
     rows = []
@@ -48,7 +38,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     mixers = {r.mixer for r in like}
     for published in published_rows():
         value = published.printed.get(record.task)
-        if value and _is_variant(published.method, mixers):
+        if value and is_variant(published.method, mixers):
             named = {"method": published.method, "setting": published.source}
             rows.append({**named, "published, %": value})
     text = f"\n{record.task}, accuracy on the test set\n\n{markdown(rows)}\n"
@@ -60,8 +50,3 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     return (
         text + "All runs and all published methods, tables, figures and a page: python report.py\n"
     )
-
-
-def _is_variant(method: str, mixers: set[str]) -> bool:
-    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not."""
-    return any(re.match(rf"{re.escape(mixer)}(?!\w)", method, re.I) for mixer in mixers)

@@ -1,0 +1,14 @@
+"""What every command needs of the machine and of Python: files, errors, messages, devices."""
+
+__all__ = [
+    "allocator",
+    "cli",
+    "console",
+    "distributed",
+    "environment",
+    "errors",
+    "files",
+    "flops",
+    "progress",
+    "synchronized_norm",
+]

@@ -1,4 +1,4 @@
-"""What the command lines share: one-line errors and checked arguments."""
+"""What the command lines have in common: one-line errors and checked arguments."""
 
 from __future__ import annotations
 
@@ -27,40 +27,40 @@ LARGEST_INT = 2**63 - 1
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
+    def format_help(self) -> str:
+        """Write the help, with the names that `name_in_help` asks for."""
+        for action in self._actions:
+            find = getattr(action, "find_names", None)
+            if find is not None and action.help is not None:
+                action.help = action.help.replace("{names}", ", ".join(find()))
+        return super().format_help()
+
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
         self.exit(USER_ERROR, f"{self.prog}: error: {message} (see --help)\n")
 
 
-class _Names:
-    """Names that are looked up when a help text shows them, as finding them takes seconds."""
-
-    def __init__(self, find: Callable[[], Iterable[str]]) -> None:
-        self.find = find
-
-    def __str__(self) -> str:
-        return ", ".join(self.find())
-
-
 def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
-    """Let an argument's help show names where it says %(names)s.
+    """Let an argument's help show names in place of {names}.
+
+    They are looked up when a `Parser` shows its help, as finding them takes seconds.
 
     Args:
         find: lists them.
     """
-    vars(action)["names"] = _Names(find)
+    vars(action)["find_names"] = find
 
 
 def add_settings(
     parser: argparse.ArgumentParser,
     tasks: Callable[[], Iterable[str]],
-    help_text: str = "%(names)s",
+    help_text: str = "{names}",
 ) -> None:
     """Add the flags that choose a task, its settings and where its data is.
 
     Args:
         tasks: lists the names that --task takes.
-        help_text: of --task, with %(names)s for these.
+        help_text: help of --task, in which {names} stands for them.
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
     parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
@@ -107,6 +107,17 @@ def _whole_number(text: str, least: int, most: int) -> int:
     return value
 
 
+def name_list(text: str, flag: str) -> list[str]:
+    """Read comma-separated names, each once, in order.
+
+    Raises: UserError naming the flag, for an empty name.
+    """
+    found = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if not all(found):
+        raise UserError(f"{flag} {text!r}: an empty name; expected names, comma-separated")
+    return found
+
+
 def whole_numbers(text: str, flag: str, least: int) -> list[int]:
     """Read comma-separated whole numbers, each once, in order.
 
@@ -137,23 +148,25 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say is printed.
     """
-    from tasks.base import DataError
-
     show_messages()
     try:
         return action()
     except HeldError as error:
         return _fail(program, str(error), HELD)
-    except (UserError, DataError, OSError) as error:
+    except (UserError, OSError) as error:
         return _fail(program, str(error), USER_ERROR)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
-    except (MemoryError, RuntimeError) as error:
+    except Exception as error:
+        # Both import torch, which takes seconds: an interrupt is to be met before that, too.
         from lra.runtime.environment import is_out_of_memory
+        from tasks.base import DataError
 
-        if not is_out_of_memory(error):
-            raise
-        return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
+        if isinstance(error, DataError):
+            return _fail(program, str(error), USER_ERROR)
+        if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
+            return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
+        raise
 
 
 def _fail(program: str, message: str, code: int) -> int:

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tqdm import tqdm
 
@@ -39,6 +39,7 @@ def show_messages(level: int = logging.INFO) -> None:
         if not any(isinstance(handler, _TqdmHandler) for handler in logger.handlers):
             logger.addHandler(_TqdmHandler())
         logger.setLevel(level)
+        logger.propagate = False  # a library that configures the root logger would repeat them
 
 
 def hide_messages() -> None:
@@ -56,10 +57,16 @@ def write_out(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def markdown(rows: Sequence[dict[str, str]]) -> str:
-    """Write rows as a table, a dash for each key that a row lacks, the first column to the left."""
+def markdown(rows: Sequence[Mapping[str, str]]) -> str:
+    """Write rows as a table in Markdown, a dash for each key that a row lacks."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    return markdown_table(columns, [[row.get(name, MISSING) for name in columns] for row in rows])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table of text in Markdown, the first column aligned to the left."""
     import pandas as pd
 
-    frame = pd.DataFrame(rows, dtype=str).fillna(MISSING)
-    align = ["left", *["right"] * (frame.shape[1] - 1)]
+    frame = pd.DataFrame([list(row) for row in rows], columns=list(columns), dtype=str)
+    align = ["left", *["right"] * (len(columns) - 1)]
     return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"

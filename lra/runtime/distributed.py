@@ -30,7 +30,7 @@ class ProcessGroup:
     random numbers of dropout. The main process alone writes.
 
     Args:
-        device: that this process computes on; it holds what is exchanged.
+        device: the one that this process computes on and exchanges from.
     """
 
     def __init__(self, rank: int, world_size: int, device: torch.device) -> None:
@@ -69,30 +69,30 @@ class ProcessGroup:
         if not self.is_main_process:
             torch.manual_seed((2**32 * self.rank + 2**16 * seed + step) % 2**63)
 
-    def local_passes(self, examples: int, at_once: int) -> Iterator[tuple[int, int, float]]:
+    def local_passes(self, examples: int, per_pass: int) -> Iterator[tuple[int, int, float]]:
         """List this process's forward passes of a batch.
 
         Args:
             examples: in the whole batch.
-            at_once: of them per pass, over all processes.
+            per_pass: examples in a forward pass, over all processes.
         Returns: first and one past the last of this process's rows, in the order of
             `local_indices`, and the weight of their loss: what is too little to divide, every
             process computes.
         """
         start = 0
-        for first in range(0, examples, at_once):
-            count = min(at_once, examples - first)
+        for first in range(0, examples, per_pass):
+            count = min(per_pass, examples - first)
             is_divided = count >= self.world_size
             own = len(range(self.rank, count, self.world_size)) if is_divided else count
             yield start, start + own, 1.0 if is_divided else 1.0 / self.world_size
             start += own
 
-    def local_indices(self, indices: np.ndarray, at_once: int) -> np.ndarray:
+    def local_indices(self, indices: np.ndarray, per_pass: int) -> np.ndarray:
         """Take this process's examples of a batch: (batch,) -> (own,), see `local_passes`."""
         size = self.world_size
         if size == 1:
             return indices
-        passes = [indices[i : i + at_once] for i in range(0, len(indices), at_once)]
+        passes = [indices[i : i + per_pass] for i in range(0, len(indices), per_pass)]
         return np.concatenate([p[self.rank :: size] if len(p) >= size else p for p in passes])
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:

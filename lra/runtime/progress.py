@@ -1,4 +1,4 @@
-"""What a run shows while it trains: a live bar on a terminal, plain lines elsewhere."""
+"""What a run shows while it trains: a live bar on a terminal, or lines."""
 
 from __future__ import annotations
 

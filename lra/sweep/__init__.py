@@ -1,1 +1,3 @@
-"""Many runs by one command: planned, carried out on what is there, never made twice."""
+"""Many runs by one command: planned, carried out here or on a cluster, and never made twice."""
+
+__all__: list[str] = []

@@ -18,6 +18,8 @@ from lra.runtime.cli import (
     Parser,
     add_overrides,
     carry_out,
+    name_in_help,
+    name_list,
     non_negative_float,
     positive_int,
     whole_numbers,
@@ -27,7 +29,7 @@ from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.sweep.estimate import Estimates
 from lra.sweep.local import LocalSweep, make_slots
-from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State, Wanted, plan
+from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
 from lra.train.stopping import StopRequest
 from tasks.base import BENCHMARK
 
@@ -47,11 +49,15 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "out of memory, 2 mistake in the command, 3 stopped before the end, or submitted, 130 "
         "interrupted twice.",
     )
-    parser.add_argument("--tasks", default=ALL, help=f"names, comma-separated, or {ALL} (default)")
-    parser.add_argument(
+    tasks = parser.add_argument(
+        "--tasks", default=ALL, help=f"{ALL} (default), or comma-separated: {{names}}"
+    )
+    name_in_help(tasks, lambda: sorted(TASKS.classes))
+    mixers = parser.add_argument(
         "--mixers", default=ALL,
-        help=f"names, or your own as for run_task.py, comma-separated, or {ALL} (default)",
+        help=f"{ALL} (default), or comma-separated: {{names}}, or your own as for run_task.py",
     )  # fmt: skip
+    name_in_help(mixers, lambda: sorted(MIXERS.classes))
     parser.add_argument("--seeds", default="0", help="comma-separated (0)")
     parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
@@ -87,19 +93,17 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _names(text: str, flag: str, every: Sequence[str]) -> list[str]:
-    names = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if not all(names):
-        raise UserError(f"{flag} {text!r}: an empty name; expected {ALL}, or {', '.join(every)}")
-    return list(every) if names == [ALL] else names
+def _names_or_all(text: str, flag: str, every: Sequence[str]) -> list[str]:
+    chosen = name_list(text, flag)
+    return list(every) if chosen == [ALL] else chosen
 
 
 def _plan(options: argparse.Namespace) -> list[PlannedRun]:
-    tasks = _names(options.tasks, "--tasks", [n for n in BENCHMARK if n in TASKS.classes])
+    tasks = _names_or_all(options.tasks, "--tasks", [n for n in BENCHMARK if n in TASKS.classes])
     return plan(
-        Wanted(
+        SweepOptions(
             tasks=tasks,
-            mixers=_names(options.mixers, "--mixers", sorted(MIXERS.classes)),
+            mixers=_names_or_all(options.mixers, "--mixers", sorted(MIXERS.classes)),
             seeds=whole_numbers(options.seeds, "--seeds", 0),
             preset=options.preset,
             protocol=options.protocol,
@@ -112,7 +116,7 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
 
 
 def _table(runs: Sequence[PlannedRun], limits: Limits, estimates: Estimates | None) -> str:
-    """Write a line on every run: how far it is, and with estimates how long the rest takes."""
+    """Write a table of how far every run is and, given estimates, how long the rest takes."""
     rows: list[dict[str, str]] = []
     common = set.intersection(*(set(run.overrides) for run in runs))
     for run in runs:
@@ -141,7 +145,7 @@ def _report(runs: Sequence[PlannedRun], limits: Limits, stopped: str | None) -> 
     )
     if any(states[state] for state in RETRIED):
         logger.info("--retry-failed tries what failed or lacked memory again")
-    if stopped or any(states[state] for state in (*OPEN, "elsewhere")):
+    if stopped or any(states[state] for state in (*OPEN, "held")):
         logger.info(
             f"stopped by {stopped}; the same command goes on" if stopped else "not all are done"
         )
@@ -158,7 +162,7 @@ def _refuse_idle_flags(options: argparse.Namespace) -> None:
 
 
 def sweep(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+    """Carry out a command line; return the exit code."""
     if options.device != "auto":
         choose_device(options.device)
     _refuse_idle_flags(options)
@@ -174,10 +178,10 @@ def sweep(options: argparse.Namespace) -> int:
         for run in runs:
             run.forget_failure()
     states = (*OPEN, *RETRIED) if options.retry_failed else OPEN
-    opened = [r for r in runs if r.state(limits)[0] in (*states, "elsewhere")]
+    opened = [r for r in runs if r.state(limits)[0] in (*states, "held")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     if options.launcher == "slurm":
-        free = [run for run in opened if run.state(limits)[0] != "elsewhere"]
+        free = [run for run in opened if run.state(limits)[0] != "held"]
         _submit(free, limits, options)
         return _report(runs, limits, None)
     stop = StopRequest(options.total_minutes, time_flag="--total-minutes")

@@ -19,20 +19,19 @@ from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder
 
 JOB = "job.json"
-"""File of a run's folder that says which job holds it."""
+"""File in a run's folder that says which job makes the run."""
 NO_LONGER = ("UNKNOWN",)
 """States of jobs that the cluster has forgotten."""
 
 
 class ClusterRun:
-    """What a job does: one run. A job that is preempted, or whose time is up, saves and is
-    queued again.
+    """A job that makes one run; if it is preempted or out of time, it saves and is queued again.
 
     Args:
-        command: of run_task.py, but for limits and --stop-with.
-        folder: of the run.
-        limits: of the run, all jobs together.
-        log: to append to.
+        command: command line of run_task.py, without limits and --stop-with.
+        folder: the run's folder.
+        limits: limits of the run, over all of its jobs together.
+        log: file that the run's output is appended to.
     """
 
     def __init__(self, command: list[str], folder: Path, limits: Limits, log: Path) -> None:
@@ -46,7 +45,7 @@ class ClusterRun:
         """Make the run, and return the exit code of its process."""
         folder = RunFolder(self.folder)
         limits = limit_flags(self.limits, folder)
-        # The signal of preemption may come to all processes of a job, and is for this one.
+        # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
         with self.log.open("ab") as log:
             command = [*self.command, *limits, "--stop-with", str(os.getpid())]
@@ -62,7 +61,7 @@ class ClusterRun:
         """Let the run save, and ask for the job to be queued again; submitit calls this."""
         import submitit
 
-        # In a handler of a signal that came amid the wait above, which holds a lock of Popen's.
+        # The signal interrupts the wait in __call__, which holds Popen's lock: psutil needs none.
         if self.process is not None and psutil.pid_exists(self.process.pid):
             run = psutil.Process(self.process.pid)
             run.terminate()
@@ -72,13 +71,13 @@ class ClusterRun:
 
 
 def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
-    """Make what submits jobs.
+    """Make the executor that submits jobs.
 
     Args:
         cluster: slurm, or local for processes of this machine.
-        folder: for submitit's files.
-        parameters: texts "name=value" of submitit.AutoExecutor.update_parameters.
-    Raises: UserError without submitit, a cluster, or for parameters that it does not know.
+        folder: where submitit puts its files.
+        parameters: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
+    Raises: UserError if submitit or the cluster is missing, or a parameter is unknown.
     """
     try:
         import submitit
@@ -103,7 +102,7 @@ def submit(
 ) -> list[tuple[PlannedRun, Any]]:
     """Submit a job for every run that no job holds yet, as one array.
 
-    Returns: the runs and their jobs.
+    Returns: the submitted runs, each with its job.
     Raises: UserError if the cluster refuses them.
     """
     free = [run for run in runs if not is_queued(run)]
@@ -125,13 +124,13 @@ def submit(
 
 
 def is_queued(run: PlannedRun) -> bool:
-    """Whether a job waits or works that was submitted for a run."""
+    """Whether a job that was submitted for a run is waiting or at work."""
     import submitit
 
     try:
         facts = json.loads((run.folder.path / JOB).read_text(encoding="utf-8"))
         if facts["cluster"] != "slurm":
-            return False  # whose jobs are processes: at work, they hold the run's folder
+            return False  # local jobs hold their run's folder while they work
         job = submitit.SlurmJob(folder=facts["folder"], job_id=facts["id"])
     except (OSError, ValueError, KeyError):
         return False

@@ -1,4 +1,4 @@
-"""How long runs will take, from what was measured before."""
+"""Estimates of how long runs will take, from earlier runs and measurements."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from lra.sweep.plan import Limits, PlannedRun
 
 
 class Estimates:
-    """Knows the speeds of earlier runs and measurements on devices of a kind, CPU or GPU.
+    """Estimates from the speeds of earlier runs and measurements on the same kind of device.
 
-    Runs count more than measurements, which are at full length, and those on the same device
-    more than others.
+    Runs are preferred to measurements, which are at full length, and speeds on the same device to
+    speeds on others of its kind, CPU or GPU.
 
     Args:
-        results_dir: of one's own results, the shipped ones in it.
-        limits: of each run.
+        results_dir: folder of one's own results, with the shipped ones in it.
+        device: device that the runs are planned for.
+        limits: limits of each run.
     """
 
     def __init__(self, results_dir: Path, device: torch.device, limits: Limits) -> None:
@@ -50,7 +51,7 @@ class Estimates:
         }
 
     def seconds(self, run: PlannedRun) -> float | None:
-        """Estimate the training that is left, evaluations apart; None where nothing is known."""
+        """Estimate the seconds of training left, without evaluations; None if not known."""
         config = run.config
         train = config.train
         record = run.folder.record()
@@ -72,12 +73,12 @@ class Estimates:
         return max(0.0, min(limit, (steps - (record.steps if record else 0)) / speed))
 
     def text(self, run: PlannedRun) -> str:
-        """Write the estimate of a run."""
+        """Write the estimate for a run as text."""
         seconds = self.seconds(run)
         return "not known" if seconds is None else f"about {duration(seconds)}"
 
     def total(self, runs: Sequence[PlannedRun]) -> str:
-        """Write the estimate of all runs, one after the other."""
+        """Write the estimate for all runs, made one after the other, as text."""
         known = [s for run in runs if (s := self.seconds(run)) is not None]
         text = (
             f"{len(runs)} runs to carry out, training about {duration(sum(known))} in all, one "
@@ -85,5 +86,5 @@ class Estimates:
         )
         missing = len(runs) - len(known)
         if missing:
-            text += f", without {missing} of which no speed is known (lra.bench --mode step)"
+            text += f", without {missing} of which no speed is known (python -m lra.bench step)"
         return text

@@ -1,4 +1,4 @@
-"""What a sweep shows while it runs: a bar of all runs and a line on each at work."""
+"""The display of a sweep: a bar over all runs, and a line for each run that is at work."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tasks.progress import is_live
 logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_LOOKS = 1.0
-"""At the metrics of runs, on a terminal."""
+"""Pause between looks at the metrics of runs, on a terminal."""
 SECONDS_BETWEEN_LINES = 60.0
-"""Elsewhere."""
+"""Pause between lines, where there is no terminal."""
 
 
 class Live:
     """Shows how far the runs are.
 
     Args:
-        total: runs to show.
-        slots: that work at a time.
+        total: number of runs in all.
+        slots: how many runs work at a time.
     """
 
     def __init__(self, total: int, slots: int) -> None:
@@ -42,14 +42,14 @@ class Live:
         self._last = time.monotonic()
 
     def ended(self, run: PlannedRun, state: State, note: str) -> None:
-        """Tell that a run came to a state."""
+        """Report the state in which a run has ended."""
         self.ends[state] += 1
         logger.info(f"{run.name}: {state}{f' ({note})' if note else ''}")
         self.overall.set_postfix(self.ends, refresh=False)
         self.overall.update()
 
     def show(self, runs: Sequence[PlannedRun | None], waiting: int) -> None:
-        """Tell how far the runs in the slots are, now and then."""
+        """Show how far the runs in the slots are, unless that was shown a moment ago."""
         now = time.monotonic()
         if now - self._last < (SECONDS_BETWEEN_LOOKS if self.live else SECONDS_BETWEEN_LINES):
             return

@@ -1,4 +1,4 @@
-"""Runs of a sweep on this machine: a process per slot, some slots per device."""
+"""Runs of a sweep on this machine: one process per slot, one or more slots per device."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from lra.train.stopping import StopRequest
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_BETWEEN_POLLS = 0.2
 SECONDS_BETWEEN_TRIES = 2.0
-"""At runs that other processes hold."""
+"""Pause before runs that other processes hold are looked at again."""
 
 
 @dataclass
@@ -34,10 +34,11 @@ class Slot:
 
 
 def make_slots(device: str, per_device: int) -> list[Slot]:
-    """Make the slots of a device, or for auto of all GPUs, or without one of the processor.
+    """Make the slots of a device.
 
     Args:
-        device: auto, or what --device of run_task.py takes.
+        device: as --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU.
+        per_device: how many runs work on a device at a time.
     """
     devices = [device]
     if device == "auto":
@@ -46,13 +47,14 @@ def make_slots(device: str, per_device: int) -> list[Slot]:
 
 
 class LocalSweep:
-    """Carries runs out; one that fails touches no other.
+    """Carries out runs on this machine; one that fails does not affect the others.
 
     Args:
-        runs: of the plan.
-        states: of runs to work on; others are left alone.
-        limits: of each run.
-        stop: what ends the sweep before its runs are done, each at a step.
+        runs: planned runs, in the order in which they start.
+        limits: limits of each run.
+        slots: places for the runs; one run works in each at a time.
+        stop: request to end the sweep early, upon which every run stops at its next step.
+        states: states of the runs to work on; other runs are left alone.
     """
 
     def __init__(
@@ -75,8 +77,8 @@ class LocalSweep:
     def execute(self) -> str | None:
         """Run all; return what stopped the sweep early, None if nothing did.
 
-        Raises: KeyboardInterrupt on a second Ctrl-C: runs are then killed, and go on from their
-            last checkpoints.
+        Raises: KeyboardInterrupt on a second Ctrl-C, which kills the runs; they can be resumed
+            from their last checkpoints.
         """
         start = time.monotonic()
         live = Live(len(self.waiting), len(self.slots))
@@ -91,7 +93,7 @@ class LocalSweep:
                     if self.stopping is None:
                         self._fill(live)
                     live.show([slot.run for slot in self.slots], len(self.waiting))
-                    time.sleep(SECONDS_BETWEEN_LOOKS)
+                    time.sleep(SECONDS_BETWEEN_POLLS)
                 return self.stopping
             finally:
                 self._kill()
@@ -103,13 +105,13 @@ class LocalSweep:
         )
 
     def _fill(self, live: Live) -> None:
-        """Start runs in the free slots, the first of the plan that no other process holds."""
+        """Start the next runs, except those that other processes hold, in the free slots."""
         for slot in self.slots:
             if slot.run is None and (run := self._next(live)) is not None:
                 self._start(slot, run)
 
     def _next(self, live: Live) -> PlannedRun | None:
-        """Take the next run from those that wait, dropping what is no longer open."""
+        """Take the next run from those that wait, dropping those that are not to be worked on."""
         if time.monotonic() < self._look_again_at:
             return None
         held: list[PlannedRun] = []
@@ -117,7 +119,7 @@ class LocalSweep:
         while self.waiting and found is None:
             run = self.waiting.pop(0)
             state, note = run.state(self.limits)
-            if state == "elsewhere":
+            if state == "held":
                 held.append(run)
             elif state in self.states:
                 found = run
@@ -152,7 +154,7 @@ class LocalSweep:
             if code == HELD:
                 self.waiting.append(run)  # another process was first
                 continue
-            # Asked to stop before it could listen, it has nothing to save, and did not fail.
+            # A run asked to stop before it could listen has nothing to save, and did not fail.
             if not (self.stopping and code == -signal.SIGTERM):
                 note_failure(run.folder, run.log, code)
             live.ended(run, *run.state(self.limits))

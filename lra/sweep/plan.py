@@ -1,4 +1,4 @@
-"""What a sweep is to run, and how far each of its runs is."""
+"""The plan of a sweep: its runs, and how far each of them is."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ from lra.runtime.files import write_atomically
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder
 
-State = Literal["new", "to go on", "elsewhere", "done", "at its limit", "diverged", "oom", "failed"]
-"""How far a run is; elsewhere: another process is at work on it."""
+State = Literal["new", "to go on", "held", "done", "at its limit", "diverged", "oom", "failed"]
+"""How far a run is; held means that another process is at work on it."""
 OPEN: tuple[State, ...] = ("new", "to go on")
-"""What a sweep works on."""
+"""States of the runs that a sweep works on."""
 RETRIED: tuple[State, ...] = ("oom", "failed")
-"""What it works on again only when asked."""
+"""States of the runs that a sweep works on again only if asked."""
 
 RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process makes."""
 TAIL = 2000
-"""Bytes of a log, at its end, that hold the reason of a failure."""
+"""Bytes at the end of a log in which the reason of a failure is looked for."""
 
 
 class Failure(BaseModel):
-    """How a run ended that left no record of its end."""
+    """The end of a run whose process left no record of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     exit_code: int
-    """Of its process; negative: the signal that killed it."""
+    """Exit code of the process; if negative, the signal that killed it."""
     message: str
 
     FILE: ClassVar[str] = "failure.json"
@@ -77,7 +77,7 @@ def _has_status(folder: RunFolder, status: Status) -> bool:
 
 
 def limit_flags(limits: Limits, folder: RunFolder) -> list[str]:
-    """Write the flags of run_task.py that stop a run at what its limits leave it."""
+    """Write the flags of run_task.py for the steps and the time that a run has left."""
     flags: list[str] = []
     if limits.max_steps is not None:
         flags += ["--max-steps", str(limits.max_steps)]
@@ -90,12 +90,12 @@ def limit_flags(limits: Limits, folder: RunFolder) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Where a run is stopped, resumably, though it is not done."""
+    """Limits at which an unfinished run is stopped, so that it can be resumed later."""
 
     max_steps: int | None = None
-    """Of the whole run."""
+    """Most steps of the whole run."""
     minutes: float | None = None
-    """Of the whole run, training and evaluation."""
+    """Most minutes of the whole run, training and evaluation."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ class PlannedRun:
 
     config: RunConfig
     mixer: str
-    """What --mixer is to be given: of a plug-in, where it is."""
+    """Argument of --mixer: a name, or the place of a plug-in."""
     seed: int
     overrides: tuple[str, ...]
     folder: RunFolder
@@ -113,16 +113,16 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Task, mixer and run."""
+        """Name of the run: its task, mixer and folder."""
         return f"{self.config.task_name}/{self.config.mixer_name}/{self.folder.path.name}"
 
     @property
     def log(self) -> Path:
-        """What its processes wrote."""
+        """File with the output of the run's processes."""
         return self.folder.path / "log.txt"
 
     def command(self, device: str) -> list[str]:
-        """Write what starts the run on a device, without limits."""
+        """Write the command that starts the run on a device, without limits."""
         return [sys.executable, str(ROOT / "run_task.py"), *self.arguments(), "--device", device]
 
     def arguments(self) -> list[str]:
@@ -134,7 +134,7 @@ class PlannedRun:
         return [*line, *(part for text in self.overrides for part in ("--set", text))]
 
     def failure(self) -> Failure | None:
-        """Read how it failed, if it did, and has not gone on since."""
+        """Read how the run failed; None if it did not fail or has gone on since."""
         path = self.folder.path / Failure.FILE
         result = self.folder.path / "result.json"
         try:
@@ -147,13 +147,13 @@ class PlannedRun:
             return Failure(exit_code=0, message=f"{path} cannot be read")
 
     def forget_failure(self) -> None:
-        """Let it be tried again."""
+        """Remove the note of a failure, so that the run is tried again."""
         (self.folder.path / Failure.FILE).unlink(missing_ok=True)
 
     def state(self, limits: Limits) -> tuple[State, str]:
-        """Tell how far it is, and what there is to say of that."""
+        """Return how far the run is, and a note that explains it."""
         if self.folder.is_held():
-            return "elsewhere", "another process is at work on it"
+            return "held", "another process is at work on it"
         try:
             record = self.folder.record()
         except UserError as error:
@@ -169,7 +169,7 @@ class PlannedRun:
 
 
 def _state_of(record: RunRecord, limits: Limits) -> tuple[State, str]:
-    """Tell how far a run is whose record says oom or stopped."""
+    """Return the state of a run whose record says oom or stopped, and a note."""
     if record.status == "oom":
         return "oom", record.message or ""
     at = f"step {record.steps:,} of {record.total_steps:,}"
@@ -181,8 +181,8 @@ def _state_of(record: RunRecord, limits: Limits) -> tuple[State, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """What a sweep was asked for."""
+class SweepOptions:
+    """The runs that a sweep is to make, and the folders that it uses."""
 
     tasks: Sequence[str]
     mixers: Sequence[str]
@@ -191,31 +191,31 @@ class Wanted:
     protocol: str
     overrides: Sequence[str]
     grid: Sequence[str]
-    """Texts "section.key=value,value,...": every combination is run."""
+    """Settings to vary, each as "section.key=value,value,...": every combination is run."""
     data_dir: Path
     results_dir: Path
 
 
-def plan(wanted: Wanted) -> list[PlannedRun]:
+def plan(options: SweepOptions) -> list[PlannedRun]:
     """List the runs of every task, mixer, seed and combination of settings, each once.
 
-    Runs are the same if their settings and seed are. Seeds come last: a table has its first full
-    set of cells early.
+    Two runs are the same if their settings and seeds are. All runs of one seed come before those
+    of the next, so that a table has a number in every cell early.
 
-    Raises: UserError naming the run that cannot be.
+    Raises: UserError naming a run that is not possible.
     """
     found: dict[tuple[str, int], PlannedRun] = {}
-    choices = [alternatives(text, "--grid") for text in wanted.grid]
-    for seed in wanted.seeds:
-        for task, mixer in itertools.product(wanted.tasks, wanted.mixers):
+    choices = [alternatives(text, "--grid") for text in options.grid]
+    for seed in options.seeds:
+        for task, mixer in itertools.product(options.tasks, options.mixers):
             for combination in itertools.product(*choices):
-                overrides = (*wanted.overrides, *combination)
+                overrides = (*options.overrides, *combination)
                 try:
                     config = resolve(
                         task,
                         mixer,
-                        preset=wanted.preset,
-                        protocol=wanted.protocol,
+                        preset=options.preset,
+                        protocol=options.protocol,
                         overrides=overrides,
                     )
                 except UserError as error:
@@ -225,9 +225,9 @@ def plan(wanted: Wanted) -> list[PlannedRun]:
                     mixer=mixer,
                     seed=seed,
                     overrides=overrides,
-                    folder=choose_folder(wanted.results_dir, config, seed, "auto"),
-                    data_dir=wanted.data_dir,
-                    results_dir=wanted.results_dir,
+                    folder=choose_folder(options.results_dir, config, seed, "auto"),
+                    data_dir=options.data_dir,
+                    results_dir=options.results_dir,
                 )
                 found.setdefault((config.hash, seed), run)
     return list(found.values())

@@ -1,0 +1,16 @@
+"""One run from its first step to its record, and what it leaves in its folder."""
+
+__all__ = [
+    "checkpoint",
+    "evaluation",
+    "interval",
+    "loggers",
+    "messages",
+    "micro_batch",
+    "optimizer",
+    "run",
+    "run_folder",
+    "run_length",
+    "stopping",
+    "trainer",
+]

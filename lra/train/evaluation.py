@@ -12,10 +12,10 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from models.layers.kernel_cache import shared_kernels
+from models.layers.kernel_cache import kernels_cached
 from tasks.base import Split
+from tasks.order import evaluation_batches
 from tasks.progress import is_live
-from tasks.splits import evaluation_batches
 
 NO_PREDICTION = -1
 
@@ -29,13 +29,18 @@ class Score:
     loss: float
     """Mean cross-entropy, in nats; not finite where logits are not."""
     predictions: np.ndarray = field(compare=False)
-    """(examples,) class that the model gives each example, in the order of the split; NO_PREDICTION,
-    which is right nowhere, where its logits are not finite."""
+    """(examples,) predicted class of each example, in the order of the split; NO_PREDICTION, which
+    is right nowhere, where its logits are not finite."""
 
     @property
     def accuracy(self) -> float:
         """Percent."""
         return 100.0 * self.correct / self.total
+
+
+def autocast_of(precision: str, device: torch.device) -> torch.autocast:
+    """Return the context that forward passes of a precision run in: fp32 or bf16."""
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
 def evaluate(
@@ -54,14 +59,14 @@ def evaluate(
     Args:
         check: called before every batch; what it raises ends the evaluation.
         group: the processes that divide the batches; each gets the whole score.
-        title: of the progress bar, which shows on a terminal only.
+        title: text of the progress bar, which shows on a terminal only.
     """
     was_training = model.training
     model.eval()
     predictions = np.full(len(split), NO_PREDICTION, dtype=np.int64)
     loss = 0.0
     try:
-        with torch.inference_mode(), shared_kernels():
+        with torch.inference_mode(), kernels_cached():
             # The longest first: kernels made for them serve all, and what does not fit fails.
             batches = evaluation_batches(split.lengths, batch_size)[::-1]
             batches = batches[group.rank :: group.world_size]

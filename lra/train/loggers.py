@@ -32,7 +32,7 @@ class TensorBoard:
     """Event files in the run's folder, for `tensorboard --logdir results/runs`.
 
     Args:
-        step: that the run goes on from: what a killed session wrote after it is dropped.
+        step: where the run goes on; what a killed session wrote after it is dropped.
     Raises: UserError without the package.
     """
 

@@ -19,11 +19,16 @@ from lra.runtime.errors import UserError
 logger = logging.getLogger(__name__)
 
 USED_FRACTION = 0.8
-"""Of the memory that is available: the rest is for what other batches and evaluation take."""
+"""How much of the available memory passes may take: other batches and evaluation need the rest."""
+
+
+def usable_memory_mib(device: torch.device) -> float:
+    """Return how much memory may be held during a pass, what is held now included."""
+    return memory_mib(device) + USED_FRACTION * available_memory_mib(device)
 
 
 def fitting_micro_batch(
-    batch_size: int, device: torch.device, make_pass: Callable[[int], object]
+    batch_size: int, limit: float, device: torch.device, make_pass: Callable[[int], object]
 ) -> int:
     """Find the most examples a pass that memory suffices for, all passes of a batch alike.
 
@@ -31,11 +36,11 @@ def fitting_micro_batch(
     to fit; from the last two follows what an example takes.
 
     Args:
+        limit: most memory to be held, in MiB.
         make_pass: goes forward and back over so many of the longest examples at once.
     Returns: examples a pass, at most the batch size.
     Raises: UserError if not even one fits.
     """
-    limit = memory_mib(device) + USED_FRACTION * available_memory_mib(device)
     size, peak, each = 0, memory_mib(device), 0.0
     while size < batch_size:
         tried = min(batch_size, max(1, 2 * size))

@@ -60,7 +60,7 @@ class Run:
     peak_before: float = field(init=False, default=0.0)
     git: dict[str, Any] = field(init=False)
     earlier_commits: list[str] = field(init=False, default_factory=list)
-    loggers: list[MetricsLogger] = field(init=False, default_factory=list)
+    metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
     start: float = field(init=False)
     last_checkpoint: float = field(init=False)
 
@@ -96,8 +96,8 @@ class Run:
 
     def _open_loggers(self, held: ExitStack) -> None:
         path, step = self.folder.path, self.trainer.step
-        self.loggers = open_loggers(self.config, self.seed, path, step)
-        for opened in self.loggers:
+        self.metrics_loggers = open_loggers(self.config, self.seed, path, step)
+        for opened in self.metrics_loggers:
             held.callback(opened.close)
 
     def _train(self) -> RunRecord:
@@ -174,11 +174,11 @@ class Run:
                 if (agreed := self.group.first_reason(reason)) is not None:
                     raise Stopped(agreed)
                 facts = trainer.train_step()
-                means = trainer.interval_means()
+                means = trainer.interval.means()
                 progress.step(trainer.step, trainer.total_steps, means["loss"], means["accuracy"])
                 if trainer.step % log.every_steps == 0:
                     self._log({**means, **facts})
-                    trainer.end_interval()
+                    trainer.interval.clear()
                 if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
                     self._tell_time_left()
                 if self._checkpoint_is_due():
@@ -190,7 +190,7 @@ class Run:
         if self.group.is_main_process:
             step = self.trainer.step
             self.folder.log({"step": step, "seconds": self.wall_seconds(), **facts})
-            for opened in self.loggers:
+            for opened in self.metrics_loggers:
                 opened.write(step, facts)
 
     def _validate(self) -> None:

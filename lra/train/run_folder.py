@@ -150,8 +150,8 @@ class RunFolder:
         """Load the newest whole checkpoint; None where there is none.
 
         Args:
-            identity: all settings, the seed and the data: what a run that goes on must share
-                with the one that was stopped.
+            identity: all settings, the seed and the data: what a run that goes on must have
+                in common with the one that was stopped.
         Raises: UserError listing what differs.
         """
         state = load_newest(self.checkpoints)

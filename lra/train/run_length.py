@@ -7,7 +7,7 @@ import math
 from lra.config.schema import TrainConfig
 
 VALIDATIONS_OF_TIME = 4
-"""Of a run whose length is a time, evenly over it, unless the settings say otherwise."""
+"""Validations of a run whose length is a time, evenly over it, where no setting says how many."""
 FIRST_ESTIMATE = 1000
 """Steps of such a run before its first one shows how long they take."""
 
@@ -16,7 +16,7 @@ class RunLength:
     """The steps of a run, and those after which it is validated.
 
     Args:
-        batches_per_epoch: of the training set.
+        batches_per_epoch: batches that the training set has.
     """
 
     def __init__(self, config: TrainConfig, batches_per_epoch: int) -> None:
@@ -32,7 +32,7 @@ class RunLength:
 
         Args:
             step: steps made.
-            seconds: that they took.
+            seconds: time that they took.
         """
         if self.limit is None:
             return self._steps

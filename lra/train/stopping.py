@@ -19,7 +19,7 @@ class StopRequest:
     once.
 
     Args:
-        max_minutes: of this session.
+        max_minutes: limit of this session.
         max_steps: steps of the whole run, not of this session.
         parent: process that started this one, and whose end stops it.
         time_flag: what max_minutes was given by.
@@ -54,7 +54,7 @@ class StopRequest:
             raise KeyboardInterrupt
         self.signal = signal.Signals(number).name
 
-    def at_once(self) -> str | None:
+    def stop_now(self) -> str | None:
         """Name what stops even an evaluation: a signal, or the end of the starting process."""
         if self.signal is not None:
             return self.signal
@@ -69,9 +69,9 @@ class StopRequest:
             step: steps of the whole run.
             made: steps of this session; time alone never stops one that has made none, so
                 that a chain of sessions always goes on.
-            seconds: of this session.
+            seconds: time of this session.
         """
-        if (found := self.at_once()) is not None:
+        if (found := self.stop_now()) is not None:
             return found
         if self.max_steps is not None and step >= self.max_steps:
             return "--max-steps"
@@ -81,5 +81,5 @@ class StopRequest:
 
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""
-        if (found := self.at_once()) is not None:
+        if (found := self.stop_now()) is not None:
             raise Stopped(found)

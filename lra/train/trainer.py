@@ -25,13 +25,14 @@ from lra.runtime.environment import (
 )
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
-from lra.train.evaluation import Score, evaluate
-from lra.train.micro_batch import fitting_micro_batch
+from lra.train.evaluation import Score, autocast_of, evaluate
+from lra.train.interval import Interval
+from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.run_length import RunLength
 from tasks.base import Batch, Dataset, TaskInfo
+from tasks.order import BatchOrder
 from tasks.resident import resident
-from tasks.splits import BatchOrder
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
@@ -41,7 +42,7 @@ COUNTED_STEPS = WARMUP_STEPS
 
 
 RESIDENT_FRACTION = 0.25
-"""Of a GPU's memory, that a data set may take."""
+"""How much of a GPU's free memory a data set may take."""
 
 
 class Diverged(Exception):
@@ -102,7 +103,7 @@ class Trainer:
         self.validated_step = 0
         self.validated_seconds = 0.0
         self.best: dict[str, Any] | None = None
-        self.interval = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
+        self.interval = Interval()
         self.step_seconds: list[float] = []
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
@@ -111,8 +112,7 @@ class Trainer:
     @property
     def autocast(self) -> torch.autocast:
         """The context that forward passes run in."""
-        enabled = self.train_config.precision == "bf16"
-        return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=enabled)
+        return autocast_of(self.train_config.precision, self.device)
 
     @property
     def num_parameters(self) -> int:
@@ -142,7 +142,7 @@ class Trainer:
     def train_step(self) -> dict[str, float]:
         """Make one optimizer step; return its learning rate and the norm of its gradient.
 
-        Its loss and accuracy enter `interval_means`.
+        Its loss and accuracy enter `interval`.
 
         Raises: Diverged, with the parameters as they were before the step.
         """
@@ -181,7 +181,7 @@ class Trainer:
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
-        self._add(loss, round(correct), len(indices), seconds)
+        self.interval.add(loss, round(correct), len(indices), seconds)
         return {"lr": rate, "grad_norm": norm}
 
     def backward(self, batch: Batch, examples: int | None = None) -> Tensor:
@@ -211,11 +211,12 @@ class Trainer:
 
     def _fitting_micro_batch(self) -> int:
         """Find the most examples a pass; model, random state and optimizer stay as they are."""
+        limit = usable_memory_mib(self.device)
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         drawn = random_state(self.device)
         try:
             return fitting_micro_batch(
-                self.train_config.batch_size, self.device, self._pass_over_longest
+                self.train_config.batch_size, limit, self.device, self._pass_over_longest
             )
         finally:
             self.optimizer.zero_grad(set_to_none=True)
@@ -228,33 +229,13 @@ class Trainer:
         longest = np.argsort(-split.lengths, kind="stable")[:examples]
         self.backward(split.batch(longest).to(self.device))
 
-    def _add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
-        self.interval["loss"] += loss
-        self.interval["correct"] += correct
-        self.interval["seen"] += seen
-        self.interval["steps"] += 1
-        self.interval["seconds"] += seconds
-
-    def interval_means(self) -> dict[str, float]:
-        """Return loss, accuracy in percent and steps/s since the last call of `end_interval`."""
-        steps = self.interval["steps"]
-        return {
-            "loss": self.interval["loss"] / steps,
-            "accuracy": 100.0 * self.interval["correct"] / self.interval["seen"],
-            "steps_per_second": steps / self.interval["seconds"],
-        }
-
-    def end_interval(self) -> None:
-        """Begin a new interval of means."""
-        self.interval = dict.fromkeys(self.interval, 0.0)
-
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split."""
-        at_once = self.micro_batch or self.train_config.batch_size
+        examples = self.micro_batch or self.train_config.batch_size
         return evaluate(
             self.model,
             self.dataset.splits[split],
-            batch_size=max(1, at_once // self.group.world_size),
+            batch_size=max(1, examples // self.group.world_size),
             device=self.device,
             autocast=self.autocast,
             check=check,
@@ -288,22 +269,31 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "random": random_state(self.device),
             "best": self.best,
-            "interval": self.interval,
+            "interval": self.interval.sums,
             "step_seconds": self.step_seconds,
             "step_flops": self.step_flops,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Take up a captured state."""
+        """Take up a captured state.
+
+        Raises: UserError for weights that another version of the model has.
+        """
         self.step = state["sampler"]["next_step"]
         self.seconds = state.get("seconds", 0.0)  # as below: from before it was noted
         self.validated_seconds = state.get("validated_seconds", 0.0)
         self.validated_step = state["validated_step"]
         self.micro_batch = state.get("micro_batch") or self.micro_batch
-        self.model.load_state_dict(state["model"])
+        try:
+            self.model.load_state_dict(state["model"])
+        except RuntimeError as error:
+            raise UserError(
+                f"the checkpoint is of another version of mixer {self.config.mixer_name}: "
+                f"{str(error).splitlines()[1].strip()} use --resume never to start a new run"
+            ) from None
         self.optimizer.load_state_dict(state["optimizer"])
         self.best = state["best"]
-        self.interval = state["interval"]
+        self.interval.sums = state["interval"]
         self.step_seconds = state["step_seconds"]
         self.step_flops = state["step_flops"]
         restore_random_state(state["random"], self.device)

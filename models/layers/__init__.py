@@ -1,0 +1,13 @@
+"""Modules that several mixers are made of."""
+
+__all__ = [
+    "gated_unit",
+    "kernel_cache",
+    "long_convolution",
+    "norms",
+    "recurrence",
+    "relative_position_encoder",
+    "state_space",
+    "toeplitz_mixer",
+    "two_axes",
+]

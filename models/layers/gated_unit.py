@@ -1,4 +1,4 @@
-"""The gated unit that the Toeplitz family of mixers shares."""
+"""The gated unit of the Toeplitz family of mixers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import MixerContext, Part
-from models.layers.relative_position_encoder import Norm, build_norm
+from models.base import MixerContext
+from models.layers.norms import Norm, build_norm
 from models.layers.two_axes import along_axes
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
@@ -18,17 +18,19 @@ ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 
 
 class GatedToeplitzUnit(nn.Module):
-    """Compute W_o norm(f(W_u x) * T f(W_v x)) around a linear operator T over positions.
+    """The gated Toeplitz unit (GTU), W_3 norm(f(W_1 x) * T f(W_2 x)), for a linear operator T.
 
-    The GTU of TNN (The Annotated TNN, GTU). Weights and biases of the
-    three projections start as the published code's: normal with deviation 0.02.
+    The formula is that of The Annotated TNN, "GTU". Weights and biases of the three projections
+    start as in the published code: normal with standard deviation 0.02.
 
     Args:
+        context: what the mixer knows of model and task.
         operator: builds a map of (batch, length, hidden) to the same shape, linear in it, for
             sequences of at most a given length; the unit has one, or one along each axis of
             the context's grid.
         hidden: channels inside.
-        inner_norm: over the inner channels, after the gate.
+        activation: f, of the gate and the value.
+        inner_norm: norm over the inner channels, after the gate.
     """
 
     def __init__(
@@ -52,7 +54,13 @@ class GatedToeplitzUnit(nn.Module):
             nn.init.normal_(linear.bias, std=0.02)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Mix positions: x (batch, length, dim), mask (batch, length) -> (batch, length, dim)."""
+        """Mix positions, see `Mixer.forward`.
+
+        Args:
+            x: (batch, length, dim).
+            mask: (batch, length) bool, True at real positions. None: all are real.
+        Returns: (batch, length, dim).
+        """
         gate, value = linear_pair(x, self.gate, self.value)
         value = self.activation(value)
         if mask is not None:
@@ -61,17 +69,19 @@ class GatedToeplitzUnit(nn.Module):
         return self._project(gate, self.operator(value))
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Gate and project: x (..., dim), mixed values (..., hidden) -> (..., dim)."""
-        return self._project(self.gate(x), mixed)
+        """Gate and project what the operator has mixed.
 
-    def parts(self) -> dict[str, Part]:
-        """Name the operator, without projections and gates, as a mixer's `parts`."""
-        return {"mixing": Part(self.operator, self.value.out_features)}
+        Args:
+            x: (..., dim), the unit's input.
+            mixed: (..., hidden), the operator's output.
+        Returns: (..., dim).
+        """
+        return self._project(self.gate(x), mixed)
 
     def _project(self, gate: Tensor, mixed: Tensor) -> Tensor:
         return self.output(self.norm(self.activation(gate) * mixed))
 
 
 def inner_channels(expand_ratio: float, dim: int) -> int:
-    """Return the channels inside a unit: at least one."""
+    """Return the channels inside a unit, `expand_ratio` times those outside, at least one."""
     return max(1, round(expand_ratio * dim))

@@ -1,111 +1,96 @@
-"""Making a kernel once where several products use it.
+"""A cache that makes a kernel once where several products use it.
 
-A batch is mixed in groups of like length, and an evaluation in many batches; the kernel over
+A batch is mixed in groups of similar length, and an evaluation in many batches. The kernel over
 lags that a mixer's parameters generate is the same for all of them, only cut to their length.
+This is what `torch.nn.utils.parametrize.cached` does for parametrized tensors, but it also keeps
+what depends on an argument, such as a length.
 """
 
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Hashable, Iterator
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 from torch.profiler import record_function
 
-from models.ops.circulant import circulant_multiply
-from models.ops.reference import plain_forms_are_used
-from models.ops.toeplitz import (
-    circulant_response,
-    fast_fft_length,
-    smallest_circulant,
-    toeplitz_multiply,
-)
+from models.ops.reference import reference_forms_are_used
 
 T = TypeVar("T")
-Kernel = tuple[Tensor, int]
-"""(num_lags, channels) for increasing lags, and the first lag."""
 
-MOST_RESPONSES = 4
-"""Transforms of one kernel that are kept, the last ones: an evaluation makes one per size."""
 
-_MADE: ContextVar[dict[Hashable, Any] | None] = ContextVar("kernels_made", default=None)
+@dataclass
+class _Kept:
+    """What was made of a module's parameters and buffers as they were."""
+
+    tensors: list[Tensor]
+    state: tuple[object, ...]
+    by_role: dict[Hashable, Any] = field(default_factory=dict)
+
+    def holds_for(self, tensors: list[Tensor], state: tuple[object, ...]) -> bool:
+        """Whether these are the same tensors, unchanged."""
+        same = len(tensors) == len(self.tensors) and all(map(operator.is_, tensors, self.tensors))
+        return same and state == self.state
+
+
+_KEPT: ContextVar[dict[nn.Module, _Kept] | None] = ContextVar("kept_kernels", default=None)
 
 
 @contextlib.contextmanager
-def shared_kernels() -> Iterator[None]:
-    """Keep what is made within the outermost such block: no parameter may change in it."""
-    if _MADE.get() is not None:
+def kernels_cached() -> Iterator[None]:
+    """Open a block that keeps what is made in it, as long as no parameter changes.
+
+    What is kept lives until the outermost such block ends; a block inside another adds nothing.
+    """
+    if _KEPT.get() is not None:
         yield
         return
-    token = _MADE.set({})
+    token = _KEPT.set({})
     try:
         yield
     finally:
-        _MADE.reset(token)
+        _KEPT.reset(token)
 
 
-def made_once(key: Hashable, make: Callable[[], T]) -> T:
-    """Make something, or take what was made under the same key within `shared_kernels`."""
-    made = None if plain_forms_are_used() else _MADE.get()
-    if made is not None and key in made:
-        return made[key]
+def kept_for(owner: nn.Module) -> dict[Hashable, Any] | None:
+    """Return what is kept of a module by role; None outside of `kernels_cached`.
+
+    A parameter or buffer of the module that was changed in place, moved or replaced since empties
+    it, and so does another mode of autograd. (What writes through `.data` cannot be seen.) Within
+    `reference_forms` nothing is kept, as published code does.
+    """
+    kept = _KEPT.get()
+    if kept is None or reference_forms_are_used():
+        return None
+    tensors = [*owner.parameters(), *owner.buffers()]
+    state = (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
+    )
+    if owner not in kept or not kept[owner].holds_for(tensors, state):
+        kept[owner] = _Kept(tensors, state)
+    return kept[owner].by_role
+
+
+def made_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
+    """Make something from a module's parameters, or return what is kept for the same role.
+
+    Args:
+        owner: the module.
+        role: names the result and all that it depends on except the parameters.
+        make: makes the result.
+    """
+    kept = kept_for(owner)
+    if kept is not None and role in kept:
+        return kept[role]
     with record_function("kernel"):  # what a profile of a step calls it
         result = make()
-    if made is not None:
-        made[key] = result
+    if kept is not None:
+        kept[role] = result
     return result
-
-
-def kernel_for(key: Hashable, length: int, generate: Callable[[int], Kernel]) -> Kernel:
-    """Generate a kernel for sequences of a length, or cut one that was made for longer ones.
-
-    Args:
-        key: of all that the kernel at a lag depends on.
-        generate: makes the kernel for a length.
-    """
-    made = None if plain_forms_are_used() else _MADE.get()
-    if made is not None and key in made:
-        longest, coefficients, first_lag = made[key]
-        if longest >= length:
-            return cut(coefficients, first_lag, length)
-    with record_function("kernel"):
-        coefficients, first_lag = generate(length)
-    if made is not None:
-        made[key] = length, coefficients, first_lag
-    return coefficients, first_lag
-
-
-def multiply_shared(key: Hashable, coefficients: Callable[[int], Kernel], x: Tensor) -> Tensor:
-    """Multiply by the Toeplitz matrices of a kernel, `toeplitz_multiply`.
-
-    Within `shared_kernels` the transform of the kernel for longer sequences is taken for shorter
-    ones too, where its greater size costs less than another transform of the kernel.
-
-    Args:
-        key: of all that the kernel at a lag depends on.
-        coefficients: gives the kernel for a length.
-        x: (batch, length, channels).
-    Returns: (batch, length, channels).
-    """
-    batch, length, _ = x.shape
-    kernel, first_lag = coefficients(length)
-    made = None if plain_forms_are_used() else _MADE.get()
-    if made is None:
-        return toeplitz_multiply(kernel, first_lag, x)
-    size = fast_fft_length(smallest_circulant(kernel, first_lag, length))
-    responses = made.setdefault((key, "responses", x.dtype), [])
-    for longest, greater, response in responses:
-        if longest >= length and batch * (greater - size) <= size:
-            return circulant_multiply(response, greater, x)
-    response = circulant_response(kernel, first_lag, size, x.dtype)
-    responses.append((length, size, response))
-    del responses[:-MOST_RESPONSES]
-    return circulant_multiply(response, size, x)
-
-
-def cut(coefficients: Tensor, first_lag: int, length: int) -> Kernel:
-    """Drop the lags that sequences of a length do not have."""
-    first = max(first_lag, 1 - length)
-    return coefficients[first - first_lag : length - first_lag], first

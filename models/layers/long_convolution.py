@@ -1,84 +1,95 @@
-"""What the operators of TNN and FD-TNN have in common: a kernel over lags."""
+"""Convolutions as long as the sequence, whose kernels are made once and multiplied by FFT."""
 
 from __future__ import annotations
 
 import abc
+from collections.abc import Hashable
+from typing import Any
 
 import torch
-from torch import Tensor
-from torch.nn import functional
+from torch import Tensor, nn
+from torch.profiler import record_function
 
-from models.base import LagOperator, MixerContext, Part, RecurrentMixer
-from models.layers.gated_unit import GatedToeplitzUnit
-from models.layers.kernel_cache import kernel_for, multiply_shared
-from models.layers.recurrence import Recurrence, WrappedRecurrence, diagonal_from_kernel
-from models.ops.toeplitz import toeplitz_matrix
+from models.layers.kernel_cache import kept_for
+from models.ops.circulant import circulant_multiply
+from models.ops.toeplitz import LagKernel, fast_fft_length
+
+MOST_RESPONSES = 4
+"""How many transforms of one kernel are kept, the latest: an evaluation makes one per size."""
 
 
-class ToeplitzOperator(LagOperator):
-    """Every channel multiplied by a Toeplitz matrix that the parameters generate."""
+class PositionOperator(nn.Module, abc.ABC):
+    """A matrix over positions for every channel, which a mixer multiplies by.
+
+    The benchmark times its product alone, and the report draws its matrices.
+    """
+
+    channels: int
+    """Channels in and out."""
 
     @abc.abstractmethod
-    def generate(self, length: int) -> tuple[Tensor, int]:
-        """Generate the kernel for sequences of a length.
+    def forward(self, x: Tensor) -> Tensor:
+        """Multiply x by the matrices: (batch, length, channels) -> the same shape."""
 
-        Returns: (num_lags, channels) for increasing lags, and the first lag.
-        """
+    @abc.abstractmethod
+    def matrix(self, length: int) -> Tensor:
+        """Write the matrices out for sequences of a length: (channels, length, length)."""
 
-    def coefficients(self, length: int) -> tuple[Tensor, int]:
-        """Return what `generate` does, outside of autocast, once within `shared_kernels`.
 
-        Autocast would round lags above 256 to bfloat16, and neighbours to one number.
-        """
-        with torch.autocast(next(self.parameters()).device.type, enabled=False):
-            return kernel_for(self._key(length), length, self.generate)
+class LongConvolution(PositionOperator):
+    """A Toeplitz matrix for every channel, whose kernel over lags the parameters generate."""
 
-    def _key(self, length: int) -> tuple[object, int]:
-        return self, self.resolution(length)
+    @abc.abstractmethod
+    def generate(self, length: int) -> LagKernel:
+        """Generate the kernel for sequences of a length, in at least single precision."""
 
     def resolution(self, length: int) -> int:
-        """Return a number that is the same for lengths that see the same kernel."""
+        """Return a number that is equal for lengths whose kernels are cuts of the same one."""
         return 0
 
+    def kernel(self, length: int) -> LagKernel:
+        """Generate the kernel for sequences of a length, or cut one kept for longer sequences.
+
+        Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
+        """
+        return self._kernel(length, kept_for(self))
+
+    def _kernel(self, length: int, kept: dict[Hashable, Any] | None) -> LagKernel:
+        role = ("kernel", self.resolution(length))
+        if kept is not None and role in kept:
+            longest, kernel = kept[role]
+            if longest >= length:
+                return kernel.cut(length)
+        device = next(self.parameters()).device.type
+        with torch.autocast(device, enabled=False), record_function("kernel"):
+            kernel = self.generate(length)
+        if kept is not None:
+            kept[role] = length, kernel
+        return kernel
+
     def matrix(self, length: int) -> Tensor:
-        """See `LagOperator.matrix`."""
-        return toeplitz_matrix(*self.coefficients(length), length)
+        """See `PositionOperator.matrix`."""
+        return self.kernel(length).matrix(length)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Multiply x: (batch, length, channels) -> the same shape."""
-        return multiply_shared(self._key(x.shape[1]), self.coefficients, x)
+        """Multiply x by the kernel: (batch, length, channels) -> the same shape.
 
-
-class ToeplitzMixer(RecurrentMixer):
-    """A gated unit around operators whose kernels are over lags: TNN and FD-TNN."""
-
-    def __init__(self, context: MixerContext, unit: GatedToeplitzUnit) -> None:
-        super().__init__()
-        self.context = context
-        self.unit = unit
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
-        return self.unit(x, mask)
-
-    def parts(self) -> dict[str, Part]:
-        """See `Mixer.parts`."""
-        return {**super().parts(), **self.unit.parts()}
-
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Convert the kernel exactly over `length` positions, with which the state grows.
-
-        Raises: ValueError if the context is not causal, or has a grid.
+        This is `toeplitz_multiply`, except that a kept transform of the kernel for longer
+        sequences also serves shorter ones, where its greater size costs less than another
+        transform of the kernel.
         """
-        unit = self.unit
-        if not self.context.causal or not isinstance(unit.operator, ToeplitzOperator):
-            raise ValueError(
-                "only a causal mixer of sequences has a recurrence (model.causal=true)"
-            )
-        kernel, _ = unit.operator.coefficients(length)
-        missing = length - kernel.shape[0]
-        model = diagonal_from_kernel(functional.pad(kernel, (0, 0, 0, missing)))
-        return WrappedRecurrence(
-            model, before=lambda x: unit.activation(unit.value(x)), after=unit.gated
-        )
+        batch, length, _ = x.shape
+        kept = kept_for(self)
+        kernel = self._kernel(length, kept)
+        if kept is None:
+            return kernel.multiply(x)
+        size = fast_fft_length(kernel.smallest_circulant(length))
+        role = ("responses", self.resolution(length), x.dtype)
+        responses: list[tuple[int, int, Tensor]] = kept.setdefault(role, [])
+        for longest, greater, response in responses:
+            if longest >= length and batch * (greater - size) <= size:
+                return circulant_multiply(response, greater, x)
+        response = kernel.response(size, x.dtype)
+        responses.append((length, size, response))
+        del responses[:-MOST_RESPONSES]
+        return circulant_multiply(response, size, x)

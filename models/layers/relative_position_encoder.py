@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from models.layers.norms import Norm, build_norm
 from models.ops.activations import ACTIVATIONS, Activation
 
-Norm = Literal["simple_rms", "layer", "none"]
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
 EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
 
 
-class SimpleRMSNorm(nn.Module):
-    """Divide by the root mean square over channels, without parameters (TNN)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise x: (..., channels) -> the same shape."""
-        return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-8)
-
-
-def build_norm(norm: Norm, dim: int) -> nn.Module:
-    """Build a norm over the last dimension by its name."""
-    if norm == "none":
-        return nn.Identity()
-    return nn.LayerNorm(dim) if norm == "layer" else SimpleRMSNorm()
-
-
 class RelativePositionEncoder(nn.Module):
-    """Linear(1, dim), then `num_layers` of norm, activation, linear, then the same to the output.
+    """The relative position encoder (RPE), an MLP from a number to one value per channel.
 
-    Every argument acts, the number of layers included (The Annotated TNN, Rpe).
+    It is a linear layer from the number to `dim`, then `num_layers` hidden layers of norm,
+    activation and linear layer, then an output layer of the same three parts (The Annotated TNN,
+    "Relative Position Encoder").
 
     Args:
+        channels: values out.
+        dim: width of the hidden layers.
+        num_layers: hidden layers.
+        activation: before each linear layer but the first.
+        norm: before each activation.
         residual: whether each hidden layer adds to its input.
     Raises: ValueError for residual without hidden layers.
     """
@@ -61,7 +53,12 @@ class RelativePositionEncoder(nn.Module):
         self.linears = nn.ModuleList(nn.Linear(dim, width) for width in widths)
 
     def forward(self, numbers: Tensor) -> Tensor:
-        """Encode signed lags, in positions, or frequencies: (count,) -> (count, channels)."""
+        """Encode numbers, which are lags or frequencies.
+
+        Args:
+            numbers: (count,).
+        Returns: (channels, count).
+        """
         hidden = self.first(numbers[:, None])
         for norm, linear in zip(list(self.norms)[:-1], list(self.linears)[:-1], strict=True):
             encoded = linear(self.activation(norm(hidden)))
@@ -69,5 +66,4 @@ class RelativePositionEncoder(nn.Module):
         last = self.linears[-1]
         assert isinstance(last, nn.Linear)
         hidden = self.activation(self.norms[-1](hidden))
-        # Channel by channel in memory, as the transforms of kernels and responses want them.
-        return torch.addmm(last.bias[:, None], last.weight, hidden.T).T
+        return torch.addmm(last.bias[:, None], last.weight, hidden.T)

@@ -1,4 +1,4 @@
-"""What the state-space mixers have in common: two kernels, a gated output, own learning rates."""
+"""What the state-space mixers have in common: kernels per direction and a gated output."""
 
 from __future__ import annotations
 
@@ -11,124 +11,122 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Part, RecurrentMixer
-from models.layers.kernel_cache import kernel_for, multiply_shared
-from models.layers.recurrence import Recurrence, WrappedRecurrence
+from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.layers.long_convolution import LongConvolution
+from models.layers.recurrence import WrappedRecurrence
+from models.ops.toeplitz import LagKernel
 
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
 Step = Annotated[float, Field(gt=0, le=1e3)]
 
 
-class StateSpaceKernel(nn.Module, abc.ABC):
-    """Causal kernels of every channel, one per direction."""
+class StateSpaceConvolution(LongConvolution):
+    """Causal kernels of every channel, one per direction, joined to one over all lags.
+
+    With one direction the convolution is causal. With two it is bidirectional, and the second
+    kernel is for the positions ahead (Goel et al., "It's Raw!", ICML 2022).
+    """
 
     log_step: nn.Parameter
     """(channels,) logarithm of each channel's time step, Delta."""
 
     @abc.abstractmethod
-    def kernel(self, length: int) -> Tensor:
+    def kernels(self, length: int) -> Tensor:
         """Generate the kernels for lags 0..length - 1: (directions, channels, length)."""
-
-    def resolution(self, length: int) -> int:
-        """Return a number that is the same for lengths that see the same kernel."""
-        return 0
 
     @abc.abstractmethod
     def state_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of the dynamics, time steps apart."""
+        """Return the parameters of the dynamics, except the time steps."""
 
     @abc.abstractmethod
     def recurrence(self, length: int) -> Recurrence:
-        """Return a recurrence over channels, of the first direction's kernel for a length."""
+        """Return the recurrence of the first direction's kernel.
+
+        Args:
+            length: positions over which it must be equal to the kernel.
+        Returns: a recurrence from (batch, channels) to (batch, channels).
+        """
+
+    def generate(self, length: int) -> LagKernel:
+        """Join the kernels of the directions, see `LongConvolution.generate`."""
+        kernels = self.kernels(length)
+        ahead = kernels[1:, :, : length - 1].flip(-1)
+        return LagKernel(torch.cat([*ahead, kernels[0]], dim=-1), (1 - length) * len(ahead))
 
 
 class StateSpaceMixer(RecurrentMixer):
-    """W (gelu(K x + D x)) with a gated linear unit as W: the layer of S4, S4D and DSS.
-
-    K is causal with one kernel, and bidirectional with another for the positions ahead
-    (S4, appendix D; Goel et al., Sashimi, 2022).
+    """The layer of S4, S4D and DSS: GLU(W gelu(K x + D x)), where K x is a convolution.
 
     Args:
+        context: what the mixer knows of model and task.
+        convolution: K.
         state_lr: highest learning rate of the dynamics' parameters. None: the run's.
-        step_lr: that of the time steps. None: the run's.
+        step_lr: highest learning rate of the time steps. None: the run's.
     """
 
     def __init__(
         self,
         context: MixerContext,
-        kernel: StateSpaceKernel,
+        convolution: StateSpaceConvolution,
         *,
         state_lr: float | None,
         step_lr: float | None,
     ) -> None:
         super().__init__()
         self.context = context
-        self.kernel = kernel
+        self.convolution = convolution
         self.state_lr = state_lr
         self.step_lr = step_lr
         self.direct = nn.Parameter(torch.randn(context.dim))
         self.output = nn.Linear(context.dim, 2 * context.dim)
 
     def learning_rates(self) -> dict[nn.Parameter, float | None]:
-        """See `Mixer.learning_rates`."""
-        rates = dict.fromkeys(self.kernel.state_parameters(), self.state_lr)
-        return {**rates, self.kernel.log_step: self.step_lr}
-
-    def coefficients(self, length: int) -> tuple[Tensor, int]:
-        """Join the kernels of the directions, once within `shared_kernels`.
-
-        Returns: (num_lags, channels) for increasing lags, and the first lag.
-        """
-        return kernel_for(self._key(length), length, self._coefficients)
-
-    def _key(self, length: int) -> tuple[object, int]:
-        return self, self.kernel.resolution(length)
-
-    def _coefficients(self, length: int) -> tuple[Tensor, int]:
-        with torch.autocast(self.direct.device.type, enabled=False):
-            kernels = self.kernel.kernel(length)
-        ahead = kernels[1:, :, : length - 1].flip(-1)
-        return torch.cat([*ahead, kernels[0]], dim=-1).T, (1 - length) * len(ahead)
+        """Return the learning rates of the dynamics, see `Mixer.learning_rates`."""
+        rates = dict.fromkeys(self.convolution.state_parameters(), self.state_lr)
+        return {**rates, self.convolution.log_step: self.step_lr}
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        return self.gated(x, self.mixed(x))
-
-    def mixed(self, x: Tensor) -> Tensor:
-        """Multiply by the kernels: x (batch, length, dim) -> the same shape."""
-        return multiply_shared(self._key(x.shape[1]), self.coefficients, x)
-
-    def parts(self) -> dict[str, Part]:
-        """See `Mixer.parts`."""
-        kernel = Part(lambda x: self.coefficients(x.shape[1])[0])
-        return {**super().parts(), "mixing": Part(self.mixed), "kernel": kernel}
+        return self.gated(x, self.convolution(x))
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term, and project: both (..., dim) -> (..., dim)."""
+        """Add the direct term D x, activate and project.
+
+        Args:
+            x: (..., dim), the mixer's input.
+            mixed: (..., dim), the convolution's output.
+        Returns: (..., dim).
+        """
         hidden = functional.gelu(mixed + self.direct.to(x.dtype) * x)
         return functional.glu(self.output(hidden), dim=-1)
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
-        """See `RecurrentMixer.recurrence`; the state serves any length."""
+        """Return a recurrence whose state does not grow with the length.
+
+        Args:
+            length: positions over which it must be equal to `forward`.
+        Raises: ValueError if the context is not causal.
+        """
         if not self.context.causal:
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
-        states = self.kernel.recurrence(length)
+        states = self.convolution.recurrence(length)
         return WrappedRecurrence(states, before=lambda x: x, after=self.gated)
 
 
 def num_directions(context: MixerContext) -> int:
-    """Return how many kernels a mixer needs."""
+    """Return how many kernels a mixer needs: 1 where it is causal, else 2."""
     return 1 if context.causal else 2
 
 
 def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Parameter:
-    """Draw time steps, evenly on a logarithmic scale: (channels,).
+    """Draw time steps evenly on a logarithmic scale, and return their logarithms.
 
-    Raises: ValueError for an empty range.
+    Returns: (channels,).
+    Raises: ValueError if step_min exceeds step_max.
     """
     if step_min > step_max:
         raise ValueError(f"step_min {step_min} exceeds step_max {step_max}")
@@ -137,32 +135,36 @@ def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Par
 
 
 def complex_parameter(values: Tensor) -> nn.Parameter:
-    """Store complex numbers as pairs of real ones: (...) -> (..., 2).
+    """Store complex numbers as pairs of real ones: (...) complex -> (..., 2) real.
 
-    Optimizers, `module.double()` and bfloat16 then treat them as what they are.
+    Optimizers, `module.double()` and conversion to bfloat16 then treat them correctly.
     """
     return nn.Parameter(torch.view_as_real(values.resolve_conj()).float().clone())
 
 
 def random_complex(*shape: int) -> Tensor:
-    """Draw complex normal numbers of variance 1."""
+    """Draw complex normal numbers of variance 1: a complex64 tensor of a given shape."""
     return torch.randn(*shape, dtype=torch.complex64)
 
 
 def per_channel(values: Tensor, channels: int) -> Tensor:
-    """Repeat the dynamics of each copy for its share of the channels.
+    """Repeat what each copy of the dynamics has for the channels that use the copy.
 
     Args:
         values: (copies, states).
+        channels: a multiple of the copies.
     Returns: (channels, states).
     """
     return values.repeat(channels // values.shape[0], 1)
 
 
 def check_copies(num_copies: int | None, channels: int) -> int:
-    """Return the number of copies of the dynamics; None stands for one per channel.
+    """Return the number of copies of the dynamics.
 
-    Raises: ValueError if the copies cannot share the channels evenly.
+    Args:
+        num_copies: the option; None for one copy per channel.
+        channels: of the mixer.
+    Raises: ValueError if the copies do not divide the channels.
     """
     copies = channels if num_copies is None else num_copies
     if channels % copies:

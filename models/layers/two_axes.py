@@ -1,4 +1,4 @@
-"""Mixing a grid along both of its axes."""
+"""Modules that mix a grid along both of its axes."""
 
 from __future__ import annotations
 
@@ -7,14 +7,50 @@ from collections.abc import Callable
 from torch import Tensor, nn
 
 from models.base import MixerContext
+from models.ops.reference import fast_form_of
 
 
-class RowsThenColumns(nn.Module):
-    """Twice an operator along the rows, followed by one along the columns.
+class GridModule(nn.Module):
+    """A module that takes sequences for grids in raster order.
 
-    The two-dimensional TNN adds rows-then-columns and columns-then-rows. Either operator is
-    linear and acts on one axis alone, so the orders are the same map, (A x I)(I x B) =
-    (I x B)(A x I): one of them, doubled, is half the work (`both_orders` is the reference).
+    Args:
+        grid: (height, width).
+    """
+
+    def __init__(self, grid: tuple[int, int]) -> None:
+        super().__init__()
+        self.grid = grid
+
+    def take_grid(self, grid: tuple[int, int]) -> None:
+        """Take grids of another size from now on, as a trained model may be given.
+
+        Args:
+            grid: (height, width).
+        """
+        self.grid = grid
+
+    def on_grid(self, x: Tensor) -> Tensor:
+        """Arrange positions on the grid.
+
+        Args:
+            x: (batch, height * width, channels) in raster order.
+        Returns: (batch, height, width, channels).
+        Raises: ValueError for another number of positions.
+        """
+        height, width = self.grid
+        if x.shape[1] != height * width:
+            raise ValueError(
+                f"got {x.shape[1]} positions, expected the {height} x {width} of the grid"
+            )
+        return x.unflatten(1, self.grid)
+
+
+class RowsThenColumns(GridModule):
+    """Twice the product of an operator along the rows and one along the columns.
+
+    TNN's published code for images adds rows-then-columns and columns-then-rows. Both operators
+    are linear and act on one axis alone, so both orders are the same map, (A x I)(I x B) =
+    (I x B)(A x I), and one of them, doubled, is half the work.
 
     Args:
         rows: maps (batch, width, channels) to the same shape, linearly.
@@ -23,31 +59,23 @@ class RowsThenColumns(nn.Module):
     """
 
     def __init__(self, rows: nn.Module, columns: nn.Module, grid: tuple[int, int]) -> None:
-        super().__init__()
+        super().__init__(grid)
         self.rows = rows
         self.columns = columns
-        self.grid = grid
 
+    def forward_reference(self, x: Tensor) -> Tensor:
+        """Compute `forward` as published: both orders, added."""
+        x = self.on_grid(x)
+        first = self._along_columns(self._along_rows(x))
+        return (first + self._along_rows(self._along_columns(x))).flatten(1, 2)
+
+    @fast_form_of(forward_reference)
     def forward(self, x: Tensor) -> Tensor:
         """Mix a grid in raster order: (batch, height * width, channels) -> the same shape.
 
         Raises: ValueError for another number of positions.
         """
-        return 2 * self._along_columns(self._along_rows(self._on_grid(x))).flatten(1, 2)
-
-    def both_orders(self, x: Tensor) -> Tensor:
-        """Compute `forward` as published, each order in turn: the reference."""
-        x = self._on_grid(x)
-        first = self._along_columns(self._along_rows(x))
-        return (first + self._along_rows(self._along_columns(x))).flatten(1, 2)
-
-    def _on_grid(self, x: Tensor) -> Tensor:
-        height, width = self.grid
-        if x.shape[1] != height * width:
-            raise ValueError(
-                f"got {x.shape[1]} positions, expected the {height} x {width} of the grid"
-            )
-        return x.unflatten(1, self.grid)
+        return 2 * self._along_columns(self._along_rows(self.on_grid(x))).flatten(1, 2)
 
     def _along_rows(self, x: Tensor) -> Tensor:
         return self.rows(x.flatten(0, 1)).view_as(x)
@@ -61,6 +89,7 @@ def along_axes(context: MixerContext, operator: Callable[[int], nn.Module]) -> n
     """Build an operator over positions, or one along each axis where the context has a grid.
 
     Args:
+        context: has the longest length and the grid.
         operator: builds a linear operator for sequences of at most a given length.
     """
     if context.grid is None:

@@ -1,0 +1,15 @@
+"""Pure functions of tensors, each fast form beside its reference."""
+
+__all__ = [
+    "activations",
+    "cauchy",
+    "circulant",
+    "depthwise",
+    "hippo",
+    "interpolation",
+    "linear_pair",
+    "local_attention",
+    "reference",
+    "toeplitz",
+    "vandermonde",
+]

@@ -1,4 +1,4 @@
-"""Sums of fractions on the unit circle, the frequency responses of S4."""
+"""Sums of fractions on the unit circle: the Cauchy kernel of S4's Algorithm 1."""
 
 from __future__ import annotations
 
@@ -14,38 +14,42 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 
 CHUNK_NUMBERS = 2**20
-"""Numbers in a (channels, states, frequencies) array that is made at once."""
+"""Most numbers in one (channels, states, frequencies) array."""
 
 
-def at_once(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
-    """Compute for all angles: the reference; arguments and result as below."""
+def in_chunks_reference(
+    compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int
+) -> Tensor:
+    """Compute what `in_chunks` does for all angles together."""
     return compute(angles)
 
 
-@fast_form_of(at_once)
+@fast_form_of(in_chunks_reference)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
-    """Compute for some angles at a time, keeping results alone, and again in the backward pass.
+    """Compute a function of angles for some of them at a time, to save memory.
+
+    Only results are kept; the backward pass computes each chunk again.
 
     Args:
-        compute: maps (some,) angles to (..., some).
-        angles: (frequencies,).
-        numbers_each: in the largest array that `compute` makes for an angle.
+        compute: maps a chunk of angles, (count,), to (..., count).
+        angles: (frequencies,), in radians.
+        numbers_each: numbers in the largest array that `compute` makes for one angle.
     Returns: (..., frequencies).
     """
     chunk = max(1, CHUNK_NUMBERS // numbers_each)
     if len(angles) <= chunk:
         return compute(angles)
-    parts = []
+    results = []
     for part in angles.split(chunk):
         # No random numbers are drawn inside, so there is no state to put back.
         result = checkpoint(compute, part, use_reentrant=False, preserve_rng_state=False)
         assert isinstance(result, Tensor)
-        parts.append(result)
-    return torch.cat(parts, dim=-1)
+        results.append(result)
+    return torch.cat(results, dim=-1)
 
 
-def resolvent_sums_plain(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
-    """Sum every fraction as it is written: the reference; arguments and result as below."""
+def resolvent_sums_reference(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
+    """Compute `resolvent_sums` by its formula, fraction by fraction."""
     w = torch.polar(torch.ones_like(angles), -angles)
     total = 0
     for numerator, pole in ((numerators, poles), (numerators.conj(), poles.conj())):
@@ -55,19 +59,21 @@ def resolvent_sums_plain(numerators: Tensor, poles: Tensor, angles: Tensor) -> T
     return total
 
 
-@fast_form_of(resolvent_sums_plain)
+@fast_form_of(resolvent_sums_reference)
 def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
-    """Sum numerators / ((1 - w) - pole (1 + w) / 2) at w = exp(-i angle), conjugates included.
+    """Sum numerator / ((1 - w) - pole (1 + w) / 2) over states, at w = exp(-i angle).
 
-    The fraction is what the bilinear transform makes of 1 / (s - pole), and, other than the
-    usual form in 2 (1 - w) / (1 + w), is finite at w = -1. With the phase exp(-i angle / 2)
-    taken out it is 1 / (a c + i (2 s - b c)), where pole = -a + i b and s, c are sine and cosine
-    of angle / 2; a pair shares its denominator, so that all numerators take two real matrix
-    products of one (channels, states, frequencies) array.
+    The fraction is what the bilinear transform makes of 1 / (s - pole) (S4, Lemma C.4). Unlike
+    the form with 2 (1 - w) / (1 + w), it is finite at w = -1. With the phase exp(-i angle / 2)
+    taken out it is 1 / (a c + i (2 s - b c)), where pole = -a + i b, and s and c are the sine and
+    cosine of angle / 2. A conjugate pair has one denominator, so that the sums for all numerators
+    take two real matrix products with one (channels, states, frequencies) array.
 
     Args:
-        numerators: (sums, channels, states) complex, one of each conjugate pair.
-        poles: (channels, states) complex, real parts negative: half of a conjugate set.
+        numerators: (sums, channels, states) complex, one of each conjugate pair; the conjugates
+            are summed too.
+        poles: (channels, states) complex with negative real parts, one of each conjugate pair,
+            times the time step.
         angles: (frequencies,) in [0, pi].
     Returns: (sums, channels, frequencies) complex.
     """
@@ -83,22 +89,26 @@ def resolvent_sums(numerators: Tensor, poles: Tensor, angles: Tensor) -> Tensor:
 
 
 class _Reciprocals(Function):
-    """Sum rows / d over states, d = (a c)^2 + (b c)^2 - (2 s)^2 + 4 i a c s.
+    """Sum rows / d over states, where d = (a c)^2 + (b c)^2 - (2 s)^2 + 4 i a c s.
 
-    With v = 1 / d, gradients in v are products with the rows, in d those times -v^2, and in a
-    and b sums of these over frequencies, weighted by 2 c^2 a, 2 c^2 b and 4 c s.
+    With v = 1 / d, the gradient in v is a product with the rows, that in d the same times -v^2,
+    and those in a and b are sums of the latter over frequencies, weighted by 2 c^2 a, 2 c^2 b
+    and 4 c s.
     """
 
     @staticmethod
     def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
         ctx: Any, rows: Tensor, a: Tensor, b: Tensor, sine: Tensor, cosine: Tensor
     ) -> Tensor:
-        """Return real and imaginary parts: (2, channels, sums, frequencies).
+        """Compute the sums.
 
         Args:
-            rows: (channels, sums, states).
-            a: (channels, states), as b is.
-            sine: s, (frequencies,), as cosine, c, is.
+            rows: (channels, sums, states) real.
+            a: (channels, states), negative real parts of the poles.
+            b: (channels, states), imaginary parts of the poles.
+            sine: s, (frequencies,).
+            cosine: c, (frequencies,).
+        Returns: (2, channels, sums, frequencies), real and imaginary parts.
         """
         bc = b[..., None] * cosine
         # Factored, because b c and 2 s are close at a resonance.

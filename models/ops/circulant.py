@@ -13,40 +13,40 @@ from torch.autograd.function import once_differentiable
 from models.ops.reference import fast_form_of
 
 CHUNK_NUMBERS = {"cpu": 2**19}
-"""Numbers that are transformed at once: on a CPU so few that they stay in its cache,"""
+"""Most numbers in one transform, by device: on a CPU so few that they stay in its cache."""
 
-CHUNK_NUMBERS_ELSEWHERE = 2**28
-"""and on other devices as many as keep them busy."""
+CHUNK_NUMBERS_OTHERWISE = 2**28
+"""Most numbers in one transform on other devices: as many as keep them busy."""
 
 FEWEST_CHANNELS = 16
-"""Channels of a chunk: their numbers at one position fill a line of the cache."""
+"""Fewest channels of a chunk: their numbers at one position fill a line of the cache."""
 
 BLOCK_POSITIONS = 1024
-"""Positions that are transposed at once: one channel's lines of the cache all stay in it."""
+"""Positions transposed in one piece, so few that one channel's cache lines all stay cached."""
 
 ROW_GAP = 16
-"""Unused numbers between rows: columns of rows a power of two apart share few places in a cache."""
+"""Unused numbers between rows: rows a power of two apart would compete for few cache lines."""
 
 
-def circulant_multiply_plain(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Multiply by transforms along the positions: the reference; arguments and result as below."""
+def circulant_multiply_reference(response: Tensor, size: int, x: Tensor) -> Tensor:
+    """Compute `circulant_multiply` by transforms of the whole batch along the positions."""
     working = torch.promote_types(response.real.dtype, x.dtype)
     spectrum = torch.fft.rfft(x.to(working), n=size, dim=-2) * response.T
     return torch.fft.irfft(spectrum, n=size, dim=-2)[:, : x.shape[1]].to(x.dtype)
 
 
-@fast_form_of(circulant_multiply_plain)
+@fast_form_of(circulant_multiply_reference)
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
-    """Multiply by circulant matrices of a given frequency response, x padded with zeros.
+    """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
 
-    A chunk of the batch at a time goes through one workspace, and only the arguments are kept
-    for the backward pass, which transforms x again.
+    A chunk of the batch at a time goes through one workspace. Only the arguments are kept for the
+    backward pass, which transforms x again.
 
     Args:
         response: (channels, size // 2 + 1) complex, of at least single precision.
-        size: of the matrices, at least the length.
+        size: rows of a matrix, at least the length.
         x: (batch, length, channels).
-    Returns: (batch, length, channels), the first of the `size` rows, in the type of x.
+    Returns: (batch, length, channels), the first `length` rows of the product, in the type of x.
     """
     result = _Multiply.apply(response, size, x)
     assert isinstance(result, Tensor)
@@ -54,7 +54,7 @@ def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
 
 
 def spectrum(circulant: Tensor) -> Tensor:
-    """Compute torch.fft.rfft, whose gradient torch takes by a transform of complex numbers.
+    """Compute torch.fft.rfft with a gradient by a real transform, where torch's is complex.
 
     Args:
         circulant: (channels, size), real; size is even.
@@ -66,7 +66,7 @@ def spectrum(circulant: Tensor) -> Tensor:
 
 
 def _twice_but_ends(half: Tensor, size: int) -> Tensor:
-    """Count frequencies in place as often as the circle of `size` of them has them."""
+    """Double, in place, the frequencies that occur twice among all `size` of them."""
     half[:, 1 : (size + 1) // 2] *= 2
     return half
 
@@ -82,7 +82,7 @@ class _Spectrum(Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor
     ) -> Tensor:
-        # The sum over half of the circle is that over all of it, of which pairs have a half each.
+        # irfft adds every frequency but the first and the last twice, as a conjugate pair.
         scaled = gradients[0] * (ctx.size / 2)
         scaled[:, :: ctx.size // 2] *= 2
         return torch.fft.irfft(scaled, n=ctx.size)
@@ -125,15 +125,15 @@ class _Multiply(Function):
 
 
 class _Workspace:
-    """Memory for the transforms of one chunk, used again for the next."""
+    """Memory for the transforms of one chunk, which the next chunk uses again."""
 
     def __init__(self, response: Tensor, size: int, x: Tensor) -> None:
         batch, self.length, channels = x.shape
         self.shape = batch, channels
         self.size = size
-        limit = CHUNK_NUMBERS.get(x.device.type, CHUNK_NUMBERS_ELSEWHERE) // size
-        parts = -(-channels // max(FEWEST_CHANNELS, limit))
-        self.channels = -(-channels // parts)
+        limit = CHUNK_NUMBERS.get(x.device.type, CHUNK_NUMBERS_OTHERWISE) // size
+        chunks = -(-channels // max(FEWEST_CHANNELS, limit))
+        self.channels = -(-channels // chunks)
         self.rows = max(1, min(batch, limit // self.channels))
         working = torch.promote_types(response.real.dtype, x.dtype)
         chunk = self.rows, self.channels
@@ -141,7 +141,7 @@ class _Workspace:
         self.result = torch.empty(*chunk, self.length + ROW_GAP, dtype=working, device=x.device)
 
     def chunks(self) -> Iterator[tuple[slice, slice]]:
-        """Cut the batch into rows and channels."""
+        """Cut the batch into chunks, each a slice of its rows and one of its channels."""
         batch, channels = self.shape
         for row in range(0, batch, self.rows):
             for channel in range(0, channels, self.channels):
@@ -156,7 +156,12 @@ class _Workspace:
         return torch.fft.rfft(padded)
 
     def transform_back(self, spectrum: Tensor, into: Tensor) -> None:
-        """Undo `transform`, into (rows, length, channels)."""
+        """Undo `transform`.
+
+        Args:
+            spectrum: (rows, channels, size // 2 + 1) complex.
+            into: (rows, length, channels), where the result is written.
+        """
         result = self.result[: spectrum.shape[0], : spectrum.shape[1], : self.length]
         result.copy_(torch.fft.irfft(spectrum, n=self.size)[..., : self.length])
         into.copy_(result.transpose(1, 2))

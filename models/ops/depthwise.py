@@ -13,33 +13,33 @@ from torch.nn import functional
 from models.ops.reference import fast_form_of
 
 SHORTEST_BLOCK = 16
-"""Positions of a block, in the gradient of the taps."""
+"""Fewest positions of a block in the gradient of the taps."""
 
 
-def depthwise_convolution_plain(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
-    """Convolve a transposed view: the reference; arguments and result as below."""
+def depthwise_convolution_reference(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
+    """Compute `depthwise_convolution` by torch's conv1d on a transposed view."""
     working = torch.promote_types(torch.float32, x.dtype)
-    last_lag = first_lag + taps.shape[0] - 1
+    last_lag = first_lag + taps.shape[1] - 1
     padded = functional.pad(x.to(working).transpose(1, 2), (last_lag, -first_lag))
-    filters = taps.to(working).flip(0).T[:, None]
+    filters = taps.to(working).flip(1)[:, None]
     with torch.autocast(x.device.type, enabled=False):
         y = functional.conv1d(padded, filters, groups=x.shape[2])
     return y.transpose(1, 2).to(x.dtype)
 
 
-@fast_form_of(depthwise_convolution_plain)
+@fast_form_of(depthwise_convolution_reference)
 def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
     """Compute y[i] = sum over lags of taps[lag] * x[i - lag], O(length * taps).
 
-    Equal to a Toeplitz matrix of few diagonals. In single precision at least: a sum over
-    positions, like the transforms, and PyTorch's convolution in bfloat16 does not end on some
-    CPUs for 16 channels or fewer.
+    This is a product with a Toeplitz matrix of few diagonals. It runs in at least single
+    precision, like all sums over positions here, and because PyTorch's convolution in bfloat16
+    never returns on some CPUs for 16 channels or fewer.
 
     Args:
         x: (batch, length, channels).
-        taps: (num_taps, channels), for lags first_lag, first_lag + 1, ...
-        first_lag: at most 0, and not so low that lag 0 is left out.
-    Returns: (batch, length, channels).
+        taps: (channels, num_taps), for lags first_lag, first_lag + 1, ...
+        first_lag: at most 0, and more than -num_taps, so that lag 0 has a tap.
+    Returns: (batch, length, channels), in the type of x.
     """
     result = _Convolve.apply(x, taps, first_lag)
     assert isinstance(result, Tensor)
@@ -61,23 +61,23 @@ class _Convolve(Function):
         x, taps = ctx.saved_tensors
         of_x = of_taps = None
         if ctx.needs_input_grad[0]:
-            last_lag = ctx.first_lag + len(taps) - 1
-            of_x = _convolve(gradients[0], taps.flip(0), -last_lag)
+            last_lag = ctx.first_lag + taps.shape[1] - 1
+            of_x = _convolve(gradients[0], taps.flip(1), -last_lag)
         if ctx.needs_input_grad[1]:
-            of_taps = _correlate(gradients[0], x, ctx.first_lag, len(taps)).to(taps.dtype)
+            of_taps = _correlate(gradients[0], x, ctx.first_lag, taps.shape[1]).to(taps.dtype)
         return of_x, of_taps, None
 
 
 def _convolve(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
     length, channels = x.shape[1:]
-    last_lag = first_lag + taps.shape[0] - 1
+    last_lag = first_lag + taps.shape[1] - 1
     margin = max(last_lag, -first_lag)
-    # As a picture of height 1 whose channels come last in memory: x needs no transposing.
+    # As an image of height 1 whose channels come last in memory: x needs no transposing.
     working = torch.promote_types(torch.float32, x.dtype)
-    picture = x.to(working).contiguous().transpose(1, 2).unsqueeze(2)
-    filters = taps.to(working).flip(0).T[:, None, None]
+    image = x.to(working).contiguous().transpose(1, 2).unsqueeze(2)
+    filters = taps.to(working).flip(1)[:, None, None]
     with torch.autocast(x.device.type, enabled=False):
-        y = functional.conv2d(picture, filters, padding=(0, margin), groups=channels)
+        y = functional.conv2d(image, filters, padding=(0, margin), groups=channels)
     start = margin - last_lag
     return y[:, :, 0, start : start + length].transpose(1, 2).to(x.dtype)
 
@@ -85,13 +85,16 @@ def _convolve(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
 def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     """Sum y[i] x[i - lag] over i and the batch, by products of blocks.
 
-    With x moved on by the last lag, the lag is the last one less an offset o, and the sum is of
-    y[i] x[i + o]. Blocks of y times the same and the next block of x, summed over all blocks,
-    have the sums along their diagonals.
+    With x shifted by the last lag, a lag is the last one less an offset o, and its sum is that
+    of y[i] x[i + o]. Each block of y is multiplied by the same block of x and by the next one;
+    the sums are along the diagonals of these products, added over all blocks.
 
     Args:
-        y: (batch, length, channels), as x is.
-    Returns: (num_lags, channels) for lags first_lag, first_lag + 1, ...
+        y: (batch, length, channels).
+        x: (batch, length, channels).
+        first_lag: the lowest lag.
+        num_lags: how many lags.
+    Returns: (channels, num_lags) for lags first_lag, first_lag + 1, ...
     """
     batch, length, channels = x.shape
     working = torch.promote_types(torch.float32, x.dtype)
@@ -106,4 +109,4 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     # Entry [r, r + o] of each channel's (block, 2 block) belongs to offset o.
     strides = (products.stride(0), 1, 2 * block + 1)
     diagonals = products.as_strided((channels, num_lags, block), strides)
-    return diagonals.sum(dim=-1).T.flip(0)
+    return diagonals.sum(dim=-1).flip(1)

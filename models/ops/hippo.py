@@ -1,7 +1,8 @@
 """The HiPPO-LegS matrix and its normal plus low-rank form.
 
 Gu et al., HiPPO, NeurIPS 2020; "Efficiently Modeling Long Sequences with Structured State
-Spaces" (S4), ICLR 2022, appendix C.1. Computed once, in double precision, by NumPy.
+Spaces" (S4), ICLR 2022, equation 2, Theorem 1 and appendix C.1. Both are computed once, in
+double precision, by NumPy.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from torch import Tensor
 
 
 def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return A, (state_size, state_size), and B, (state_size,), of HiPPO-LegS."""
+    """Return A and B of HiPPO-LegS (S4, equation 2, has A).
+
+    Returns: (state_size, state_size) and (state_size,).
+    """
     n = np.arange(state_size, dtype=np.float64)
     root = np.sqrt(2 * n + 1)
     a = -np.tril(root[:, None] * root[None, :], -1) - np.diag(n + 1)
@@ -23,10 +27,10 @@ def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
     """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
 
-    Half of each pair of conjugates is returned, the half with positive imaginary parts.
+    One state of each conjugate pair is returned, that with a positive imaginary part.
 
     Args:
-        state_size: even.
+        state_size: N, even.
     Returns: poles, P and V* B, each (state_size / 2,) complex128, by rising imaginary part.
     Raises: ValueError for an odd state_size.
     """

@@ -1,9 +1,9 @@
 """Interpolation between inducing points on a regular grid, and its transpose, linear in length.
 
 W, (length, points), holds in each row the weights of the 2 (linear) or 4 (cubic) points next to
-a position. It is never written out: positions are grouped by the cell of the grid that they lie
-in, each cell having the same points, so that both W and its transpose are small products per
-cell (Wilson and Nickisch, KISS-GP, 2015; SKI-TNN, section 3.2.1).
+a position (Wilson and Nickisch, KISS-GP, 2015; SKI-TNN, section 3.2.1). It is never written out:
+positions are grouped by the cell of the grid that they lie in. Those of a cell have the same
+points, so that products with W and with its transpose are small products per cell.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from models.ops.reference import fast_form_of
 
 @dataclass(frozen=True)
 class InducingGrid:
-    """Evenly spaced inducing points, the first at position 0, as many as a length asks for.
+    """Evenly spaced inducing points, the first at position 0, as many as a length needs.
 
-    Spacing and weights depend on the grid alone, never on a sequence's length: what padding
-    is appended changes nothing, and longer sequences find more points.
+    Spacing and weights depend on the grid alone, never on a sequence's length: appended padding
+    changes nothing, and longer sequences have more points at the same distance.
 
     Args:
+        num_points: inducing points of sequences of `max_length`.
         max_length: positions that `num_points` points serve.
         degree: of the interpolating polynomial, 1 or 3.
     Raises: ValueError for more points than positions, or too few for the degree.
@@ -59,33 +60,42 @@ class InducingGrid:
 
     @property
     def spacing(self) -> float:
-        """Positions between two inducing points."""
+        """Distance between two inducing points, in positions."""
         return self._span / self._intervals
 
     @property
     def is_every_position(self) -> bool:
-        """Whether positions are inducing points, so that W is the identity."""
+        """Whether every position is an inducing point, so that W is the identity."""
         return self._intervals == self._span
 
     def points_for(self, length: int) -> int:
-        """Return how many inducing points serve a length."""
+        """Return how many inducing points sequences of a length have."""
         return self.cells_for(length) + self.degree
 
     def cells_for(self, length: int) -> int:
-        """Return the cells that positions 0..length - 1 lie in."""
+        """Return how many cells positions 0..length - 1 lie in."""
         return int(self.cells(torch.tensor([length - 1]))) + 1
 
     def cells(self, positions: Tensor) -> Tensor:
-        """Return the first inducing point of each position's stencil, also its cell's number.
+        """Return the cell of each position, which is the number of its first inducing point.
 
-        A position on an inducing point belongs to the cell on its left. Integers throughout:
-        a rounded quotient could put a position on the wrong side of a point.
+        A position on an inducing point belongs to the cell on its left. The arithmetic is of
+        integers: a rounded quotient could put a position on the wrong side of a point.
+
+        Args:
+            positions: (count,) int64.
+        Returns: (count,) int64.
         """
         on_left = (positions * self._intervals - 1).div(self._span, rounding_mode="floor")
         return (on_left - (self.degree - 1) // 2).clamp(min=0)
 
     def weights(self, positions: Tensor) -> Tensor:
-        """Return Lagrange's weights of each position's points: (positions, degree + 1) float64."""
+        """Return the Lagrange weights of each position's inducing points.
+
+        Args:
+            positions: (count,) int64.
+        Returns: (count, degree + 1) float64.
+        """
         offset = positions.double() * self._intervals / self._span - self.cells(positions)
         columns = []
         for i in range(self.degree + 1):
@@ -95,7 +105,7 @@ class InducingGrid:
         return torch.stack(columns, dim=-1)
 
     def matrix(self, length: int) -> Tensor:
-        """Write W out, (length, points) float64: the reference."""
+        """Write W out for sequences of a length: (length, points) float64."""
         positions = torch.arange(length)
         matrix = torch.zeros(length, self.points_for(length), dtype=torch.float64)
         first = self.cells(positions)
@@ -106,10 +116,10 @@ class InducingGrid:
 
 @dataclass(frozen=True)
 class _Cells:
-    """Positions laid out by cell, in slots of which each cell has as many as the fullest."""
+    """Positions sorted into slots by cell; every cell has as many slots as the fullest needs."""
 
     gather: Tensor
-    """(cells * slots,) position of each slot; any one in an empty slot."""
+    """(cells * slots,) position in each slot; an empty slot has any position."""
     scatter: Tensor
     """(length,) slot of each position."""
     weights: Tensor
@@ -117,8 +127,8 @@ class _Cells:
 
 
 @functools.lru_cache(maxsize=128)
-def _lay_out(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.device) -> _Cells:
-    # Kept for later, so never an inference tensor, which no backward pass could use.
+def _by_cell(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.device) -> _Cells:
+    # The cache keeps the result, so no inference tensors: no backward pass could use them.
     with torch.inference_mode(False), torch.no_grad():
         positions = torch.arange(length)
         cells = grid.cells(positions)
@@ -134,7 +144,7 @@ def _lay_out(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.
 
 
 def _spread(x: Tensor, grid: InducingGrid) -> Tensor:
-    cells = _lay_out(grid, x.shape[1], x.dtype, x.device)
+    cells = _by_cell(grid, x.shape[1], x.dtype, x.device)
     count, slots, taps = cells.weights.shape
     by_cell = x.index_select(1, cells.gather).unflatten(1, (count, slots))
     sums = torch.matmul(cells.weights.transpose(1, 2), by_cell)
@@ -145,14 +155,14 @@ def _spread(x: Tensor, grid: InducingGrid) -> Tensor:
 
 
 def _interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-    cells = _lay_out(grid, length, z.dtype, z.device)
+    cells = _by_cell(grid, length, z.dtype, z.device)
     count, _, taps = cells.weights.shape
     around = torch.stack([z[:, tap : tap + count] for tap in range(taps)], dim=2)
     return torch.matmul(cells.weights, around).flatten(1, 2).index_select(1, cells.scatter)
 
 
 class _Spread(Function):
-    """Product with the transpose of W; its gradient is a product with W."""
+    """The product with the transpose of W, whose gradient is a product with W."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, grid: InducingGrid) -> Tensor:
@@ -165,7 +175,7 @@ class _Spread(Function):
 
 
 class _Interpolate(Function):
-    """Product with W; its gradient is a product with the transpose of W."""
+    """The product with W, whose gradient is a product with the transpose of W."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, grid: InducingGrid, length: int) -> Tensor:
@@ -177,30 +187,37 @@ class _Interpolate(Function):
         return _spread(gradients[0], ctx.grid), None, None
 
 
-def spread_plain(x: Tensor, grid: InducingGrid) -> Tensor:
-    """Multiply by W's transpose written out: the reference; arguments and result as below."""
+def spread_reference(x: Tensor, grid: InducingGrid) -> Tensor:
+    """Compute `spread` by the transpose of W written out."""
     return torch.einsum("np,bnc->bpc", grid.matrix(x.shape[1]).to(x), x)
 
 
-def interpolate_plain(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-    """Multiply by W written out: the reference; arguments and result as below."""
+def interpolate_reference(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
+    """Compute `interpolate` by W written out."""
     return torch.einsum("np,bpc->bnc", grid.matrix(length).to(z), z)
 
 
-@fast_form_of(spread_plain)
+@fast_form_of(spread_reference)
 def spread(x: Tensor, grid: InducingGrid) -> Tensor:
-    """Multiply by the transpose of W: x (batch, length, channels) -> (batch, points, channels)."""
+    """Multiply by the transpose of W, from positions to inducing points.
+
+    Args:
+        x: (batch, length, channels).
+    Returns: (batch, points, channels), at `grid.points_for(length)` points.
+    """
     result = _Spread.apply(x, grid)
     assert isinstance(result, Tensor)
     return result
 
 
-@fast_form_of(interpolate_plain)
+@fast_form_of(interpolate_reference)
 def interpolate(z: Tensor, grid: InducingGrid, length: int) -> Tensor:
-    """Multiply by W: z (batch, points, channels) -> (batch, length, channels).
+    """Multiply by W, from inducing points to positions.
 
     Args:
-        z: at the `grid.points_for(length)` points.
+        z: (batch, points, channels), at `grid.points_for(length)` points.
+        length: in positions.
+    Returns: (batch, length, channels).
     """
     result = _Interpolate.apply(z, grid, length)
     assert isinstance(result, Tensor)

@@ -13,18 +13,21 @@ from torch.nn import functional
 from models.ops.reference import fast_form_of
 
 
-def linear_pair_plain(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Apply one after the other: the reference; arguments and result as below."""
+def linear_pair_reference(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Compute `linear_pair` by one linear map after the other."""
     return first(x), second(x)
 
 
-@fast_form_of(linear_pair_plain)
+@fast_form_of(linear_pair_reference)
 def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
-    """Apply two linear maps, rounding x once and summing its gradient within the products.
+    """Apply two linear maps to x, converting x to autocast's type once.
+
+    The gradient in x is summed within the matrix products.
 
     Args:
         x: (..., inputs).
-        first: with a bias, as the second has.
+        first: with a bias.
+        second: with a bias.
     Returns: (..., outputs of the first) and (..., outputs of the second).
     """
     device = x.device.type

@@ -7,21 +7,27 @@ from torch import Tensor
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
+from models.ops.reference import fast_form_of
+
 BLOCK = 256
-"""Queries attended for at once."""
+"""Queries of a block, which are attended for together."""
 
 
 def allowed_pairs(
     length: int, window: int | None, mask: Tensor | None, *, causal: bool, device: torch.device
 ) -> Tensor:
-    """Say which position may attend to which: real ones, and each to itself.
+    """Tell which position may attend to which: to real ones within reach, and to itself.
 
-    Without itself a padded position could be left with none, and its softmax with 0 / 0.
+    A padded position that could not attend to itself might be left with none, and its softmax
+    would be 0 / 0.
 
     Args:
-        window: |i - j| < window. None: any distance.
-        mask: (batch, length) bool; None when all positions are real.
-    Returns: (1 or batch, 1, length, length) bool, [.., i, j].
+        length: in positions.
+        window: i attends to j for |i - j| < window only. None: at any distance.
+        mask: (batch, length) bool, True at real positions. None: all are real.
+        causal: whether i attends to j <= i only.
+        device: of the result.
+    Returns: (1 or batch, 1, length, length) bool, True at [..., i, j] if i may attend to j.
     """
     lag = torch.arange(length, device=device)[:, None] - torch.arange(length, device=device)
     allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)
@@ -31,6 +37,24 @@ def allowed_pairs(
     return allowed if mask is None else (allowed & mask[:, None, None, :]) | (lag == 0)
 
 
+def local_attention_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    window: int,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Compute `local_attention` with a table of all pairs, O(length^2)."""
+    pairs = allowed_pairs(query.shape[2], window, mask, causal=causal, device=query.device)
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=pairs, dropout_p=dropout
+    )
+
+
+@fast_form_of(local_attention_reference)
 def local_attention(
     query: Tensor,
     key: Tensor,
@@ -43,14 +67,18 @@ def local_attention(
 ) -> Tensor:
     """Attend to real positions at |i - j| < window, O(length * (window + BLOCK)).
 
-    Queries are taken in blocks, each with the keys within its reach. Equal to attention with
-    `allowed_pairs`. What is kept for the backward pass is linear in the length too: without a
-    mask the blocks share one table of pairs, with one they are computed again.
+    Queries are taken in blocks, each with the keys within its reach; the result equals attention
+    with `allowed_pairs`. What is kept for the backward pass is linear in the length too: without
+    a mask all blocks use one table of pairs, with a mask the backward pass computes blocks again.
 
     Args:
-        query: (batch, heads, length, channels); key and value alike.
-        mask: (batch, length) bool; None when all positions are real.
-        dropout: share of attention weights dropped.
+        query: (batch, heads, length, channels).
+        key: (batch, heads, length, channels).
+        value: (batch, heads, length, channels).
+        mask: (batch, length) bool, True at real positions. None: all are real.
+        window: positions; i attends to j for |i - j| < window.
+        causal: whether i attends to j <= i only.
+        dropout: fraction of attention weights dropped.
     Returns: (batch, heads, length, channels).
     """
     length = query.shape[2]
@@ -79,11 +107,13 @@ def local_attention(
 
 
 def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
-    """Return 0 where a block's query may see a key and -inf elsewhere, in the type of the query.
+    """Return 0 where a query of a block may attend to a key, else -inf.
 
-    A summand, which attention keeps as it is; of a bool it would make one for each block.
+    Attention adds this table to its scores, and keeps it as it is; it would turn a bool table
+    into another one for each block.
 
-    Returns: (BLOCK, BLOCK + 2 (window - 1)), from the key window - 1 before the block on.
+    Returns: (BLOCK, BLOCK + 2 * (window - 1)) in the type of the query; the first key is
+        window - 1 positions before the block.
     """
     place = torch.arange(BLOCK + 2 * (window - 1), device=query.device) - (window - 1)
     lag = torch.arange(BLOCK, device=query.device)[:, None] - place
@@ -92,12 +122,13 @@ def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
 
 
 def _without_padding(pairs: Tensor, mask: Tensor, first: int) -> Tensor:
-    """Bar padded keys from all queries but themselves: (batch, 1, queries, keys).
+    """Set -inf at padded keys, except where the query is the same position.
 
     Args:
-        pairs: (queries, keys).
-        mask: (batch, keys).
-        first: the key that is the first query itself.
+        pairs: (queries, keys), 0 or -inf.
+        mask: (batch, keys) bool, True at real positions.
+        first: number of the key at the position of the first query.
+    Returns: (batch, 1, queries, keys).
     """
     queries, keys = (torch.arange(size, device=pairs.device) for size in pairs.shape)
     is_other = queries[:, None] + first != keys

@@ -1,7 +1,7 @@
-"""Fast forms and the plain ones behind the same functions.
+"""The switch between the fast form and the reference form of a function.
 
-A plain form is written as published code writes it, with autograd as it comes. It is what a
-fast form is tested and timed against.
+A reference form is written as published code writes it, with torch's own autograd. Fast forms are
+tested and timed against it.
 """
 
 from __future__ import annotations
@@ -9,37 +9,55 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_ARE_USED: ContextVar[bool] = ContextVar("plain_forms_are_used", default=False)
+_ARE_USED: ContextVar[bool] = ContextVar("reference_forms_are_used", default=False)
 
 
 @contextlib.contextmanager
-def plain_forms() -> Iterator[None]:
-    """Compute by plain forms within its block."""
-    token = _ARE_USED.set(True)
+def _used(value: bool) -> Iterator[None]:
+    token = _ARE_USED.set(value)
     try:
         yield
     finally:
         _ARE_USED.reset(token)
 
 
-def plain_forms_are_used() -> bool:
-    """Whether this is within `plain_forms`."""
+def reference_forms() -> AbstractContextManager[None]:
+    """Return a context within which every function runs its reference form."""
+    return _used(True)
+
+
+def reference_forms_are_used() -> bool:
+    """Return whether this call is within `reference_forms`."""
     return _ARE_USED.get()
 
 
-def fast_form_of(plain: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a fast form of a function: it is called but within `plain_forms`."""
+def forms_as_now() -> AbstractContextManager[None]:
+    """Return a context within which functions run the forms that are in use at this call.
+
+    A checkpointed pass is computed again in the backward pass, which may run after the block of
+    `reference_forms` has ended, or on another thread.
+    """
+    return _used(_ARE_USED.get())
+
+
+def fast_form_of(reference: Callable[P, R]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate the fast form of a function or method with its reference form.
+
+    Args:
+        reference: runs instead within `reference_forms`; it has the same arguments and result.
+    """
 
     def decorate(fast: Callable[P, R]) -> Callable[P, R]:
         @functools.wraps(fast)
         def choose(*args: P.args, **kwargs: P.kwargs) -> R:
-            return (plain if _ARE_USED.get() else fast)(*args, **kwargs)
+            return (reference if _ARE_USED.get() else fast)(*args, **kwargs)
 
         return choose
 

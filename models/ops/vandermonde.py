@@ -10,10 +10,10 @@ from torch import Tensor
 from models.ops.reference import fast_form_of
 
 
-def vandermonde_product_plain(
+def vandermonde_product_reference(
     log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
 ) -> Tensor:
-    """Sum by the matrix of powers: the reference; arguments and result as below."""
+    """Compute `vandermonde_product` by the matrix of powers (S4D, equation 7)."""
     lags = torch.arange(length, device=weights.device, dtype=log_poles.real.dtype)
     exponents = lags.expand(*log_poles.shape, -1)
     if shift is not None:
@@ -22,21 +22,22 @@ def vandermonde_product_plain(
     return torch.einsum("dcn,cnl->dcl", weights, powers).real
 
 
-@fast_form_of(vandermonde_product_plain)
+@fast_form_of(vandermonde_product_reference)
 def vandermonde_product(
     log_poles: Tensor, weights: Tensor, length: int, shift: Tensor | None = None
 ) -> Tensor:
     """Sum weighted powers of poles, K[l] = Re(sum over n of weights[n] exp(log_poles[n] l)).
 
-    With l = block * q + r the power is one of sqrt(length) times another of as many, so that
-    a kernel is a small matrix product, and the (states, length) matrix of powers is never
-    made (S4D, section 3.3, computes it by that matrix).
+    With l = block * q + r every power is the product of two, each one of about sqrt(length).
+    So a kernel is a small matrix product, and the (states, length) Vandermonde matrix of powers
+    (S4D, section 3.2) is never made.
 
     Args:
         log_poles: (channels, states) complex, logarithms of the poles.
         weights: (directions, channels, states) complex.
-        shift: (channels, states); exponents are l - shift, which keeps growing sequences finite
-            where it is the last lag. 0 for the others, as without it for all.
+        length: lags of the kernel.
+        shift: (channels, states); exponents are l - shift. It is the last lag for growing
+            sequences, which keeps them finite, and 0 for others. None: 0 for all.
     Returns: (directions, channels, length), real.
     """
     directions, channels, _ = weights.shape
@@ -46,7 +47,7 @@ def vandermonde_product(
     starts = block * torch.arange(num_blocks, device=weights.device, dtype=lags.dtype)
     if shift is None:
         shift = torch.zeros_like(log_poles.real)
-    # Of a growing sequence both factors count back from their ends, so as not to overflow.
+    # Both factors of a growing sequence count back from their ends, so that none overflows.
     back = torch.where(shift > 0, block - 1, 0)[:, None]
     within = torch.exp(log_poles[:, None] * (lags[:, None] - back))
     to_block = torch.exp(log_poles[:, None] * (starts[:, None] - shift[:, None] + back))
@@ -60,6 +61,6 @@ def vandermonde_product(
 
 
 def _block_length(length: int) -> int:
-    """Return a length near the root whose multiples reach least beyond."""
+    """Return a block length near sqrt(length), with the least excess of whole blocks."""
     root = max(1, math.isqrt(length))
     return min(range(max(1, root // 2), 2 * root + 1), key=lambda b: (-length % b, abs(b - root)))

@@ -1,0 +1,3 @@
+"""What Text and Retrieval have in common: documents, pairs of them, and tasks made of them."""
+
+__all__ = ["documents", "pairs", "task"]

@@ -1,4 +1,4 @@
-"""Documents as sequences of bytes or characters, each stored once."""
+"""Documents as sequences of bytes or characters; each distinct document is stored once."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tasks.splits import Sequences
 Unit = Literal["bytes", "characters"]
 
 PADDING, UNKNOWN, END = 0, 1, 2
-"""Ids of the characters' vocabulary that stand for none of them."""
+"""Ids that stand for no particular character."""
 
 NUM_CODE_POINTS = 0x110000
 
 BYTES_VOCABULARY = 257
-"""Padding, then byte b as id b + 1."""
+"""Number of ids of bytes: 0 is the padding, b + 1 the byte b."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alphabet:
     """How text becomes ids.
 
-    Characters are numbered by falling frequency in the training documents, as far as these
-    are read, from 3 on; 0 is the padding, 1 any other character, 2 the end of a sequence.
+    Characters are numbered from 3 on, by falling frequency in what is read of the training
+    documents; 0 is the padding, 1 any other character, 2 the end of a sequence.
     """
 
     unit: Unit
@@ -38,7 +38,7 @@ class Alphabet:
     min_frequency: int | None
     """Times that a character must occur in training to get an id."""
     size: int | None
-    """Ids of characters, at most."""
+    """Most ids of characters."""
 
     @property
     def limit(self) -> int:
@@ -47,7 +47,7 @@ class Alphabet:
 
     @property
     def first_id(self) -> int:
-        """What to add to stored values to get ids."""
+        """Number that is added to stored tokens to get ids."""
         return 1 if self.unit == "bytes" else 0
 
     @property
@@ -63,14 +63,19 @@ class Alphabet:
         return self.size or BYTES_VOCABULARY + self.has_end
 
     def request(self) -> dict[str, Any]:
-        """Describe what stored documents depend on."""
+        """Describe what the stored documents depend on, for the request of a cache."""
         facts = {"unit": self.unit, "limit": self.limit}
         if self.unit == "characters":
             facts |= {"min_frequency": self.min_frequency, "vocab_size": self.size}
         return facts
 
     def vocabulary(self, counts: np.ndarray) -> np.ndarray:
-        """Choose the code points that get ids, by their counts (1114112,): (count,) uint32."""
+        """Choose the code points that get ids.
+
+        Args:
+            counts: (NUM_CODE_POINTS,) how often each code point occurs.
+        Returns: (chosen,) uint32, by falling count.
+        """
         assert self.size is not None
         frequent = np.flatnonzero(counts >= (self.min_frequency or 1))
         by_falling_count = frequent[np.argsort(-counts[frequent], kind="stable")]
@@ -86,11 +91,16 @@ def choose_alphabet(
     vocab_size: int | None,
     usual: tuple[int, int],
 ) -> Alphabet:
-    """Make an alphabet of a task's options.
+    """Make an alphabet from a task's options.
 
     Args:
-        usual: min_frequency and vocab_size of characters where they are not given.
-    Raises: ValueError for options that bytes have no use for.
+        unit: whether a token is a byte or a character.
+        sequence_length: positions read of a document, end token included.
+        end_token: whether a token marks the end of every sequence.
+        min_frequency: times that a character must occur in training to get an id.
+        vocab_size: most ids.
+        usual: min_frequency and vocab_size of characters, if they are not given.
+    Raises: ValueError if options of characters are given and the unit is bytes.
     """
     if unit == "bytes":
         for name, value in (("min_frequency", min_frequency), ("vocab_size", vocab_size)):
@@ -111,15 +121,15 @@ class Documents:
     """Distinct documents, in the order in which they came.
 
     Args:
-        alphabet: of the sequences to be made of them.
+        alphabet: how their text becomes ids.
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
         self.alphabet = alphabet
         self.num_replaced = 0
-        """Documents with bytes that are no UTF-8, which became U+FFFD."""
+        """Number of documents with bytes that are no UTF-8, which became U+FFFD."""
         self.num_empty = 0
-        """Documents without any text, which became one blank."""
+        """Number of documents without any text, which became one blank."""
         self._index: dict[bytes, int] = {}
         self._texts: list[bytes] = []
 
@@ -127,7 +137,7 @@ class Documents:
         return len(self._texts)
 
     def add(self, text: bytes) -> int:
-        """Take a document; return its index, which is an earlier one's if that is the same."""
+        """Add a document, unless the same text is there already; return its index."""
         digest = hashlib.blake2b(text, digest_size=16).digest()
         index = self._index.setdefault(digest, len(self._texts))
         if index == len(self._texts):
@@ -135,17 +145,17 @@ class Documents:
         return index
 
     def find(self, text: bytes) -> int | None:
-        """Return the index of a document that is there."""
+        """Return the index of a document, or None if it has not been added."""
         return self._index.get(hashlib.blake2b(text, digest_size=16).digest())
 
     def renumber(self, appearances: np.ndarray) -> np.ndarray:
-        """Number the documents in the order in which a list of indices first shows them.
+        """Number the documents in the order in which they first appear in a list of indices.
 
-        So that it makes no difference in which order files were read.
+        The numbers then do not depend on the order in which files were read.
 
         Args:
-            appearances: (count,) indices, every document's among them.
-        Returns: (documents,) each one's new index by its old.
+            appearances: (count,) indices, in which every document appears.
+        Returns: (documents,) int64, the new index by the old one.
         """
         _, first = np.unique(appearances, return_index=True)
         order = appearances[np.sort(first)]
@@ -156,7 +166,7 @@ class Documents:
         return new_index
 
     def _cut(self, text: bytes) -> bytes:
-        """Take as much of a text as is read; characters as UTF-8."""
+        """Cut a text to the sequence's length; characters are returned as UTF-8."""
         if not text:
             self.num_empty += 1
             return b" "
@@ -175,8 +185,9 @@ class Documents:
         """Write all documents as sequences, end to end.
 
         Args:
-            training: indices of the documents that characters are counted in, one for each
-                time that a training example shows a document.
+            made: the cache to write to.
+            training: (count,) indices of the documents in which characters are counted, repeated
+                as often as the training examples repeat a document.
         """
         lengths = [len(text) for text in self._texts]
         vocabulary = np.zeros(0, dtype=np.uint32)
@@ -186,8 +197,8 @@ class Documents:
             id_of = np.full(NUM_CODE_POINTS, UNKNOWN, dtype=np.uint16)
             id_of[vocabulary] = np.arange(END + 1, END + 1 + len(vocabulary))
             stored = np.uint8 if self.alphabet.vocab_size <= 256 else np.uint16  # noqa: PLR2004
-            parts = [id_of[_code_points(text)].astype(stored) for text in self._texts]
-            lengths, tokens = [len(part) for part in parts], np.concatenate(parts)
+            sequences = [id_of[_code_points(text)].astype(stored) for text in self._texts]
+            lengths, tokens = [len(ids) for ids in sequences], np.concatenate(sequences)
         made.save("tokens", tokens)
         made.save("offsets", np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
         made.save("vocabulary", vocabulary)
@@ -198,17 +209,17 @@ class Documents:
         }
 
     def _count(self, training: np.ndarray) -> np.ndarray:
-        """Count the characters that training shows: (code points,) int64."""
-        shown = np.bincount(training, minlength=len(self._texts)).tolist()
+        """Count the characters of the training examples: (NUM_CODE_POINTS,) int64."""
+        repeats = np.bincount(training, minlength=len(self._texts)).tolist()
         counts = np.zeros(NUM_CODE_POINTS, dtype=np.int64)
-        for text, times in zip(self._texts, shown, strict=True):
+        for text, times in zip(self._texts, repeats, strict=True):
             if times:
                 points, found = np.unique(_code_points(text), return_counts=True)
                 counts[points] += times * found
         return counts
 
     def histogram(self) -> np.ndarray:
-        """Count the bytes of each document, as far as it is read: (documents, 256) float32."""
+        """Count the bytes in what is read of each document: (documents, 256) float32."""
         rows = [
             np.bincount(np.frombuffer(text, dtype=np.uint8), minlength=256) for text in self._texts
         ]
@@ -236,7 +247,9 @@ def check_documents(cache: Cache, alphabet: Alphabet) -> list[str]:
     if offsets[0] != 0 or offsets[-1] != len(tokens) or lengths.min() < 1:
         raise DataError(f"{cache.folder}: a sequence is empty or ends outside the tokens")
     if lengths.max() > alphabet.limit:
-        raise DataError(f"{cache.folder}: a sequence has {lengths.max()} tokens, more than asked")
+        raise DataError(
+            f"{cache.folder}: a sequence has {lengths.max()} tokens, more than {alphabet.limit}"
+        )
     kinds = "bytes"
     if alphabet.unit == "characters":
         kinds = f"{len(vocabulary)} different characters, or unknown"

@@ -1,8 +1,8 @@
 """The files of Retrieval: `new_aan_pairs.{train,eval,test}.tsv` of the Long Range Arena release.
 
-No header; label, id, id, text, text a line, tab-separated. Quotes are part of the text. The
-texts are those of a few ten thousand papers, over and over, in several GB: one pass, and each
-is kept once.
+The files have no header. A line holds label, id, id, text and text, separated by tabs; quotes
+belong to the text. Several GB repeat the texts of a few ten thousand papers, so the files are
+read in one pass and each text is kept once.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from tasks.sources.archives import walk
 logger = logging.getLogger(__name__)
 
 SPLITS = {"train": "train", "eval": "val", "test": "test"}
-"""Our split by the word in a file's name."""
+"""The name of the split here, by the word in the name of the file."""
 
 LONGEST_LINE = 64 * 2**20
-"""Bytes of a line; a longer one is malformed."""
+"""Most bytes of a line; a longer line is malformed."""
 
 MOST_MALFORMED = 0.01
 """Share of a file's lines that may be malformed: with more, it is another kind of file."""
@@ -49,7 +49,7 @@ class Pairs:
     """Malformed lines, each with its place and fault."""
 
     def add(self, label: int, first: int, second: int) -> None:
-        """Take a pair of documents."""
+        """Add a pair of documents."""
         self.labels.append(label)
         self.documents.append((first, second))
 
@@ -67,11 +67,14 @@ class _Malformed(Exception):
 
 
 def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs]:
-    """Read all three files of a folder or an archive: pairs by our name of the split.
+    """Read all three files of a folder or an archive.
 
     Args:
+        path: the folder or archive.
         inside: pattern of the files of a folder.
-    Raises: DataError if one is not there, is empty, or is no such file.
+        documents: collection that the texts are added to.
+    Returns: the pairs, by the names train, val and test.
+    Raises: DataError if a file is missing, is empty, or has another format.
     """
     found: dict[str, Pairs] = {}
     for match, file in walk(path, FILE, inside=inside):
@@ -133,17 +136,17 @@ def _label(text: bytes) -> int:
     return _LABELS[text]
 
 
-def _split_at_tab(parts: list[bytes], documents: Documents) -> tuple[int, int]:
-    """Find where the first of two texts ends that have tabs in them.
+def _split_at_tab(pieces: list[bytes], documents: Documents) -> tuple[int, int]:
+    """Find where the first of two texts ends if there are tabs in the texts.
 
-    Where either text is known from another line, the place is certain.
+    The place is certain where one of the two texts is known from another line.
     """
-    for cut in range(1, len(parts)):
-        first, second = b"\t".join(parts[:cut]), b"\t".join(parts[cut:])
+    for cut in range(1, len(pieces)):
+        first, second = b"\t".join(pieces[:cut]), b"\t".join(pieces[cut:])
         if documents.find(first) is not None or documents.find(second) is not None:
             return documents.add(first), documents.add(second)
     raise _Malformed(
-        f"got {len(parts) + 3} tab-separated fields, expected {_FIELDS}; neither text is known "
+        f"got {len(pieces) + 3} tab-separated fields, expected {_FIELDS}; neither text is known "
         f"from another line, so where the first ends is uncertain"
     )
 

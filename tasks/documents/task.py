@@ -1,4 +1,4 @@
-"""What Text and Retrieval share: documents read from a release, shown one or two at a time."""
+"""What Text and Retrieval have in common: examples are one or two documents of a release."""
 
 from __future__ import annotations
 
@@ -11,25 +11,28 @@ import numpy as np
 
 from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
 from tasks.baselines import majority
-from tasks.cache import Build, Cache, canonical_hash, read_cache
+from tasks.cache import Build, Cache, read_cache
 from tasks.documents.documents import Alphabet, check_documents, open_documents
+from tasks.manifest import canonical_hash
 from tasks.sources.releases import Release, open_release
 from tasks.splits import PackedTokens
 
 Rows = tuple[str, np.ndarray]
-"""A split as it was read, and rows of it."""
+"""The name of a split as it was read, and (n,) indices of its examples."""
 
 
 class DocumentTask(Task):
-    """Two classes; an example is one document, or several.
+    """A task of two classes whose examples are one or more documents.
 
-    The cache holds, of each split as it was read, labels (n,) and documents (n, towers), by
-    index, and the predictions of a bag of bytes for the test split.
+    For each split as it was read, the cache holds labels (n,) and documents (n, towers), which
+    are indices of the stored sequences; for the test split it holds what the bag of bytes, a
+    trivial baseline, predicts.
 
     Args:
-        source: of the data, as the task's option.
-        counts: options that say how many examples to use.
-        data_seed: chooses them.
+        source: the task's option `source`.
+        alphabet: how text becomes ids.
+        counts: the options that say how many examples to use, by name.
+        data_seed: seed of the random choice of examples.
     """
 
     release: ClassVar[Release]
@@ -55,7 +58,7 @@ class DocumentTask(Task):
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """See `Task.fresh`: the same documents, read further."""
+        """See `Task.fresh`: reads more of the same documents."""
         if options["unit"] == "characters":
             raise DataError(
                 f"{cls.name}: characters are numbered by how often they occur in what the training "
@@ -70,9 +73,11 @@ class DocumentTask(Task):
 
     @abc.abstractmethod
     def choose(self, sizes: Mapping[str, int]) -> dict[str, Rows]:
-        """Choose the rows of train, val and test, from splits of these sizes as they were read.
+        """Choose the examples of train, val and test.
 
-        Raises: DataError if there are too few.
+        Args:
+            sizes: numbers of examples of the splits as they were read, by name.
+        Raises: DataError if the examples are too few.
         """
 
     def prepare(self, data_dir: Path) -> Dataset:
@@ -107,8 +112,8 @@ class DocumentTask(Task):
             selected_on="test" if chosen["val"][0] == "test" else "val",
         )
 
-    def _arrays(self, cache: Cache, part: str) -> dict[str, np.ndarray]:
-        return {name: np.asarray(cache.array(f"{name}_{part}")) for name in self.splits_read}
+    def _arrays(self, cache: Cache, kind: str) -> dict[str, np.ndarray]:
+        return {name: np.asarray(cache.array(f"{name}_{kind}")) for name in self.splits_read}
 
     def save_examples(
         self, made: Build, labels: Mapping[str, np.ndarray], documents: Mapping[str, np.ndarray]
@@ -120,18 +125,18 @@ class DocumentTask(Task):
             made.save(f"{name}_documents", documents[name])
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, every token, labels, and documents that are there."""
+        """See `Task.verify`: checksums, every token, every label, and the indices of documents."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         checks = check_documents(cache, self.alphabet)
         count = len(cache.array("offsets")) - 1
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
         for name in self.splits_read:
-            shown = documents[name]
-            if len(labels[name]) != len(shown) or shown.min() < 0 or shown.max() >= count:
-                raise DataError(f"{dataset.folder}: {name} shows a text that is not there")
+            which = documents[name]
+            if len(labels[name]) != len(which) or which.min() < 0 or which.max() >= count:
+                raise DataError(f"{dataset.folder}: {name} refers to a text that is not there")
             if not np.isin(labels[name], (0, 1)).all():
                 raise DataError(f"{dataset.folder}: {name} has a label that is neither 0 nor 1")
             positive = int((labels[name] == 1).sum())
-            checks.append(f"{name} has {len(shown)} examples, {positive} of them positive")
+            checks.append(f"{name} has {len(which)} examples, {positive} of them positive")
         return checks

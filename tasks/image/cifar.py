@@ -21,18 +21,20 @@ POSITIONS = SIDE * SIDE
 NUM_CLASSES = 10
 
 OFFICIAL_CONTENT = "e17ae26d9622378fe898a115f40baa06b528285d35460266da2440e10a2f283d"
-"""What `content` makes of the original 60,000 images."""
+"""The digest that `content` computes for the original 60,000 images."""
 
 LARGEST_BATCH = 64 * 2**20
+"""Most bytes that a batch in an archive may have."""
 INSIDE = "*_batch*"
+"""Pattern of the names of batches in a folder."""
 FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)(\.bin)?$")
 
 
 def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Read all batches of a folder or an archive, in the order of their numbers.
 
-    Returns: by the names train and test, images (n, 1024, 3) uint8 and labels (n,) uint8.
-    Raises: DataError if a batch is missing, damaged, or is there twice.
+    Returns: images (n, 1024, 3) uint8 and labels (n,) uint8, by the names train and test.
+    Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
@@ -82,7 +84,7 @@ def _read_pickled(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _ArrayUnpickler(pickle.Unpickler):
-    """Loads arrays of numbers, and nothing that could run code."""
+    """An unpickler that loads arrays of numbers and refuses everything that could run code."""
 
     _KNOWN: Mapping[tuple[str, str], Any] = {
         ("numpy", "ndarray"): np.ndarray,
@@ -100,7 +102,7 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.ndarray, np.ndarray]:
-    """Check labels, and bring planes (n, 3072) into the order of pixels (n, 1024, 3)."""
+    """Check the labels (n,) and reorder the planes (n, 3072) to pixels (n, 1024, 3)."""
     wrong = np.flatnonzero((labels < 0) | (labels >= NUM_CLASSES))
     if len(wrong):
         raise DataError(
@@ -112,7 +114,7 @@ def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.nda
 
 
 def content(splits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Digest images and labels, whatever their order within a split."""
+    """Compute a digest of images and labels that does not depend on their order in a split."""
     digests = [
         hashlib.sha256(f"{name} {label} ".encode() + image.tobytes()).digest()
         for name, (images, labels) in splits.items()
@@ -122,18 +124,18 @@ def content(splits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
 
 
 def pillow_gray(images: np.ndarray) -> np.ndarray:
-    """Gray as Pillow's mode L: (..., 3) uint8 -> (..., 1) uint8.
+    """Compute gray as Pillow's mode L does: (..., 3) uint8 -> (..., 1) uint8.
 
-    ITU-R 601-2 luma in 16-bit fixed point, rounded.
+    Gray is then the ITU-R 601-2 luma in 16-bit fixed point, rounded.
     """
     weighted = images.astype(np.uint32) @ np.array([19595, 38470, 7471], dtype=np.uint32)
     return ((weighted + 0x8000) >> 16).astype(np.uint8)[..., None]
 
 
 def tensorflow_gray(images: np.ndarray) -> np.ndarray:
-    """Gray as TensorFlow's rgb_to_grayscale: (..., 3) uint8 -> (..., 1) uint8.
+    """Compute gray as TensorFlow's rgb_to_grayscale does: (..., 3) uint8 -> (..., 1) uint8.
 
-    Levels become single-precision numbers up to 1, are weighted, multiplied by 255.5 and cut.
+    Levels become single-precision numbers up to 1, are weighted, multiplied by 255.5 and truncated.
     """
     scaled = images.astype(np.float32) * np.float32(1 / 255)
     weighted = scaled @ np.array([0.2989, 0.5870, 0.1140], dtype=np.float32)
@@ -141,9 +143,9 @@ def tensorflow_gray(images: np.ndarray) -> np.ndarray:
 
 
 def torchvision_gray(images: np.ndarray) -> np.ndarray:
-    """Gray as torchvision makes of a tensor of bytes: (..., 3) uint8 -> (..., 1) uint8.
+    """Compute gray as torchvision does from a tensor of bytes: (..., 3) uint8 -> (..., 1) uint8.
 
-    Levels are weighted in single precision and cut.
+    Levels are weighted in single precision and truncated.
     """
     weights = np.array([0.2989, 0.5870, 0.1140], dtype=np.float32)
     return (images.astype(np.float32) @ weights).astype(np.uint8)[..., None]
@@ -160,4 +162,4 @@ CHANNELS: Mapping[str, Callable[[np.ndarray], np.ndarray]] = {
     "torchvision": torchvision_gray,
     "colour": _colour,
 }
-"""What to make of the channels of colour, by the name of the option."""
+"""What each value of the option `channels` does to images in colour."""

@@ -12,9 +12,9 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import DataError, Dataset, Task, TaskInfo, share
+from tasks.base import DataError, Dataset, Task, TaskInfo, split_proportionally
 from tasks.baselines import majority
-from tasks.cache import Build, canonical_hash, read_cache
+from tasks.cache import Build, read_cache
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,
@@ -25,13 +25,15 @@ from tasks.image.cifar import (
     content,
     read_batches,
 )
+from tasks.manifest import canonical_hash
+from tasks.order import choose_rows, random_split_order
 from tasks.sources.releases import Release, open_release
-from tasks.splits import Pixels, choose_rows, random_split_order, scale
+from tasks.splits import Pixels, scale
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
 
 CHUNK = 5_000
-"""Images turned gray at a time."""
+"""Number of images that are converted to gray at a time."""
 
 RELEASE = Release(
     task="image",
@@ -51,24 +53,24 @@ MEAN_AND_DEVIATION = {
     "gray": [(122.6, 61.0)],
     "colour": [(125.3, 63.0), (123.0, 62.1), (113.9, 66.7)],
 }
-"""Of the levels 0 to 255 of each channel, in training; gray as S4's experiments take it, colour
-measured here."""
+"""Mean and standard deviation of each channel's levels, 0 to 255, in the training set: for gray the
+numbers of S4's experiments, for colour measured here."""
 
 
 class Image(Task):
-    """Ten classes; a position is a pixel, in raster order.
+    """Tell ten classes of photographs apart; a position is a pixel, in raster order.
 
     Args:
-        source: official files that are there, a download of them, or auto: whichever can be had.
+        source: official for files in the data folder, download to fetch them, or auto for either.
         pixels: linear for levels with mean 0 and deviation 1, embedding for levels as 256 tokens.
-        channels: how colour becomes gray: as pillow, tensorflow or torchvision (of a tensor)
-            rounds it; or colour, which is not the task of the Long Range Arena.
-        split: how 5,000 images to select on are chosen: random, by torch's random_split with
-            seed 42, or tfds, the last tenth of tensorflow-datasets' order.
+        channels: how colour becomes gray, with the rounding of pillow, tensorflow or torchvision
+            (of a tensor); or colour, which is not the task of the Long Range Arena.
+        split: how the 5,000 images to select on are chosen: random, by torch's random_split with
+            seed 42; or tfds, the last tenth in the order of tensorflow-datasets.
         train: images to train on; all, if not given.
         val: images to select on; all, if not given.
         test: images to test on; all, if not given.
-        data_seed: chooses the images of smaller splits.
+        data_seed: seed of the random choice of images for smaller splits.
     Raises: ValueError for an embedding of colour.
     """
 
@@ -135,7 +137,7 @@ class Image(Task):
         )
 
     def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-        """List the images of each split, those of the official test set being the last."""
+        """List the images of each split; the official test set is stored after the training set."""
         of_train, of_test = sizes["train"], sizes["test"]
         order = SPLIT_RULES[self.split](of_train)
         held = of_train // 10
@@ -159,7 +161,7 @@ class Image(Task):
         made.save("labels", np.concatenate([batches[name][1] for name in made.sizes]))
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, the shape of every image, and the classes."""
+        """See `Task.verify`: checks checksums, the shape of every image, and the classes."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
@@ -172,7 +174,7 @@ class Image(Task):
             raise DataError(f"{dataset.folder}: a label is {labels.max()}, expected 0 to 9")
         rows = np.concatenate([split.which for split in dataset.splits.values()])  # pyright: ignore
         if len(np.unique(rows)) != len(rows):
-            raise DataError(f"{dataset.folder}: two splits share an image")
+            raise DataError(f"{dataset.folder}: an image is in two splits")
         return [
             "sizes and checksums of all files match the manifest",
             f"{count} images of {SIDE} x {SIDE} pixels, {per_class.min()} to {per_class.max()} a "
@@ -182,13 +184,13 @@ class Image(Task):
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
-        return share(examples, OFFICIAL_COUNTS)
+        return split_proportionally(examples, OFFICIAL_COUNTS)
 
 
 def tfds_order(count: int) -> np.ndarray:
     """Order the examples of a split named train as tensorflow-datasets does: (count,) int64.
 
-    By the MD5 of the split's name and the example's key, here its number.
+    tensorflow-datasets sorts by the MD5 of the split's name and the example's key, here its number.
     """
     keys = [hashlib.md5(f"train{i}".encode(), usedforsecurity=False).digest() for i in range(count)]
     return np.array(sorted(range(count), key=keys.__getitem__), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""ListOps: the law of its expressions, the official files, and the task."""
+"""ListOps: the law, the generator, the official files, and the task."""
 
 from tasks.listops.task import ListOps
 

@@ -1,8 +1,8 @@
 """The official ListOps files: `basic_{train,val,test}.tsv` of the Long Range Arena release.
 
-A header `Source<TAB>Target`, then an expression and its value a line, CRLF line ends. The
-expression is a left-nested binary tree, `( ( ( [MAX 3 ) 7 ) ] )`; its parentheses carry no
-information and readers drop them.
+After the header `Source<TAB>Target`, each line holds an expression and its value and ends in
+CRLF. An expression is written as a left-nested binary tree, `( ( ( [MAX 3 ) 7 ) ] )`; its
+parentheses carry no information and readers drop them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FOLDERS = (
     "lra_release/lra_release",
     "lra_release/lra_release/listops*",
 )
-"""Where under the data folder the files may lie, first match first."""
+"""Folders, under the data folder, where the files may be; the first that has them counts."""
 
 CHUNK = 1000
-"""Expressions written at a time."""
+"""Number of expressions that are written at a time."""
 
 _HEADER = b"Source\tTarget"
 _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
@@ -35,7 +35,7 @@ _LABELS = {str(digit).encode(): digit for digit in range(10)}
 
 
 def find_official(data_dir: Path) -> dict[str, Path] | None:
-    """Look for the three files under a data folder: paths by split, or None.
+    """Look for the three files under a data folder; return their paths by split, or None.
 
     Raises: DataError if a folder holds some of them but not all.
     """
@@ -56,7 +56,7 @@ def find_official(data_dir: Path) -> dict[str, Path] | None:
 def read_official(path: Path) -> Expressions:
     """Read an official file.
 
-    Raises: DataError naming file and line for anything out of the format.
+    Raises: DataError naming file and line of anything malformed.
     """
     tokens: list[bytes] = []
     labels = bytearray()
@@ -115,7 +115,7 @@ def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: 
 
 
 def _words() -> np.ndarray:
-    """List what a token is written as, by word number (see `_word_numbers`): (256,) bytes.
+    """List how tokens are written, by word number (see `_word_numbers`): (256,) bytes.
 
     An operator with n arguments opens n + 1 parentheses, each argument closes one and the
     closing token the last.
@@ -132,8 +132,10 @@ def _words() -> np.ndarray:
 
 
 def _word_numbers(tokens: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """Number the words of expressions: (total,), the token id, but 0 for the token that
-    closes a root, and 16 + 4 n + k for operator k with n arguments.
+    """Number the words of expressions, (total,) int64.
+
+    The number is the token id, but 0 for the token that closes a root, and 16 + 4 n + k for
+    operator k with n arguments.
     """
     numbers = tokens.astype(np.int64)
     is_operator = (tokens >= OPERATOR_ID) & (tokens < CLOSE_ID)

@@ -1,4 +1,4 @@
-"""Generation of ListOps splits: groups of trees in order, without duplicates."""
+"""Generation of ListOps splits from groups of trees, without duplicates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tasks.listops.law import Expressions, Law, grow
 from tasks.progress import progress
 
 BARREN_GROUPS = 200
-"""Groups in a row without a new expression after which a law is given up as exhausted."""
+"""After this many groups in a row without a new expression, the law counts as exhausted."""
 
 
 def example_digest(tokens: bytes) -> bytes:
@@ -27,9 +27,11 @@ def example_digest(tokens: bytes) -> bytes:
 def generate(
     law: Law, seed: int, counts: Mapping[str, int], workers: int | None = None
 ) -> dict[str, Expressions]:
-    """Generate splits that share no expression, a function of law, seed and counts alone.
+    """Generate splits without common expressions, which depend only on law, seed and counts.
 
     Args:
+        law: law of the expressions.
+        seed: seed of the generator.
         counts: examples by split; the splits are filled in this order.
         workers: threads, by default one per core; the result does not depend on it.
     Raises: DataError if the law has too few distinct expressions.
@@ -62,7 +64,7 @@ def generate(
 
 
 def _groups(law: Law, seed: int, workers: int) -> Iterator[Expressions]:
-    """Grow groups 0, 1, 2, ... on threads (NumPy lets go of the interpreter), a few ahead."""
+    """Grow groups 0, 1, 2, ... on threads, a few ahead; NumPy releases the interpreter's lock."""
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Expressions]] = deque()
         try:

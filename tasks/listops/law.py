@@ -30,7 +30,7 @@ END_ID = 16
 VOCAB_SIZE = 17
 
 GROUP = 1024
-"""Trees grown at once. Part of the law: another number gives other trees for a seed."""
+"""Number of trees grown at once. It belongs to the law: another number gives other trees."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ class Expressions:
     lengths: np.ndarray
     """(expressions,) int64."""
     labels: np.ndarray
-    """(expressions,) uint8, the value 0..9 of each."""
+    """(expressions,) uint8, the value 0..9 of each expression."""
 
 
 @dataclass(frozen=True)
@@ -67,12 +67,12 @@ class _Level:
 
     @functools.cached_property
     def is_operator(self) -> np.ndarray:
-        """(nodes,) bool."""
+        """Whether each node is an operator, (nodes,) bool."""
         return self.kind >= OPERATOR_ID - DIGIT_ID
 
     @functools.cached_property
     def first_child(self) -> np.ndarray:
-        """(operators,) index of each operator's first child in the level below."""
+        """Index of each operator's first child in the level below, (operators,)."""
         arguments = self.arguments[self.is_operator]
         return np.cumsum(arguments) - arguments
 
@@ -172,14 +172,14 @@ def _apply(level: _Level, arguments: np.ndarray) -> np.ndarray:
         at = np.minimum(first[:, None] + column, len(arguments) - 1)
         ordered = np.sort(np.where(inside, arguments[at], 10).astype(np.int8), axis=1)
         row = np.arange(len(count))
-        # The mean of the two middle values, rounded down; they are one where count is odd.
+        # The mean of the two middle values, rounded down; if count is odd, they are the same.
         middle = ordered[row, (count - 1) // 2] + ordered[row, count // 2]
         median[is_median] = middle // 2
     return np.choose(kind, (minimum, maximum, median, total))
 
 
 def evaluate(tokens: bytes) -> int:
-    """Evaluate one expression by reading its token ids: the plain reference.
+    """Evaluate one expression by reading its token ids: the reference for `grow`'s labels.
 
     Raises: ValueError if the brackets do not match.
     """

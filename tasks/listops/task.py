@@ -1,71 +1,50 @@
 """ListOps: the value of a nested list of operations on digits.
 
-Nangia and Bowman 2018, at the Long Range Arena's law (Tay et al. 2021, arXiv:2011.04006).
+The task is that of Nangia and Bowman 2018, with expressions of the law of the Long Range Arena
+(Tay et al. 2021, arXiv:2011.04006).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
-from tasks.cache import (
-    Build,
-    Cache,
-    cache_folder,
-    canonical_hash,
-    open_or_build,
-    origin_facts,
-    read_cache,
-)
-from tasks.listops.format import (
-    FILES,
-    FOLDERS,
-    find_official,
-    read_official,
-    write_official,
-)
-from tasks.listops.generate import example_digest, generate
-from tasks.listops.law import (
-    CLOSE_ID,
-    END_ID,
-    OPERATOR_ID,
-    OPERATORS,
-    VOCAB_SIZE,
-    Expressions,
-    Law,
-    evaluate,
-)
+from tasks.base import DataError, Dataset, Task, TaskInfo
+from tasks.cache import Cache, read_cache
+from tasks.listops.data import open_generated, open_official, split_arrays
+from tasks.listops.format import FILES, FOLDERS, find_official, write_official
+from tasks.listops.generate import example_digest
+from tasks.listops.law import CLOSE_ID, END_ID, OPERATOR_ID, OPERATORS, VOCAB_SIZE, Law, evaluate
+from tasks.manifest import canonical_hash
 from tasks.progress import progress
-from tasks.sources.exports import mark_origin, origin_of
+from tasks.sources.exports import mark_origin
 from tasks.splits import PackedTokens, Sequences
 
 OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
 OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 SPLITS = tuple(OFFICIAL_COUNTS)
 FRESH_TRAINING = 1000
-"""Examples that trivial baselines are fitted to, beside a test set for trained models."""
-PARTS = ("tokens", "offsets", "labels")
+"""Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 
 
 class ListOps(Task):
-    """Ten classes; tokens are digits, four operators and a closing bracket.
+    """Evaluate an expression, to a digit; tokens are digits, four operators and a closing bracket.
 
     Args:
-        source: the official files, generated ones, or auto: official if they are there and
-            law, seed and counts are theirs.
+        source: official files, generated expressions, or auto: official files if they are there
+            and have the limits, seed and numbers of examples asked for.
         min_length: tokens of the shortest expression, parentheses not counted.
-        max_length: tokens of the longest.
-        max_depth: levels of the deepest tree, at most.
-        max_arguments: arguments of an operator, at most.
+        max_length: tokens of the longest expression.
+        max_depth: most levels of a tree.
+        max_arguments: most arguments of an operator.
         train: examples to train on.
         val: examples to select on.
         test: examples to test on.
-        data_seed: of the generator.
+        data_seed: seed of the generator.
         end_token: whether a token marks the end of every sequence.
         sequence_length: positions that models are built for, end token included.
     Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
@@ -112,8 +91,12 @@ class ListOps(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        official = self._official(data_dir)
-        return self._generated(data_dir) if official is None else self._read(data_dir, official)
+        files = self._official(data_dir)
+        if files is None:
+            cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
+        else:
+            cache = open_official(data_dir, files, self.counts)
+        return self._dataset(cache)
 
     def _official(self, data_dir: Path) -> dict[str, Path] | None:
         """Find the official files, if they are wanted and can be what the options ask for."""
@@ -138,54 +121,10 @@ class ListOps(Task):
             )
         return found
 
-    def _generated(self, data_dir: Path) -> Dataset:
-        request = {
-            "source": "generated",
-            "law": {**vars(self.law), "operator_probability": 0.25, "version": 1},
-            "seed": self.data_seed,
-            "counts": self.counts,
-        }
-
-        def build(made: Build) -> None:
-            _save(made, generate(self.law, self.data_seed, self.counts))
-
-        return self._dataset(self._open(data_dir, request, build))
-
-    def _read(self, data_dir: Path, official: Mapping[str, Path]) -> Dataset:
-        sizes = {path.name: path.stat().st_size for path in official.values()}
-        source = origin_of(official["train"].parent)
-        request = {"source": source, "files": sizes, "counts": self.counts}
-
-        def build(made: Build) -> None:
-            made.origin = {
-                str(path.relative_to(data_dir)): origin_facts(path) for path in official.values()
-            }
-            splits = {name: read_official(path) for name, path in official.items()}
-            for name, split in splits.items():
-                count = len(split.labels)
-                if count != self.counts[name]:
-                    raise DataError(
-                        f"{official[name]} has {count} examples, expected {self.counts[name]}: is "
-                        f"it complete? If it is meant to be so, use task.{name}={count} and "
-                        f"task.source=official"
-                    )
-            _save(made, splits)
-
-        cache = self._open(data_dir, request, build)
-        cache.check_origin(data_dir)
-        return self._dataset(cache)
-
-    def _open(
-        self, data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]
-    ) -> Cache:
-        source = request["source"]
-        folder = cache_folder(data_dir, self.name, source, request)
-        return open_or_build(folder, task=self.name, source=source, request=request, build=build)
-
     def _dataset(self, cache: Cache) -> Dataset:
         splits: dict[str, PackedTokens] = {}
         for name in SPLITS:
-            tokens, offsets, labels = _arrays(cache, name)
+            tokens, offsets, labels = split_arrays(cache, name)
             splits[name] = PackedExpressions(Sequences(tokens, offsets, 0, self.end_token), labels)
         longest = max(int(split.lengths.max()) for split in splits.values())
         if longest > self.info.max_length:
@@ -206,7 +145,7 @@ class ListOps(Task):
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """See `Task.fresh`: expressions of three quarters of the length and more, new ones."""
+        """See `Task.fresh`: draws new expressions of at least three quarters of the length."""
         drawn = {"source": "generate", "data_seed": options["data_seed"] + 1, "test": examples}
         few = {"train": FRESH_TRAINING, "val": 1}
         if length is None:
@@ -215,13 +154,13 @@ class ListOps(Task):
         return {**drawn, **few, **limits, "sequence_length": length + options["end_token"]}
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, lengths, answers, and no example twice."""
+        """See `Task.verify`: checks checksums, lengths and answers, and that no example recurs."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         seen: set[bytes] = set()
         total = 0
         for name in SPLITS:
-            tokens, offsets, labels = _arrays(cache, name)
+            tokens, offsets, labels = split_arrays(cache, name)
             for i in progress(f"checking {name}", range(len(labels)), unit="examples"):
                 example = tokens[offsets[i] : offsets[i + 1]].tobytes()
                 seen.add(example_digest(example))
@@ -252,7 +191,7 @@ class ListOps(Task):
         cache = read_cache(dataset.folder)
         mark_origin(folder, dataset.source, FILES.values())
         for name in SPLITS:
-            write_official(folder / FILES[name], *_arrays(cache, name))
+            write_official(folder / FILES[name], *split_arrays(cache, name))
         return [folder / FILES[name] for name in SPLITS]
 
     def split_sizes(self, examples: int) -> dict[str, int]:
@@ -264,10 +203,10 @@ class ListOps(Task):
 
 
 class PackedExpressions(PackedTokens):
-    """Expressions, which a result can be broken down by."""
+    """Expressions, with the metadata that results are broken down by."""
 
     def metadata(self) -> dict[str, np.ndarray]:
-        """See `Split.metadata`: operators that enclose the innermost digits, and the outermost."""
+        """See `Split.metadata`: how deep operators are nested, and the outermost operator."""
         tokens, starts = np.asarray(self.sequences.tokens), self.sequences.offsets[:-1]
         steps = (tokens >= OPERATOR_ID).astype(np.int32) - 2 * (tokens == CLOSE_ID)
         names = np.array([name.strip("[") for name in OPERATORS])
@@ -275,28 +214,3 @@ class PackedExpressions(PackedTokens):
             "depth": np.maximum.reduceat(np.cumsum(steps), starts),
             "root operator": names[tokens[starts] - OPERATOR_ID],
         }
-
-
-def _arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    tokens, offsets, labels = (cache.array(f"{split}_{part}") for part in PARTS)
-    return tokens, np.asarray(offsets), np.asarray(labels)
-
-
-def _save(made: Build, splits: Mapping[str, Expressions]) -> None:
-    """Write the arrays and facts of all splits."""
-    roots = {}
-    for name, split in splits.items():
-        offsets = np.concatenate([[0], np.cumsum(split.lengths)])
-        roots[name] = split.tokens[offsets[:-1]]
-        for part, array in zip(PARTS, (split.tokens, offsets, split.labels), strict=True):
-            made.save(f"{name}_{part}", array)
-        made.sizes[name] = len(split.labels)
-    train, test = splits["train"].labels, splits["test"].labels
-    commonest = np.bincount(train, minlength=10).argmax()
-    prediction_by_root = np.full(VOCAB_SIZE, commonest)
-    for root in np.unique(roots["train"]):
-        prediction_by_root[root] = np.bincount(train[roots["train"] == root]).argmax()
-    made.baselines = {
-        "majority class": accuracy_percent(np.full(len(test), commonest), test),
-        "root operator": accuracy_percent(prediction_by_root[roots["test"]], test),
-    }

@@ -1,4 +1,4 @@
-"""Pathfinder and Path-X: the law of their images, the official files, and the tasks."""
+"""Pathfinder and Path-X: the law, the generator, the official files, and the tasks."""
 
 from tasks.pathfinder.pathx import PathX
 from tasks.pathfinder.task import Pathfinder

@@ -1,4 +1,4 @@
-"""Drawing of Pathfinder's images, each a function of the law, a seed and its index alone."""
+"""Drawing of Pathfinder's images: each depends only on the law, a seed and the image's index."""
 
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
 from __future__ import annotations
@@ -27,16 +27,16 @@ FACTS = 5
 
 @dataclass(frozen=True)
 class Trace:
-    """What one image consists of; a dash is (y, x) of its tail and (y, x) of its head."""
+    """The contours and markers of one image; a dash is the (y, x) of its tail, then of its head."""
 
     targets: np.ndarray
     """(2, contour_dashes, 4) int64."""
     tips: np.ndarray
-    """(2, 2, 2) int64: (y, x) of both target contours' first and last tip."""
+    """(2, 2, 2) int64: for both target contours, (y, x) of the first and of the last tip."""
     distractors: np.ndarray
     """(drawn, distractor_dashes, 4) int64."""
     markers: np.ndarray
-    """(2, 2) int64, (y, x) of the centres."""
+    """(2, 2) int64: (y, x) of both markers' centres."""
     label: int
 
 
@@ -51,9 +51,12 @@ def draw(
     """Draw the images first, first + 1, ... of a seed, without the interpreter's lock.
 
     Args:
-        images: (n, size, size) uint8, filled.
-        labels: (n,) uint8, filled: 1 if both markers lie on one contour.
-        facts: (n, FACTS) int64, filled.
+        law: law of the images.
+        seed: seed of the random numbers.
+        first: index of the first image.
+        images: (n, size, size) uint8, to be filled.
+        labels: (n,) uint8, to be filled: 1 if both markers lie on one contour.
+        facts: (n, FACTS) int64, to be filled.
     Raises: ValueError if the shapes or types do not match.
     """
     count = len(labels)
@@ -74,7 +77,7 @@ def draw(
 
 
 def trace(law: Law, seed: int, index: int) -> Trace:
-    """Tell what an image consists of."""
+    """Draw one image and return its contours and markers."""
     pieces, drawing = stamps(law), sheet(law)
     images = np.empty((1, law.size, law.size), dtype=np.uint8)
     labels = np.empty(1, dtype=np.uint8)
@@ -124,7 +127,7 @@ def _grow(rules, pieces, sheet, label, facts):
 
 @njit(nogil=True, cache=True)
 def _render(rules, pieces, sheet, contours, facts):
-    """Draw the contours and the markers, each pixel the brightest of what covers it."""
+    """Draw the contours and the markers; where some overlap, the brightest one counts."""
     light = sheet.light
     light[:] = 0.0
     starts, items = pieces.lines
@@ -144,7 +147,7 @@ def _render(rules, pieces, sheet, contours, facts):
 
 @njit(nogil=True, cache=True)
 def _add_marker(rules, pieces, light, y, x):
-    """Draw a marker; its canvas lies inside the image, for the border changes the stamp."""
+    """Draw a marker; near the border, its stamp is another one, whose canvas stays inside."""
     side = len(pieces.markers)
     top = min(max(y - side // 2, 0), rules.size - side)
     left = min(max(x - side // 2, 0), rules.size - side)
@@ -157,7 +160,7 @@ def _add_marker(rules, pieces, light, y, x):
 
 @njit(nogil=True, cache=True)
 def _stretch(light, image):
-    """Scale an image so that its brightest pixel is 255; its darkest is 0 already."""
+    """Scale an image so that its brightest pixel is 255; its darkest pixel is 0 already."""
     scale = 255 / light.max()
     for row in range(len(light)):
         for column in range(len(light)):

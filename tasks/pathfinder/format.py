@@ -1,4 +1,4 @@
-"""Pathfinder's images in the layout of the Long Range Arena release.
+"""Pathfinder's images in the official file structure, that of the Long Range Arena release.
 
 `pathfinder<size>/<level>/imgs/<batch>/sample_<i>.png` in 8-bit gray, and
 `.../metadata/<batch>.npy` with eleven fields an image, of which the first, second and fourth
@@ -27,9 +27,10 @@ logger = logging.getLogger(__name__)
 
 IMAGES_A_BATCH = 1000
 MOST_SKIPPED = 0.01
-"""Share of the images that may be unreadable: with more, something else is wrong."""
+"""Share of the images that may be unreadable; with more, the release is refused."""
 
 LARGEST_FILE = 16 * 2**20
+"""Bytes that a file of an archive may have."""
 
 METADATA_INSIDE, IMAGES_INSIDE = "metadata/*.npy", "imgs/*/*.png"
 
@@ -41,10 +42,10 @@ _FIELDS_READ = 4
 
 @dataclass(frozen=True)
 class _Listing:
-    """What the metadata lists, in the order of batches and lines."""
+    """The images that the metadata lists, in the order of batches and lines."""
 
     names: list[str]
-    """Of images: imgs/<batch>/sample_<i>.png."""
+    """Names of the images: imgs/<batch>/sample_<i>.png."""
     labels: np.ndarray
     skipped: list[str]
     """Malformed lines, each with its place and fault."""
@@ -57,7 +58,8 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
     images that could be read, (readable,) int64.
 
     Args:
-        path: of the folder, or of an archive.
+        made: the cache to write to.
+        path: the folder, or an archive.
         prefix: end of the folder's name in an archive.
         size: rows and columns of an image.
     Raises: DataError if there is no metadata, for images of another size, and if more than
@@ -100,7 +102,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
 def _files(
     path: Path, prefix: str, inside: str, pattern: re.Pattern[str]
 ) -> Iterator[tuple[str, str, bytes]]:
-    """Read the files that a pattern fits: its group, the place, and the content."""
+    """Read the files whose names fit a pattern: each one's matched group, place and content."""
     above = "" if path.is_dir() else f"(?:^|/){re.escape(prefix)}"
     wanted = re.compile(above + pattern.pattern)
     for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
@@ -130,7 +132,7 @@ def _read_metadata(path: Path, prefix: str) -> _Listing:
 
 
 def _rows(content: bytes, place: str) -> list[list[str]]:
-    """Read the fields of a metadata file, whichever of its two forms it has."""
+    """Read the fields of a metadata file, which is text or a NumPy array."""
     if content.startswith(b"\x93NUMPY"):
         try:
             table = np.load(io.BytesIO(content), allow_pickle=False)
@@ -156,7 +158,15 @@ def _decode(content: bytes, place: str, size: int) -> np.ndarray:
 def write_release(
     folder: Path, images: np.ndarray, labels: np.ndarray, rows: np.ndarray, law: Law
 ) -> None:
-    """Write some rows, (count,), of images (n, size * size, 1) and labels (n,)."""
+    """Write images and their labels in the official file structure.
+
+    Args:
+        folder: folder for images of this size and contour.
+        images: (n, size * size, 1) uint8.
+        labels: (n,) 0 or 1.
+        rows: (count,) indices of the images to write.
+        law: law of the images; the metadata repeats some of its numbers.
+    """
     from PIL import Image
 
     facts = (

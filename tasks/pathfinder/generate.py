@@ -1,4 +1,4 @@
-"""Generation of Pathfinder images on all cores, to go on from where it was interrupted."""
+"""Generation of Pathfinder images on all cores, which resumes where it was interrupted."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from tasks.progress import progress
 logger = logging.getLogger(__name__)
 
 PIXELS_A_CHUNK = 2**20
-"""Drawn at a time by a thread."""
+"""Pixels that a thread draws at a time."""
 
 CHUNKS_A_MARK = 32
-"""Chunks after which it is noted that they are on disk; an interruption loses no more."""
+"""Chunks after which the finished ones are marked as on disk; an interruption loses no more."""
 
 
 def generate(made: Build, law: Law, seed: int, count: int, workers: int | None = None) -> None:
-    """Draw images 0 ... count - 1, a function of law and seed alone.
+    """Draw the images 0 ... count - 1; they depend only on law and seed.
 
     Saves images (count, size * size, 1) uint8, labels (count,) uint8 and rows (count,) int64.
 
     Args:
+        made: the cache to write to.
+        law: law of the images.
+        seed: seed of the random numbers.
+        count: number of images.
         workers: threads, by default one a core; the result does not depend on it.
     """
     images = made.mapped("images", (count, law.size**2, 1), np.uint8)
@@ -37,13 +41,13 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
     squares = images.reshape(count, law.size, law.size)
 
     def draw_chunk(chunk: int) -> int:
-        part = slice(chunk * step, min(count, (chunk + 1) * step))
-        draw(law, seed, part.start, squares[part], labels[part])
+        rows = slice(chunk * step, min(count, (chunk + 1) * step))
+        draw(law, seed, rows.start, squares[rows], labels[rows])
         return chunk
 
     todo = np.flatnonzero(is_done == 0).tolist()
     if len(todo) < len(is_done):
-        logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} parts")
+        logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} chunks")
     title = f"drawing Pathfinder {law.size} x {law.size}"
     with (
         progress(title, total=count, unit="images") as bar,

@@ -1,6 +1,6 @@
 """Growth of Pathfinder's contours: which dashes stand where.
 
-Compiled functions; all take rules, pieces and a sheet, and change the sheet alone.
+All functions are compiled; they take rules, pieces and a sheet, and change only the sheet.
 """
 
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
@@ -26,7 +26,7 @@ _CROWDED = 459
 
 
 class Rules(NamedTuple):
-    """The numbers of a law that the compiled functions need, named as there."""
+    """The numbers of a law that the compiled functions need, under the names they have there."""
 
     size: int
     contour_dashes: int
@@ -42,18 +42,18 @@ class Rules(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """What is known of the image at hand."""
+    """The state of the image that is being drawn."""
 
     words: np.ndarray
-    """(2,) uint64: the key of the image, the number of random words drawn."""
+    """(2,) uint64: the key of the image, and the number of random words drawn so far."""
     mask: np.ndarray
     """(size, size) uint8, the largest halo of the dashes so far."""
     spare: np.ndarray
-    """(size, size) uint8, the mask before the distractor at hand."""
+    """(size, size) uint8, the mask before the current distractor."""
     dashes: np.ndarray
     """(2 + distractors, contour_dashes, 3) int64: y and x of the tail, direction."""
     sums: np.ndarray
-    """(DEGREES,) float64, the weights of the turns at hand added up."""
+    """(DEGREES,) float64, running sums of the weights of the possible turns."""
     light: np.ndarray
     """(size, size) float64, the image before it is stretched."""
 
@@ -119,7 +119,7 @@ def within(rules, y, x, border):
 def move(pieces, dash, vector):
     """Go from the tail of a dash along a vector of its direction, rounding y and x up.
 
-    The sum is rounded, not the vector: where sine or cosine is 0 but for rounding, the two differ.
+    The sum is rounded, not the vector: the two differ if a sine or cosine is not quite 0.
     """
     dy, dx = pieces.vectors[dash[2], vector]
     return math.ceil(dash[0] + dy), math.ceil(dash[1] + dx)
@@ -154,7 +154,7 @@ def _add_halo(rules, pieces, sheet, dash):
 
 @njit(nogil=True, cache=True)
 def _crowd(rules, pieces, sheet, margin, y, x):
-    """Find the largest value of the mask in a disk with the margin for radius."""
+    """Find the largest value of the mask in a disk whose radius is the margin."""
     starts, items = pieces.disks
     crowd = 0
     for i in range(starts[margin], starts[margin + 1]):
@@ -166,7 +166,7 @@ def _crowd(rules, pieces, sheet, margin, y, x):
 
 @njit(nogil=True, cache=True)
 def _extend(rules, pieces, sheet, margin, contour, dash):
-    """Add a dash to a contour, and the dash before to the mask; tell whether there was room."""
+    """Add a dash to a contour, and the one before it to the mask; tell whether there was room."""
     last = sheet.dashes[contour, dash - 1]
     y, x = move(pieces, last, NEXT_TAIL)
     starts, items = pieces.turns
@@ -208,7 +208,7 @@ def _start_targets(rules, pieces, sheet, margin):
         if room <= 0:
             return False
         sheet.dashes[0, 0, axis] = 2 * rules.seed_distance - low + below(sheet, room)
-    # For a moment the first dash points to where the other contour starts.
+    # The first dash points for now to where the other contour starts.
     sheet.dashes[0, 0, 2] = base + below(sheet, DEGREES)
     y, x = move(pieces, sheet.dashes[0, 0], OTHER_CONTOUR)
     sheet.dashes[0, 0, 2] = direction
@@ -218,10 +218,10 @@ def _start_targets(rules, pieces, sheet, margin):
 
 @njit(nogil=True, cache=True)
 def grow_targets(rules, pieces, sheet, margin):
-    """Grow both target contours in turns; tell whether neither got stuck.
+    """Grow both target contours alternately; tell whether neither got stuck.
 
-    A dash enters the mask when its contour's next one stands, so that contours can cross; the
-    last of contour 0 never does.
+    A dash enters the mask once the next dash of its contour is placed, so that contours can cross;
+    the last dash of contour 0 never enters it.
     """
     sheet.mask[:] = 0
     if not _start_targets(rules, pieces, sheet, margin):
@@ -238,7 +238,7 @@ def grow_targets(rules, pieces, sheet, margin):
 def _is_free(rules, pieces, sheet, y, x, direction):
     """Tell whether a contour may start here: its footprint is free of halos and the border.
 
-    That the border counts is inferred from the statistics of the released images.
+    It is inferred from the statistics of the released images that the border counts.
     """
     starts, items = pieces.footprints
     seen = False
@@ -253,9 +253,9 @@ def _is_free(rules, pieces, sheet, y, x, direction):
 
 @njit(nogil=True, cache=True)
 def _find_place(rules, pieces, sheet, direction):
-    """Draw one of the places where a distractor may start, (-1, -1) if there is none."""
+    """Draw one of the places (y, x) where a distractor may start; (-1, -1) if there is none."""
     border, side = rules.border, rules.size - 2 * rules.border
-    # Most often a few draws hit one; where many miss, all places are counted.
+    # A few draws usually hit such a place; if they all miss, all places are counted.
     for _ in range(rules.size):
         y, x = border + below(sheet, side), border + below(sheet, side)
         if _is_free(rules, pieces, sheet, y, x, direction):
@@ -275,7 +275,7 @@ def _find_place(rules, pieces, sheet, direction):
 
 @njit(nogil=True, cache=True)
 def grow_distractor(rules, pieces, sheet, margin, contour):
-    """Grow a distractor from one start; tell whether it was completed, else leave the mask."""
+    """Grow a distractor from one start; tell whether it was completed, else restore the mask."""
     direction = pieces.margins[margin] + below(sheet, DEGREES)
     if not pieces.finds_place[direction]:
         return False

@@ -1,10 +1,11 @@
 """The law of Pathfinder: two dashed contours from the centre, distractors, two markers.
 
-An image holds two target contours that grow in turns, dash by dash, and shorter distractors. Two
-disks mark tips of the target contours: the first tip of one, and the last tip of the same (label
-1) or of the other (label 0). Each size and length of contour has a law of its own. (The "snakes"
-generator of Linsley et al., "Learning long-range spatial dependencies with horizontal gated
-recurrent units", with the settings of Long Range Arena.)
+An image holds two target contours that grow alternately, dash by dash, and shorter distractors.
+Two disks mark tips of the target contours: the first tip of one, and the last tip of the same
+(label 1) or of the other (label 0). Each size and length of contour has a law of its own.
+
+The original is the "snakes" generator of Linsley et al., "Learning long-range spatial dependencies
+with horizontal gated recurrent units", with the settings of the Long Range Arena.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CONTOURS = {6: "curv_baseline", 9: "curv_contour_length_9", 14: "curv_contour_length_14"}
-"""The official name of each level, by the number of dashes of a target contour."""
+"""Official names of the levels, by the number of dashes of a target contour."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,34 +25,36 @@ class Law:
     contour_dashes: int
     distractor_dashes: int
     distractors: int
-    """Distractors asked for; those that find no room are left out."""
+    """Number of distractors asked for; distractors that find no room are left out."""
     dash_length: int
     thickness: float
     margins: tuple[int, ...]
-    """Space kept free around a dash; each image draws one."""
+    """Space kept free around a dash; each image draws one of these."""
     padding: int
     """Width of the frame in which no target contour starts."""
     seed_distance: int
-    """From the start of one target contour to that of the other; twice that to the border."""
+    """Distance between the starts of the target contours; the first keeps twice that from the
+    border."""
     marker_radius: float
     antialias: int
     """Scale at which dashes and markers are drawn before they are reduced."""
     continuity: float
-    """Factor on the angle of a turn: the larger, the straighter."""
+    """Factor on the angle between two dashes: the larger, the straighter the contour."""
     target_contrast: float
     distractor_contrast: float
     dash_draws: int = 3
-    """Ends drawn for a dash before its contour is given up."""
+    """Number of ends drawn for a dash before its contour is given up."""
     distractor_draws: int = 5
-    """Starts drawn for a distractor before it is left out."""
+    """Number of starts drawn for a distractor before it is left out."""
     border: int = 1
     """Width of the frame that no dash heads into and no distractor starts in. For the ends of
     dashes this is inferred: of the variants tried it is the simplest that meets the statistics
     measured on a generator that matches the original."""
     border_quirk: bool
-    """Whether an orientation whose footprint can miss the whole image finds no place."""
+    """Whether no contour starts in a direction whose footprint lies outside the image altogether
+    when it is placed around some pixel, as in the original generator."""
     version: int = 1
-    """Changes when the same numbers above come to mean other images."""
+    """Version of the law, raised whenever the same numbers above come to mean other images."""
 
 
 _BY_SIZE = {
@@ -101,7 +104,7 @@ _BY_SIZE = {
     },
 }
 _DISTRACTOR_DASHES = {32: 20, 64: 22, 128: 35, 256: 30}
-"""Dashes of all distractors together."""
+"""Number of dashes of all distractors of an image together, by the image's size."""
 
 
 def law(size: int, contour: int, *, border_quirk: bool) -> Law:
@@ -111,7 +114,8 @@ def law(size: int, contour: int, *, border_quirk: bool) -> Law:
         size: 32, 64, 128 or 256 pixels.
         contour: dashes of a target contour, 6, 9 or 14. How many distractors the official images
             of 6 and 9 ask for is not known; here their dashes add up as for 14.
-        border_quirk: as in the official images, most orientations find no place at 32 pixels.
+        border_quirk: whether contours start in few directions at 32 pixels, as in the official
+            images.
     Raises: ValueError for another size or number.
     """
     if size not in _BY_SIZE:

@@ -15,8 +15,8 @@ def find_markers(images: np.ndarray, size: int, radius: float) -> np.ndarray:
     Args:
         images: (n, size * size, 1) uint8.
         size: rows and columns of an image.
-        radius: of a marker, in pixels.
-    Returns: (n, 4) float32: y, x of the upper marker, then of the lower one.
+        radius: radius of a marker, in pixels.
+    Returns: (n, 4) float32: y and x of the upper marker, then of the lower one.
     """
     reach = int(radius)
     steps = np.arange(-reach, reach + 1)

@@ -6,7 +6,7 @@ from tasks.pathfinder.task import Pathfinder
 
 
 class PathX(Pathfinder):
-    """Pathfinder's options at its own size of 128; the two share their data."""
+    """Pathfinder at a size of 128 pixels; images of one size serve both tasks."""
 
     name = "pathx"
     usual_size = 128

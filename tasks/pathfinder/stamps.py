@@ -1,6 +1,6 @@
-"""Everything that Pathfinder's images are put together from, drawn beforehand.
+"""The pieces that Pathfinder's images are composed of, drawn beforehand.
 
-A dash points in one of the whole degrees, if it is the first of its contour, or to one of the
+The first dash of a contour points in one of the whole degrees, every other dash to one of the
 integer points around its tail. For each of these directions there is a dash, the halo that keeps
 others away, and the footprint that a first dash needs free. Directions, in radians, turn from x
 (right) to y (down); offsets are (y, x) in pixels from the tail.
@@ -23,8 +23,9 @@ _LANCZOS_REACH = 3
 
 
 HEAD, NEXT_TAIL, FIRST_TIP, LAST_TIP, OTHER_CONTOUR = range(5)
-"""Rows of Stamps.vectors. A contour's tips lie a margin before its first tail and, as the point
-that its last dash heads for, about a margin after its last head: inferred from the statistics."""
+"""Rows of Stamps.vectors. The first tip of a contour lies a margin before its first tail; the last
+tip is the point that its last dash heads for, about a margin after its last head. Both are inferred
+from the statistics."""
 
 
 class Lists(NamedTuple):
@@ -37,26 +38,26 @@ class Lists(NamedTuple):
 
 
 class Stamps(NamedTuple):
-    """The pieces of a law's images, for all margins: the directions of one after the other's."""
+    """The pieces of a law's images; directions are listed margin by margin."""
 
     margins: np.ndarray
-    """(margins + 1,) int64, first direction of each margin; its first 360 are whole degrees."""
+    """(margins + 1,) int64: first direction of each margin, whose first 360 are whole degrees."""
     finds_place: np.ndarray
-    """(directions,) bool, whether a contour can start so."""
+    """(directions,) bool, whether a contour can start in this direction."""
     lines: Lists
-    """By direction: (y, x, value) of the dash where it is not 0."""
+    """(y, x, value) of each direction's dash where it is not 0."""
     halos: Lists
-    """By direction: (y, x, value) of the halo where it is not 0."""
+    """(y, x, value) of each direction's halo where it is not 0."""
     footprints: Lists
-    """By direction: (y, x) that must be free of halos."""
+    """(y, x) of each direction's pixels that must be free of halos."""
     turns: Lists
-    """By direction: (direction, y, x) of the next dash, and the point it heads for."""
+    """After each direction, (direction, y, x): the next dash and the point it heads for."""
     turn_weights: np.ndarray
-    """(total of turns,) float64."""
+    """(turns,) float64, how likely each turn is."""
     disks: Lists
-    """By margin: (y, x) of a disk with the margin for radius."""
+    """For each margin, (y, x) of the disk whose radius it is."""
     vectors: np.ndarray
-    """(directions, 5, 2) float64 (y, x), from a tail to what the numbers above name."""
+    """(directions, 5, 2) float64 (y, x), from a tail to HEAD, NEXT_TAIL and so on."""
     markers: np.ndarray
     """(c, c, c, c) uint8: a marker at (y, x) of a canvas with c rows and columns."""
 
@@ -100,10 +101,9 @@ def stamps(law: Law) -> Stamps:
 
 
 def _directions(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray]:
-    """List angles, (directions,) float64, and the points of those after the degrees, (n, 2).
+    """List angles, (directions,) float64: whole degrees, then angles to points, (n, 2) float64.
 
-    The points are those of a circle around the tail, one for each pixel of its length, rounded
-    down.
+    The points lie on a circle around the tail, one for each pixel of its length, rounded down.
     """
     radius = law.dash_length + margin
     around = np.arange(0, 2 * np.pi, 1 / radius)
@@ -129,7 +129,10 @@ def _turns(
     """List for each angle the turns that may follow and their weights.
 
     Args:
-        first: the direction of the first point.
+        law: law of the images.
+        angles: (directions,) of all directions of a margin: whole degrees, then points.
+        points: (n, 2) that the later angles point to.
+        first: index of the direction to the first point.
     """
     turn = np.abs(angles[DEGREES:] - angles[:, None])
     turn = np.minimum(turn, 2 * np.pi - turn)
@@ -143,7 +146,7 @@ def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndar
     reach = law.dash_length + math.ceil(law.thickness) + margin
     middle = reach * law.antialias
     length = law.dash_length * law.antialias
-    head = [math.ceil(middle + length * part) for part in (math.cos(angle), math.sin(angle))]
+    head = [math.ceil(middle + length * along) for along in (math.cos(angle), math.sin(angle))]
     canvas = Image.new("L", (2 * middle + 1, 2 * middle + 1))
     width = round(law.thickness * law.antialias)
     ImageDraw.Draw(canvas).line((middle, middle, *head), fill=255, width=width)
@@ -155,7 +158,8 @@ def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
     """List where a halo is full, (n, 2), one pixel too far down and right, as in the original.
 
     Args:
-        reach: greatest offset that counts.
+        halo: (side, side) uint8 of odd side, with the tail in the middle.
+        reach: greatest offset to list, in pixels.
     """
     offsets = np.argwhere(halo == np.iinfo(np.uint8).max) - len(halo) // 2 + 1
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
@@ -164,8 +168,8 @@ def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
 def _finds_place(footprint: np.ndarray, law: Law) -> bool:
     """Tell whether a footprint finds a place in an empty image.
 
-    With the border quirk it does not if the image has a pixel around which the footprint lies
-    outside altogether, which it then does around a corner.
+    With the border quirk it finds none if it would lie wholly outside the image around some pixel;
+    in that case it does so around a corner.
     """
     if not law.border_quirk:
         return len(footprint) > 0
@@ -194,18 +198,18 @@ def _disk(radius: int) -> np.ndarray:
 
 
 def _dilate(image: np.ndarray, shape: np.ndarray) -> np.ndarray:
-    """Let each pixel be the largest around it within a shape with odd sides."""
+    """Replace each pixel by the largest around it within a shape with odd sides."""
     reach = len(shape) // 2
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, reach), shape.shape)
     return np.where(shape, windows, 0).max(axis=(2, 3)).astype(np.uint8)
 
 
 def _pixels(stamp: np.ndarray) -> np.ndarray:
-    """List a stamp's (y, x, value) where it is not 0, from its middle."""
+    """List (y, x, value) of a stamp's pixels that are not 0; y and x count from its middle."""
     y, x = np.nonzero(stamp)
     return np.column_stack([y - len(stamp) // 2, x - len(stamp) // 2, stamp[y, x]])
 
 
-def _lists(parts: Sequence[np.ndarray]) -> Lists:
-    starts = np.cumsum([0, *map(len, parts)])
-    return Lists(starts.astype(np.int64), np.concatenate(parts).astype(np.int64))
+def _lists(arrays: Sequence[np.ndarray]) -> Lists:
+    starts = np.cumsum([0, *map(len, arrays)])
+    return Lists(starts.astype(np.int64), np.concatenate(arrays).astype(np.int64))

@@ -16,42 +16,44 @@ from pydantic import Field
 
 from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
 from tasks.baselines import cross_fitted_trees, majority
-from tasks.cache import Build, Cache, cache_folder, canonical_hash, open_or_build, read_cache
+from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
+from tasks.manifest import canonical_hash
+from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS
 from tasks.pathfinder.law import law as law_of
 from tasks.sources.exports import mark_origin, origin_of
 from tasks.sources.releases import Release, open_release
-from tasks.splits import Pixels, random_split_order, scale
+from tasks.splits import Pixels, scale
 
 OFFICIAL_COUNT = 200_000
 DRAWN_AGAIN = 500
-"""Images that a verification draws again."""
+"""Number of images that a verification draws a second time, to compare."""
 
-TEST_SHARE = 10
-"""Images for each of the test set."""
+IMAGES_PER_TEST_IMAGE = 10
+"""Images in all splits for each image of the test set."""
 SIZES = (32, 64, 128, 256)
 SPLITS = ("train", "val", "test")
 MIDDLE_GRAY = (127.5, 127.5)
-"""Mean and deviation that bring levels to -1 ... 1, as S4's experiments do."""
+"""Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
 
 
 class Pathfinder(Task):
-    """Two classes, markers on different contours and on the same; a position is a pixel.
+    """Tell whether two markers are on one contour or on two; a position is a pixel.
 
     Args:
-        source: official files that are there, generated ones, or auto: official if there.
-        size: pixels of a side; not given, the task's own.
+        source: official files, generated images, or auto: official files if they are there.
+        size: pixels per side; if not given, the task's usual size.
         contour: dashes of the contours: 6 easy, 9 intermediate, 14 hard, which is the task of
             the Long Range Arena.
-        law: of generated images: lra for the distribution of the released ones, clean without
-            the fault of their generator that starts all contours in few directions.
+        law: the distribution of generated images: lra for that of the released images, clean for
+            one without the border quirk, which lets contours start in few directions only.
         pixels: linear for levels from -1 to 1, embedding for levels as 256 tokens.
-        split: how 80, 10 and 10 % are chosen: random, by torch's random_split with seed 42, or
-            in-order.
-        examples: images in all splits; all, 200,000 if generated, when not given.
-        data_seed: of the generator.
-    Raises: ValueError for official images of another law or seed.
+        split: how the images are divided into 80, 10 and 10 %: random, by torch's random_split with
+            seed 42; or in-order.
+        examples: images in all splits; if not given, all, or 200,000 generated ones.
+        data_seed: seed of the generator.
+    Raises: ValueError if source is official but law or data_seed differ from the official images'.
     """
 
     name = "pathfinder"
@@ -96,7 +98,7 @@ class Pathfinder(Task):
 
     @property
     def folder_name(self) -> str:
-        """The end of the path of these images' folder in the release."""
+        """End of the path of the folder, in the release, with images of this size and contour."""
         return f"pathfinder{self.size}/{CONTOURS[self.contour]}"
 
     def prepare(self, data_dir: Path) -> Dataset:
@@ -183,7 +185,7 @@ class Pathfinder(Task):
         return open_or_build(folder, task="pathfinder", source=source, request=request, build=build)
 
     def _predict_by_markers(self, made: Build) -> None:
-        """Save what the positions of the markers alone give away of each image's label."""
+        """Save the label of each image as predicted from the positions of its markers alone."""
         from tasks.pathfinder.markers import find_markers
 
         images, labels = (np.load(made.folder / f"{name}.npy", mmap_mode="r")
@@ -198,7 +200,7 @@ class Pathfinder(Task):
     ) -> dict[str, Any]:
         """See `Task.fresh`: new images, of which a tenth is the test set."""
         drawn = {"source": "generate", "data_seed": options["data_seed"] + 1}
-        drawn |= {"examples": examples * TEST_SHARE}
+        drawn |= {"examples": examples * IMAGES_PER_TEST_IMAGE}
         if length is None:
             return drawn
         side = math.isqrt(length)
@@ -208,7 +210,7 @@ class Pathfinder(Task):
         return {**drawn, "size": side}
 
     def verify(self, dataset: Dataset) -> list[str]:
-        """See `Task.verify`: checksums, the labels, and images drawn again."""
+        """See `Task.verify`: checks checksums, labels, and images drawn a second time."""
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         rows = np.asarray(cache.array("rows"))
@@ -225,7 +227,7 @@ class Pathfinder(Task):
         return checks
 
     def _check_drawing(self, cache: Cache) -> str:
-        """Draw some images again, alone, and compare."""
+        """Draw some images again, one by one, and compare them with the stored ones."""
         from tasks.pathfinder.draw import draw
 
         images, labels = cache.array("images"), cache.array("labels")
@@ -257,5 +259,5 @@ class Pathfinder(Task):
 
 def _cuts(count: int) -> list[int]:
     """Return where the validation and the test split begin: after 80 and about 90 %."""
-    held = count // TEST_SHARE
+    held = count // IMAGES_PER_TEST_IMAGE
     return [count - 2 * held, count - held]

@@ -1,7 +1,7 @@
 """Files of a folder or of a tar archive, one after another.
 
 An archive is read and never unpacked: no name in it can reach the file system, links and
-devices are refused, and what it may hold is limited.
+devices are refused, and the bytes that are read from it are limited.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHUNK = 2**20
 GIB = 2**30
 LARGEST_FILE = 32 * GIB
 LARGEST_TOTAL = 128 * GIB
-"""Bytes of the files read from an archive, unpacked."""
+"""Most bytes of all files read from an archive, unpacked."""
 
 _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
@@ -43,17 +43,17 @@ def walk(
     largest: int = LARGEST_FILE,
     total: int = LARGEST_TOTAL,
 ) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
-    """Read the files of a folder in the order of their names, or of an archive in its own.
+    """Read the files of a folder in the order of their names, or of an archive in its own order.
 
     A file must be read before the next is asked for.
 
     Args:
-        path: a folder, or a tar archive, plain or compressed by gzip, xz or bzip2.
-        wanted: found in the name, in the folder or archive, of each file to read.
-        inside: pattern of a folder's files.
-        largest: bytes of a file of an archive.
-        total: bytes of all files read from an archive.
-    Yields: matches of names, with "/" between folders, and open files.
+        path: a folder, or a tar archive, uncompressed or compressed by gzip, xz or bzip2.
+        wanted: regular expression; files are read if it is found in their names.
+        inside: pattern of the files of a folder.
+        largest: most bytes that a file of an archive may have.
+        total: most bytes that all files read from an archive may have.
+    Yields: the match of each file's name, in which "/" separates folders, and the open file.
     Raises: DataError for an archive that is damaged, cut off or hostile.
     """
     if path.is_dir():
@@ -88,7 +88,7 @@ def _walk_archive(
                 continue
             file = archive.extractfile(member) if member.isreg() else None
             if file is None:
-                raise DataError(f"{path}: {member.name} is no plain file; refused")
+                raise DataError(f"{path}: {member.name} is not a regular file; refused")
             total -= member.size
             if member.size > largest or total < 0:
                 raise DataError(
@@ -112,7 +112,7 @@ def _faults_named(path: Path) -> Iterator[None]:
 
 
 class _Member(io.RawIOBase):
-    """A file in an archive, which its reader may find cut off."""
+    """A file in an archive; reading beyond the end of a truncated archive is a DataError."""
 
     def __init__(self, path: Path, file: IO[bytes]) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Downloads that go on where they broke off and are verified before use."""
+"""Downloads that resume where they broke off and are verified before use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from filelock import FileLock
 
-from tasks.cache import file_facts
+from tasks.manifest import file_facts
 from tasks.progress import progress
 
 logger = logging.getLogger(__name__)
@@ -18,16 +18,16 @@ CHUNK = 2**16
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
 ATTEMPTS = 5
-"""How often a transfer is taken up again in one call."""
+"""How often one call resumes a download that broke off."""
 
 
 class DownloadError(Exception):
-    """A file could not be had."""
+    """A file could not be downloaded."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A file on the network, and what it must be."""
+    """A file on the network, with the size and the checksum that it must have."""
 
     url: str
     file_name: str
@@ -45,10 +45,12 @@ def registered(dataset: str) -> Address:
 
 
 def download(address: Address, target: Path) -> Path:
-    """Download a file, or the rest of one; it gets its name once its checksum is right.
+    """Download a file, or the rest of one; the file gets its name once its checksum is right.
 
+    Args:
+        address: where the file is, with its size and checksum.
+        target: path that the file gets.
     Returns: target.
-
     Raises: DownloadError naming the address and the reason.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -56,15 +58,17 @@ def download(address: Address, target: Path) -> Path:
         if target.exists():  # another process was faster
             return target
         partial = target.with_name(f"{target.name}.partial")
-        _transfer(address, partial)
+        _resume(address, partial)
         if file_facts(partial).sha256 != address.sha256:
             partial.unlink()
-            raise DownloadError(f"{address.url}: the checksum of what came is wrong; deleted")
+            raise DownloadError(
+                f"{address.url}: the checksum of the downloaded file is wrong; deleted"
+            )
         return partial.rename(target)
 
 
-def _transfer(address: Address, partial: Path) -> None:
-    """Fetch what is missing of a file, taking a broken transfer up again."""
+def _resume(address: Address, partial: Path) -> None:
+    """Download the missing bytes of a file, resuming where it broke off."""
     import requests
 
     with progress(f"downloading {address.url}", total=address.bytes, unit="B") as bar:
@@ -78,7 +82,7 @@ def _transfer(address: Address, partial: Path) -> None:
             except requests.RequestException as error:
                 if _size(partial) == before:
                     raise DownloadError(f"{address.url}: {_reason(error)}") from None
-                logger.info(f"{address.url} broke off at {_size(partial):,} bytes; going on")
+                logger.info(f"{address.url} broke off at {_size(partial):,} bytes; resuming")
     if (size := _size(partial)) != address.bytes:
         if size > address.bytes:
             partial.unlink()
@@ -86,7 +90,7 @@ def _transfer(address: Address, partial: Path) -> None:
 
 
 def _append(address: Address, partial: Path, bar: Any) -> None:
-    """Fetch from where a file ends, or from the start if the server knows no ranges."""
+    """Download from where a file ends, or from the start if the server cannot send a range."""
     import requests
 
     done = _size(partial)
@@ -99,7 +103,7 @@ def _append(address: Address, partial: Path, bar: Any) -> None:
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
                 bar.update(len(chunk))
-                if file.tell() > address.bytes:  # not what was asked for
+                if file.tell() > address.bytes:  # the server sends another file
                     break
 
 

@@ -1,4 +1,4 @@
-"""The mark that tells exported files from the official release in whose layout they are."""
+"""The mark beside exported files, which have the official file structure but are no release."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from pathlib import Path
 from tasks.base import DataError
 
 MARK = "exported-from"
-"""File that names the source of exported data, beside it."""
+"""File beside exported data that names its source."""
 
 
 def mark_origin(folder: Path, source: str, names: Iterable[str]) -> None:
-    """Make a folder for exported files, with word that they are not the official release.
+    """Make a folder for exported files, with a note that they are not the official release.
 
     Args:
-        names: of the files and folders to be exported.
-    Raises: DataError if the folder holds some that no export made.
+        folder: where the files are exported to.
+        source: source of the exported data.
+        names: names of the files and folders to be exported.
+    Raises: DataError if the folder has one of these names already, but no mark of an export.
     """
     mark = folder / MARK
     present = [name for name in names if (folder / name).exists()]
@@ -30,6 +32,6 @@ def mark_origin(folder: Path, source: str, names: Iterable[str]) -> None:
 
 
 def origin_of(folder: Path) -> str:
-    """Return the source of the data that files in the official layout hold."""
+    """Return the source of the files in a folder: official, unless an export says otherwise."""
     mark = folder / MARK
     return mark.read_text(encoding="utf-8").strip() if mark.is_file() else "official"

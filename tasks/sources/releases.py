@@ -1,4 +1,4 @@
-"""Official files: where they are looked for, where they can be had, and what to say if not."""
+"""Official files: where they are looked for, and where people can get them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from tasks.base import DataError
-from tasks.cache import Build, Cache, cache_folder, open_or_build, origin_facts
+from tasks.cache import Build, Cache, cache_folder, open_or_build
+from tasks.manifest import origin_facts
 from tasks.sources.downloads import DownloadError, download, registered
 
 logger = logging.getLogger(__name__)
@@ -18,27 +19,27 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 """Official files may lie in the data folder or up to three folders below it."""
 
 UNFINISHED = (".partial", ".lock")
-"""Endings of what a download leaves beside its file."""
+"""Endings of the names of other files that a download leaves beside its own."""
 
 FEW = 20
-"""Files of a folder up to which a manifest describes each."""
+"""A manifest describes each file of a folder that has at most this many."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """What a task's official data looks like on disk."""
+    """The names that a task's official files have, and where people get them."""
 
     task: str
     names: Mapping[str, str]
-    """Patterns of archives and folders, the preferred first, with a word on what each is."""
+    """Patterns of archives and folders, the preferred first, each with a description."""
     people_get_it: str
-    """Where from."""
+    """A sentence that says where people get the files."""
     registered_as: str | None = None
     """Name of a data set of tensorflow-datasets with a public address."""
     accept: Callable[[Path], Path | None]
-    """Returns the archive or folder to read, given a path that a pattern fits; None to pass on."""
+    """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
-    """Pattern of the files of a folder."""
+    """Pattern of the files to read in a folder."""
 
     def find(self, data_dir: Path) -> Path | None:
         """Look for an archive or folder, first pattern and shallowest place first."""
@@ -53,7 +54,7 @@ class Release:
     def get(self, data_dir: Path, source: str) -> Path | None:
         """Find the official files, or download them, as a task's option `source` allows.
 
-        Returns: an archive or folder; None if there is none to be had.
+        Returns: an archive or folder; None if there is none and none can be downloaded.
         Raises: DataError for a download that fails.
         """
         found = self.find(data_dir) if source in ("auto", "official") else None
@@ -66,7 +67,7 @@ class Release:
             raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
 
     def missing(self, data_dir: Path) -> str:
-        """Say what was looked for, where, and where people get it."""
+        """Say which files were looked for, in which folder, and where people get them."""
         names = "; ".join(f"{name} ({what})" for name, what in self.names.items())
         return (
             f"no official data of {self.task} in {data_dir} or up to three folders below; looked "
@@ -86,10 +87,13 @@ def open_release(
     """Open the cache of official data; where there is none, find the files and read them.
 
     Args:
-        name: says in a word what the request asks for, in the name of the cache's folder.
-        source: the task's option: auto, official or download.
-        request: all that the cache depends on, but the files.
-        read: reads an archive or folder, and sets the source if it is not the official data.
+        release: the task's release.
+        data_dir: where the files are looked for and the cache is.
+        name: a word that describes the request and begins the name of the cache's folder.
+        source: the task's option `source`: auto, official or download.
+        request: everything that the cache depends on, except the files.
+        read: function that reads an archive or folder into the cache, and sets the cache's source
+            if the data is not the official one.
     Raises: DataError if there are no files, or if they are not official and should be.
     """
 
@@ -104,7 +108,7 @@ def open_release(
         if made.source != "official":
             logger.warning(
                 f"{path} is not the official release ({made.sizes}): results with it "
-                f"are marked {made.source}, and compare with each other alone"
+                f"are marked {made.source}, and compare only with each other"
             )
 
     folder = cache_folder(data_dir, release.task, name, request)

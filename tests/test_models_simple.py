@@ -1,4 +1,4 @@
-"""The baselines: a short convolution, Fourier transforms, and nothing."""
+"""The simple mixers: a short convolution, Fourier transforms, and nothing."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import torch
 
 from conftest import build_mixer
 from models.conv import Convolution
-from models.fnet import transform_each, transform_each_plain
+from models.fnet import transform_each, transform_each_reference
 from models.ops.depthwise import depthwise_convolution
-from models.ops.toeplitz import toeplitz_multiply_dense
-from references import LENGTHS, assert_equal_with_gradients
+from models.ops.toeplitz import LagKernel
+from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize(("first", "num_taps"), [(-2, 5), (0, 4), (0, 1), (-1, 4), (-16, 33)])
 def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_taps: int) -> None:
-    taps = torch.randn(num_taps, 3, dtype=torch.float64, requires_grad=True)
+    taps = torch.randn(3, num_taps, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
     low, high = max(first, 1 - length), min(first + num_taps - 1, length - 1)
     assert_equal_with_gradients(
         lambda: depthwise_convolution(x, taps, first),
-        lambda: toeplitz_multiply_dense(taps[low - first : high - first + 1], low, x),
+        lambda: multiply_by_matrix(LagKernel(taps[:, low - first : high - first + 1], low), x),
         [taps, x],
     )
 
@@ -29,7 +29,7 @@ def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_tap
 @pytest.mark.parametrize("channels", [1, 8, 16, 24])
 @pytest.mark.parametrize("num_taps", [5, 17, 33])
 def test_convolution_of_bfloat16_is_made_in_single_precision(channels: int, num_taps: int) -> None:
-    x, taps = torch.randn(2, 33, channels).bfloat16(), torch.randn(num_taps, channels)
+    x, taps = torch.randn(2, 33, channels).bfloat16(), torch.randn(channels, num_taps)
     exact = depthwise_convolution(x.float(), taps, -(num_taps // 2))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         rough = depthwise_convolution(x, taps, -(num_taps // 2))
@@ -51,7 +51,7 @@ def test_rows_are_transformed_over_their_own_lengths(lengths: list[int]) -> None
     real = (torch.arange(longest) < torch.tensor(lengths)[:, None])[..., None]
     assert_equal_with_gradients(
         lambda: torch.view_as_real(transform_each(x, torch.tensor(lengths)) * real),
-        lambda: torch.view_as_real(transform_each_plain(x, torch.tensor(lengths))),
+        lambda: torch.view_as_real(transform_each_reference(x, torch.tensor(lengths))),
         [x],
     )
 

@@ -18,7 +18,7 @@ import torch
 import run_task
 from conftest import ROOT, tiny_arguments
 from lra.record.run import RunRecord, load_record
-from lra.runtime.distributed import ALONE, World
+from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CPU = torch.device("cpu")
@@ -71,7 +71,7 @@ def assert_same_training(one: Path, two: Path) -> None:
     )  # fmt: skip
 
 
-# 200 examples in batches of 27: the last of an epoch holds 11, shared out unevenly; of 199, one.
+# 200 examples in batches of 27: the last of an epoch holds 11, divided unevenly; of 199, one.
 SETTINGS = {
     "batch norm": ["train.batch_size=27", "log.every_steps=1"],
     "a batch for one": ["train.batch_size=199", "train.steps=6"],
@@ -133,23 +133,23 @@ def test_synchronized_norm_is_that_of_all_positions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
-@pytest.mark.parametrize(("examples", "at_once"), [(27, 27), (27, 8), (5, 4), (1, 32), (16, 16)])
-def test_every_example_is_computed_once(size: int, examples: int, at_once: int) -> None:
-    """But for what is too little for all processes: each computes it, for its share of the loss."""
+@pytest.mark.parametrize(("examples", "per_pass"), [(27, 27), (27, 8), (5, 4), (1, 32), (16, 16)])
+def test_every_example_is_computed_once(size: int, examples: int, per_pass: int) -> None:
+    """What is too little for all processes each of them computes, for a part of the loss."""
     indices = np.arange(100, 100 + examples)
     counted: dict[int, float] = {}
     passes: set[int] = set()
     for rank in range(size):
-        world = World(rank, size, CPU)
-        own = world.share(indices, at_once)
-        parts = list(world.passes(examples, at_once))
-        passes.add(len(parts))
-        assert [start for start, _, _ in parts] == [0, *(stop for _, stop, _ in parts[:-1])]
-        assert parts[-1][1] == len(own)
-        assert all(stop > start for start, stop, _ in parts)
-        for start, stop, share in parts:
+        group = ProcessGroup(rank, size, CPU)
+        own = group.local_indices(indices, per_pass)
+        found = list(group.local_passes(examples, per_pass))
+        passes.add(len(found))
+        assert [start for start, _, _ in found] == [0, *(stop for _, stop, _ in found[:-1])]
+        assert found[-1][1] == len(own)
+        assert all(stop > start for start, stop, _ in found)
+        for start, stop, weight in found:
             for index in own[start:stop].tolist():
-                counted[index] = counted.get(index, 0.0) + share
+                counted[index] = counted.get(index, 0.0) + weight
     assert counted.keys() == set(indices.tolist())
     assert all(total == pytest.approx(1) for total in counted.values())
     assert len(passes) == 1  # or processes would wait for one another
@@ -157,11 +157,15 @@ def test_every_example_is_computed_once(size: int, examples: int, at_once: int) 
 
 def test_alone_nothing_is_exchanged() -> None:
     numbers = torch.ones(3)
-    assert ALONE.sum(numbers) is numbers
-    assert ALONE.any(None) is None
-    assert ALONE.any("SIGTERM") == "SIGTERM"
-    assert (ALONE.of_first(2.0), ALONE.highest(3.0), ALONE.total(4.0)) == (2.0, 3.0, 4.0)
-    assert ALONE.from_first(lambda: "made") == "made"
+    assert SINGLE_PROCESS.all_reduce_sum(numbers) is numbers
+    assert SINGLE_PROCESS.first_reason(None) is None
+    assert SINGLE_PROCESS.first_reason("SIGTERM") == "SIGTERM"
+    assert (
+        SINGLE_PROCESS.broadcast(2.0),
+        SINGLE_PROCESS.all_reduce_max(3.0),
+        SINGLE_PROCESS.sum_of(4.0),
+    ) == (2.0, 3.0, 4.0)
+    assert SINGLE_PROCESS.on_main_process(lambda: "made") == "made"
 
 
 LONG = ("--set", "train.steps=100000", "--set", "log.checkpoint_minutes=0.005")

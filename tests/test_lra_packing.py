@@ -1,4 +1,4 @@
-"""The packed packing, and the classifier's independence from how a batch is put together."""
+"""Packed batches, and the classifier's independence from how a batch is put together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import TINY
-from lra.classifier.block import NORMS
+from lra.classifier.block import NORMS, Block
 from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
 from lra.classifier.packing import Packing
 from lra.classifier.resolve import resolve
@@ -38,13 +38,40 @@ def _check_round_trip(packing: Packing, lengths: list[int], x: torch.Tensor) -> 
     for part, mask in parts:
         if mask is not None:
             assert (part[~mask] == 0).all()
-            assert mask[:, 0].all()
+            assert_real_positions_come_first(mask)
     assert torch.equal(packing.packed([part for part, _ in parts]), x)
     sums = packing.reduce(lambda part, mask: part.sum(dim=1), x)
     expected = torch.stack([row.sum(dim=0) for row in x.split(lengths)])
     torch.testing.assert_close(sums, expected)
     positions = packing.position_in_sequence().tolist()
     assert positions == [i for length in lengths for i in range(length)]
+
+
+def assert_real_positions_come_first(mask: torch.Tensor) -> None:
+    assert mask[:, 0].all()
+    assert (mask[:, 1:] <= mask[:, :-1]).all()
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_what_mixers_are_promised(pooling: str) -> None:
+    """Real positions first in every row, and finite padding."""
+    lengths = torch.tensor([[70], [9], [33], [80], [1], [64]])
+    inputs = torch.randint(1, 17, (int(lengths.sum()),))
+    met: list[torch.Tensor] = []
+
+    def look(_: torch.nn.Module, arguments: tuple[torch.Tensor, torch.Tensor | None]) -> None:
+        x, mask = arguments
+        assert x.isfinite().all()
+        if mask is not None:
+            met.append(mask)
+            assert_real_positions_come_first(mask)
+
+    model = classifier("transformer", TOKENS, f"model.pooling={pooling}")
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        block.mixer.register_forward_pre_hook(look)
+    model(inputs, lengths).sum().backward()
+    assert any(not mask.all() for mask in met)
 
 
 def test_gradients_pass_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ TENSORBOARD = ("--set", "log.tensorboard=true")
 WANDB = ("--set", "log.wandb=true")
 
 
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+def events_of(folder: Path) -> dict[str, list[tuple[int, float]]]:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     (run,) = folder.glob("results/runs/*/*/*/tensorboard")
@@ -32,7 +32,7 @@ def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 def test_tensorboard_has_what_the_metrics_have_after_a_resume_too(tmp_path: Path) -> None:
     run_task.main(tiny_arguments(tmp_path, *TENSORBOARD, "--max-steps", "10"))
     assert run_task.main(tiny_arguments(tmp_path, *TENSORBOARD)) == 0
-    found = scalars(tmp_path)
+    found = events_of(tmp_path)
     assert [step for step, _ in found["training/loss"]] == [4, 8, 12, 16, 20]
     assert [step for step, _ in found["validation/accuracy"]] == [10, 20]
     assert found.keys() >= {"training/lr", "training/grad_norm", "validation/loss"}

@@ -1,4 +1,4 @@
-"""Trained models on other data: longer, deeper, harder."""
+"""Trained models out of distribution: longer, deeper, harder data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS, TASKS
 from lra.evaluate.__main__ import main
-from lra.evaluate.out_of_distribution import Elsewhere, TransferRecord, lay_up, transfers_of
+from lra.evaluate.out_of_distribution import OtherData, compose_other
 from lra.evaluate.trained import best_model, config_of
 from lra.record.__main__ import main as record_main
+from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import load_record
 from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import save_checkpoint
@@ -60,17 +61,17 @@ def test_lengths_are_evaluated_and_recorded(
     arguments = command(copy, "--run", str(run), "--lengths", "40,160")
     assert main(arguments) == 0
     assert "160 positions" in capsys.readouterr().out
-    found, faults = transfers_of(run)
+    found, faults = evaluations_of(run)
     assert not faults
     assert [(one.length, one.test_total, one.trained_length) for one in found] == [
         (40, 30, 80), (160, 30, 80),
     ]  # fmt: skip
     assert all(one.baselines.keys() == {"majority class", "root operator"} for one in found)
-    files = {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    files = {path: path.stat().st_mtime_ns for path in run.glob("evaluation-*.json")}
     assert main(arguments) == 0
-    assert files == {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    assert files == {path: path.stat().st_mtime_ns for path in run.glob("evaluation-*.json")}
     assert main([*arguments, "--again"]) == 0
-    again = {path: path.stat().st_mtime_ns for path in run.glob("transfer-*.json")}
+    again = {path: path.stat().st_mtime_ns for path in run.glob("evaluation-*.json")}
     assert again.keys() == files.keys()
     assert all(again[path] > files[path] for path in files)
 
@@ -78,8 +79,8 @@ def test_lengths_are_evaluated_and_recorded(
 def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Path) -> None:
     run = run_of(trained)
     record = load_record(run / "result.json")
-    elsewhere = Elsewhere(length=120, changes=("task.max_depth=4",), examples=30)
-    config = lay_up(run, record, elsewhere)
+    other_data = OtherData(length=120, changes=("task.max_depth=4",), examples=30)
+    config = compose_other(run, record, other_data)
     model = best_model(run, config_of(run, record), config.build_task().info)
     assert model is not None
     split = config.build_task().prepare(trained / "data").splits["test"]
@@ -92,7 +93,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
     assert main(
         command(trained, "--run", str(run), "--lengths", "120", "--vary", "task.max_depth=4")
     ) == 0  # fmt: skip
-    (found,) = [one for one in transfers_of(run)[0] if one.length == 120]
+    (found,) = [one for one in evaluations_of(run)[0] if one.length == 120]
     assert (found.test_correct, found.test_total) == (right, 30)
     assert found.changes == ["task.max_depth=4"]
     assert found.label == "120 positions, max_depth=4"
@@ -104,7 +105,7 @@ def test_fresh_expressions_are_of_the_length_and_new(trained: Path) -> None:
     own = config_of(run, record).build_task().prepare(trained / "data")
     seen = {bytes(_tokens(split, i)) for split in own.splits.values() for i in range(len(split))}
     for length in (None, 100):
-        config = lay_up(run, record, Elsewhere(length=length, changes=(), examples=30))
+        config = compose_other(run, record, OtherData(length=length, changes=(), examples=30))
         fresh = config.build_task().prepare(trained / "data").splits["test"]
         assert len(fresh) == 30
         if length is not None:
@@ -114,11 +115,11 @@ def test_fresh_expressions_are_of_the_length_and_new(trained: Path) -> None:
 
 
 def _tokens(split: object, index: int) -> np.ndarray:
-    return split.batch(np.array([index])).values.numpy().astype(np.uint8)  # type: ignore[attr-defined]
+    return split.batch(np.array([index])).inputs.numpy().astype(np.uint8)  # type: ignore[attr-defined]
 
 
 def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
-    """Laid up anew for the data of its training, the best model scores as its record says."""
+    """On the data of its training the best model scores as its record says."""
     for mixer in ("tnn", "fd-tnn"):
         run = run_of(trained, mixer)
         record = load_record(run / "result.json")
@@ -136,7 +137,7 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
 class Overflowing(nn.Module):
     """Gives class 0 logits that overflow where a sequence is longer than 60."""
 
-    def forward(self, values: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
         return torch.where(lengths > 60, torch.inf, torch.eye(10)[0])
 
 
@@ -148,9 +149,9 @@ def test_what_overflows_is_wrong_and_has_no_loss(
     run = run_of(copy)
     monkeypatch.setattr("lra.evaluate.out_of_distribution.best_model", lambda *_: Overflowing())
     assert main(command(copy, "--run", str(run), "--lengths", "64,120")) == 0
-    mixed, lost = (one for one in transfers_of(run)[0] if not one.changes)
-    config = lay_up(
-        run, load_record(run / "result.json"), Elsewhere(length=64, changes=(), examples=30)
+    mixed, lost = (one for one in evaluations_of(run)[0] if not one.changes)
+    config = compose_other(
+        run, load_record(run / "result.json"), OtherData(length=64, changes=(), examples=30)
     )
     split = config.build_task().prepare(copy / "data").splits["test"]
     right = int(((split.lengths <= 60) & (split.labels == 0)).sum())
@@ -160,14 +161,14 @@ def test_what_overflows_is_wrong_and_has_no_loss(
 
 
 def test_a_loss_may_be_as_large_as_numbers_go(tmp_path: Path) -> None:
-    transfer_record(loss=3.6e27).save(tmp_path)
-    assert [one.loss for one in transfers_of(tmp_path)[0]] == [3.6e27]
+    evaluation_record(loss=3.6e27).save(tmp_path)
+    assert [one.loss for one in evaluations_of(tmp_path)[0]] == [3.6e27]
 
 
 def test_values_are_in_the_order_of_numbers(tmp_path: Path) -> None:
     for depth in (10, 5, 20):
-        transfer_record(length=None, changes=[f"task.max_depth={depth}"]).save(tmp_path)
-    found = transfers_of(tmp_path)[0]
+        evaluation_record(length=None, changes=[f"task.max_depth={depth}"]).save(tmp_path)
+    found = evaluations_of(tmp_path)[0]
     assert [one.label for one in found] == ["max_depth=5", "max_depth=10", "max_depth=20"]
 
 
@@ -189,7 +190,7 @@ def test_documents_are_read_further_and_images_are_what_they_are() -> None:
     assert text.fresh({"unit": "bytes"}, length=None, examples=5) == {}
     with pytest.raises(DataError, match="characters are numbered"):
         text.fresh({"unit": "characters"}, length=20, examples=5)
-    with pytest.raises(DataError, match="one length alone"):
+    with pytest.raises(DataError, match="one length only"):
         TASKS.get("image", "").fresh({}, length=20, examples=5)
 
 
@@ -231,8 +232,8 @@ def test_runs_that_cannot_be_evaluated(
 
 
 @pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
-def test_mixers_elsewhere_are_those_of_the_training(tmp_path: Path, mixer: str) -> None:
-    """On shorter data a model gives what it gave in training; a kernel laid up anew would not."""
+def test_mixers_out_of_distribution_are_those_of_the_training(tmp_path: Path, mixer: str) -> None:
+    """On shorter data a model gives what it gave in training: its kernels are those of then."""
     config = resolve("listops", mixer, preset="quick", overrides=TINY)
     info = config.build_task().info
     model = Classifier(config, info).eval()
@@ -272,7 +273,7 @@ def test_learned_positions_reach_no_further(
     assert "embedding.learned.weight" in capsys.readouterr().err
 
 
-def transfer_record(**changes: object) -> TransferRecord:
+def evaluation_record(**changes: object) -> EvaluationRecord:
     run = made_record()
     values: dict[str, object] = {
         "run_id": run.run_id, "task": run.task, "mixer": run.mixer, "seed": 0,
@@ -281,7 +282,7 @@ def transfer_record(**changes: object) -> TransferRecord:
         "baselines": {"majority class": 17.0}, "largest_class": 17.0, "examples_per_second": 9.0,
         "device": "CPU", "precision": "fp32", "versions": {}, "git": {}, "data": run.data,
     }  # fmt: skip
-    return TransferRecord.model_validate({**values, **changes})
+    return EvaluationRecord.model_validate({**values, **changes})
 
 
 def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
@@ -292,14 +293,14 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
         made_record(mixer=mixer, test_accuracy=right / 20).save(folder)
         for length in (4096, 8192) if mixer != "s4" else ():
             correct = right - length // 20
-            transfer_record(
+            evaluation_record(
                 mixer=mixer, length=length, test_correct=correct, test_accuracy=correct / 20
             ).save(folder)
-        transfer_record(mixer=mixer, length=None, changes=["task.max_depth=20"]).save(folder)
+        evaluation_record(mixer=mixer, length=None, changes=["task.max_depth=20"]).save(folder)
     out = tmp_path / "report"
     assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
     text = (out / "report.md").read_text()
-    assert "Preset paper, protocol s4: listops elsewhere" in text
+    assert "Preset paper, protocol s4: listops, out of distribution" in text
     lines = [line for line in text.splitlines() if "4,096 positions" in line]
     assert lines
     header = [cell.strip() for cell in lines[0].strip("|").split("|")]
@@ -308,20 +309,22 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert "29.80 (n=1)" in row
     (row,) = [ln for ln in text.splitlines() if ln.startswith("| mean ") and "14.80" in ln]
     assert "at chance: 14.80" in row
-    assert (out / "figures" / "paper-s4-listops-elsewhere-length.svg").is_file()
-    assert (out / "tables" / "transfer-paper-s4-listops.csv").read_text().count("\n") == 8
+    assert (out / "figures" / "paper-s4-listops-out-of-distribution-length.svg").is_file()
+    assert (out / "tables" / "out-of-distribution-paper-s4-listops.csv").read_text().count(
+        "\n"
+    ) == 8
 
 
-def test_a_task_without_predictions_has_a_figure(tmp_path: Path) -> None:
+def test_a_task_without_trivial_baselines_has_a_figure(tmp_path: Path) -> None:
     results, out = tmp_path / "results", tmp_path / "report"
     folder = results / "runs" / "listops" / "tnn" / "abc-s0"
     folder.mkdir(parents=True)
     made_record().save(folder)
     for length in (4096, 8192):
-        transfer_record(length=length, baselines={}).save(folder)
+        evaluation_record(length=length, baselines={}).save(folder)
     assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
-    figure = (out / "figures" / "paper-s4-listops-elsewhere-length.svg").read_text()
-    assert "best prediction" in figure
+    figure = (out / "figures" / "paper-s4-listops-out-of-distribution-length.svg").read_text()
+    assert "best trivial baseline" in figure
 
 
 def test_models_are_compared_on_the_same_examples(
@@ -334,23 +337,23 @@ def test_models_are_compared_on_the_same_examples(
         run = made_record(mixer=mixer)
         run.save(folder)
         other = run.data.model_copy(update={"fingerprint": data * 64})
-        transfer_record(mixer=mixer, data=other).save(folder)
+        evaluation_record(mixer=mixer, data=other).save(folder)
     out = tmp_path / "report"
     report.main(["--results-dir", str(results), "--out", str(out)])
     text = (out / "report.md").read_text()
     rows = [line for line in text.splitlines() if line.startswith(("| a ", "| b ", "| c "))]
     assert sum("30.00 (n=1)" in row for row in rows) == 2
-    assert "a/abc-s0/transfer-" in capsys.readouterr().err
+    assert "a/abc-s0/evaluation-" in capsys.readouterr().err
 
 
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path) -> None:
-    transfer_record().save(tmp_path)
-    (tmp_path / "transfer-00000000.json").write_text("{}")
-    wrong = transfer_record(length=9).save(tmp_path)
+    evaluation_record().save(tmp_path)
+    (tmp_path / "evaluation-00000000.json").write_text("{}")
+    wrong = evaluation_record(length=9).save(tmp_path)
     wrong.write_text(wrong.read_text().replace('"test_correct": 600', '"test_correct": 700'))
-    found, faults = transfers_of(tmp_path)
+    found, faults = evaluations_of(tmp_path)
     assert [one.length for one in found] == [4096]
-    assert "transfer-00000000.json" in faults[0]
+    assert "evaluation-00000000.json" in faults[0]
     assert "expected that of 700 in 2000" in faults[1]
 
 
@@ -362,8 +365,8 @@ def test_merging_takes_them_along(tmp_path: Path) -> None:
     target.mkdir()
     merge = ["merge", str(source), "--results-dir", str(target)]
     assert record_main(merge) == 0
-    transfer_record().save(folder)
+    evaluation_record().save(folder)
     assert record_main(merge) == 0
-    (copied,), faults = transfers_of(target / "runs" / "listops" / "tnn" / "abc-s0")
-    assert copied == transfer_record()
+    (copied,), faults = evaluations_of(target / "runs" / "listops" / "tnn" / "abc-s0")
+    assert copied == evaluation_record()
     assert not faults

@@ -1,0 +1,86 @@
+"""The leaderboard: one board at a glance, and the published rows of the same methods."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from lra.config.registry import MIXERS
+from lra.report.accuracy import accuracy_table, caption_of
+from lra.report.boards import Board, label
+from lra.report.published import FIVE, is_variant, published_rows, published_table
+from lra.report.table import Table
+from lra.runtime.console import MISSING
+from tasks.base import BENCHMARK
+
+PRESETS = ("paper", "budget", "quick")
+"""Presets whose boards may lead, the preferred one first."""
+
+
+def leading_board(boards: Sequence[Board]) -> Board | None:
+    """Choose the main board of the first preset that has a whole row, else the fullest board.
+
+    A row is whole if it has a result on every task but Path-X.
+    """
+    main = [board for board in boards if board.is_main and board.preset in PRESETS]
+    main.sort(key=lambda board: PRESETS.index(board.preset))
+    whole = [board for board in main if any(set(FIVE) <= done for done in _done(board))]
+    return whole[0] if whole else max(main, key=lambda b: sum(map(len, _done(b))), default=None)
+
+
+def _done(board: Board) -> list[set[str]]:
+    """Return the tasks that each row has results on."""
+    return [
+        {task for task, cell in cells.items() if cell.accuracies} for cells in board.rows.values()
+    ]
+
+
+def leaderboard(board: Board) -> Table:
+    """Tabulate the mixers of a board at the settings of its preset, and the best trivial baseline.
+
+    Columns without any number are left out and named in the caption.
+    """
+    rows = {
+        method: cells
+        for method, cells in board.rows.items()
+        if all(label(run) == run.method for cell in cells.values() for run in cell.runs)
+    }
+    own = dataclasses.replace(board, rows=rows)
+    table = accuracy_table(own, "leaderboard")
+    is_empty = {
+        name: all(row[j] == MISSING for row in table.rows) for j, name in enumerate(table.columns)
+    }
+    table = table.with_columns([name for name in table.columns if not is_empty[name]])
+    caption = caption_of(own)
+    counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()}
+    texts = table.rows
+    if counts <= {0, 1}:
+        caption = caption_of(own, "of one seed each")
+        texts = [[text.replace(" (n=1)", "") for text in row] for row in table.rows]
+    missing = [task for task in own.tasks if is_empty[task]]
+    if missing:
+        caption += f" No results for: {', '.join(missing)}."
+    trivial = texts[len(rows) :]
+    best = [_best(column) for column in list(zip(*trivial, strict=True))[1:]]
+    texts = [*texts[: len(rows)], *([["best trivial baseline", *best]] if trivial else [])]
+    title = f"Leaderboard: preset {board.preset}, protocol {board.protocol}"
+    return dataclasses.replace(table, title=title, caption=caption, rows=texts)
+
+
+def _best(column: Sequence[str]) -> str:
+    """Choose the highest number of a column of text."""
+    return max((text for text in column if text != MISSING), key=float, default=MISSING)
+
+
+def published_of_the_suite() -> Table:
+    """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
+    rows = [row for row in published_rows() if is_variant(row.method, MIXERS.classes)]
+    table = published_table(rows).with_columns(["method", *BENCHMARK, "source"])
+    return dataclasses.replace(
+        table,
+        title="Published results of these methods",
+        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
+        "on the full tasks, with its own hardware and protocol. FAIL: at chance. Of "
+        "results/published.csv, the rows whose method is a mixer of this suite or a variant of "
+        "one; all rows are in `python report.py`.",
+    )

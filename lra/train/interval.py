@@ -1,0 +1,32 @@
+"""What training steps amount to between two lines of metrics."""
+
+from __future__ import annotations
+
+
+class Interval:
+    """Sums over the steps since the last call of `clear`."""
+
+    def __init__(self) -> None:
+        self.sums = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
+        """Sums by name, which a checkpoint holds."""
+
+    def add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
+        """Take in a step: its mean loss, and how many of the examples seen were right."""
+        self.sums["loss"] += loss
+        self.sums["correct"] += correct
+        self.sums["seen"] += seen
+        self.sums["steps"] += 1
+        self.sums["seconds"] += seconds
+
+    def means(self) -> dict[str, float]:
+        """Return mean loss in nats, accuracy in percent, and steps per second."""
+        steps = self.sums["steps"]
+        return {
+            "loss": self.sums["loss"] / steps,
+            "accuracy": 100.0 * self.sums["correct"] / self.sums["seen"],
+            "steps_per_second": steps / self.sums["seconds"],
+        }
+
+    def clear(self) -> None:
+        """Begin a new interval."""
+        self.sums = dict.fromkeys(self.sums, 0.0)

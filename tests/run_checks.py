@@ -1,0 +1,60 @@
+"""Whether two runs computed the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+
+from lra.record.run import load_record
+from lra.train.checkpoint import load_newest
+
+
+def final_state(folder: Path) -> dict:
+    state = load_newest(folder / "checkpoints")
+    assert state is not None
+    return state["trainer"]
+
+
+def assert_same(a: object, b: object, path: str = "") -> None:
+    if isinstance(a, torch.Tensor):
+        assert isinstance(b, torch.Tensor)
+        assert torch.equal(a, b), path
+    elif isinstance(a, dict):
+        assert isinstance(b, dict)
+        assert a.keys() == b.keys(), path
+        for key in a:
+            assert_same(a[key], b[key], f"{path}.{key}")
+    elif isinstance(a, (list, tuple)):
+        assert isinstance(b, (list, tuple))
+        assert len(a) == len(b), path
+        for i, (x, y) in enumerate(zip(a, b, strict=True)):
+            assert_same(x, y, f"{path}[{i}]")
+    else:
+        assert a == b, path
+
+
+def timeless(state: dict) -> dict:
+    """Drop what a clock measured."""
+    interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
+    timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}
+    return {**state, **timed, "interval": interval}
+
+
+def timeless_metrics(folder: Path) -> list[dict]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    timed = {"seconds", "steps_per_second"}
+    return [{k: v for k, v in line.items() if k not in timed} for line in lines]
+
+
+RESULT = ("test_correct", "test_total", "val_accuracy", "best_step", "steps", "params", "data")
+
+
+def assert_same_run(a: Path, b: Path) -> None:
+    """Compare weights, optimizer, random states, best model, metrics and result, bit for bit."""
+    assert_same(timeless(final_state(a)), timeless(final_state(b)))
+    assert timeless_metrics(a) == timeless_metrics(b)
+    one, two = load_record(a / "result.json"), load_record(b / "result.json")
+    for field in RESULT:
+        assert getattr(one, field) == getattr(two, field), field

@@ -1,0 +1,150 @@
+"""The hash that runs are known by does not move when settings are added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import pytest
+
+from conftest import ROOT
+from lra.config.compose import compose
+from lra.config.registry import NoEffect, Section, options_model
+from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.record.run import RunRecord, with_shipped
+from models.base import Added as AddedToMixer
+from models.base import MixerContext
+from models.tnn import TNN
+from tasks.base import Added as AddedToTask
+from tasks.listops import ListOps
+
+SHIPPED = [record for _, record in with_shipped(ROOT / "results")[0] if record.mixer_code is None]
+
+
+class LaterTNN(TNN):
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        decay: float = 1.0,
+        later: Annotated[int, AddedToMixer(1)] = 1,
+    ) -> None: ...
+
+
+class LaterModel(ModelConfig):
+    later: Annotated[int, AddedToMixer(1)] = 1
+
+
+class LaterTrain(TrainConfig):
+    later: Annotated[str | None, AddedToMixer(None)] = None
+
+
+def composed(record: RunRecord, *more: str) -> RunConfig:
+    overrides = [*record.overrides, *more]
+    preset, protocol = record.preset, record.protocol
+    composed = compose(
+        record.task, record.mixer, preset=preset, protocol=protocol, overrides=overrides
+    )
+    return composed.config
+
+
+def add_to_mixer(patch: pytest.MonkeyPatch) -> None:
+    add_option(patch, TNN, AddedToMixer)
+
+
+def add_to_task(patch: pytest.MonkeyPatch) -> None:
+    add_option(patch, ListOps, AddedToTask)
+
+
+def add_option(patch: pytest.MonkeyPatch, owner: type, mark: type) -> None:
+    """Give a mixer or a task one option more, as another line of its constructor would."""
+    known = options_model(owner)
+
+    class Later(known):
+        later: Annotated[int, mark(1)] = 1
+
+    def found(cls: type) -> type[Section]:
+        return Later if cls is owner else options_model(cls)
+
+    patch.setattr("lra.config.compose.options_model", found)
+    patch.setattr("lra.config.plugin.options_model", found)
+
+
+def add_to_model(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lra.config.compose.ModelConfig", LaterModel)
+
+
+def add_to_train(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("lra.config.compose.TrainConfig", LaterTrain)
+
+
+ADDITIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
+    "mixer": (add_to_mixer, "mixer.later=2"),
+    "task": (add_to_task, "task.later=2"),
+    "model": (add_to_model, "model.later=2"),
+    "train": (add_to_train, "train.later=other"),
+}
+
+
+def test_shipped_runs_have_the_hash_of_their_settings() -> None:
+    assert len(SHIPPED) > 50
+    for record in SHIPPED:
+        assert composed(record).hash == record.config_hash, record.run_id
+
+
+@pytest.mark.parametrize("section", ADDITIONS)
+def test_an_added_setting_moves_no_shipped_hash(
+    section: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add, change = ADDITIONS[section]
+    add(monkeypatch)
+    for record in SHIPPED:
+        assert composed(record).hash == record.config_hash, record.run_id
+    (first, *_) = [r for r in SHIPPED if (r.task, r.mixer) == ("listops", "tnn")]
+    config = composed(first, change)
+    assert config.hash != first.config_hash
+    assert "later: " in config.show()
+    assert change in config.overrides
+
+
+def test_options_of_constructors_keep_their_marks() -> None:
+    fields = options_model(LaterTNN).model_fields
+    assert AddedToMixer(1) in fields["later"].metadata
+    options = options_model(LaterTNN)
+    assert options.model_validate({}).hashed() == {"decay": 1.0}
+    assert options.model_validate({"later": 3}).hashed() == {"decay": 1.0, "later": 3}
+
+
+class HiddenMark(TNN):
+    def __init__(
+        self, context: MixerContext, *, later: Annotated[int, AddedToMixer(1)] | None = None
+    ) -> None: ...
+
+
+def test_a_mark_without_effect_is_refused() -> None:
+    with pytest.raises(TypeError, match="later: write Annotated"):
+        options_model(HiddenMark)
+
+
+def test_sections_have_no_hidden_marks() -> None:
+    for section in (ModelConfig, TrainConfig):
+        for name, field in section.model_fields.items():
+            assert "Added(" not in str(field.annotation), name
+
+
+def test_a_setting_without_effect_is_in_no_hash() -> None:
+    class Settings(Section):
+        shown: Annotated[bool, NoEffect()] = False
+        steps: int = 1
+
+    assert Settings(shown=True).hashed() == Settings().hashed() == {"steps": 1}
+    checkpointed = TrainConfig(steps=1, checkpoint_activations=True)
+    assert checkpointed.hashed() == TrainConfig(steps=1).hashed()
+
+
+def test_without_the_mark_every_hash_moves(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unmarked(ModelConfig):
+        later: int = 1
+
+    monkeypatch.setattr("lra.config.compose.ModelConfig", Unmarked)
+    assert all(composed(record).hash != record.config_hash for record in SHIPPED)

@@ -1,0 +1,160 @@
+"""Kernels that are made once: what is kept, for how long, and when it is made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from models.layers.kernel_cache import kept_for, kernels_cached, made_once
+from models.layers.long_convolution import LongConvolution
+from models.ops.reference import reference_forms
+from models.ops.toeplitz import LagKernel
+from references import assert_equal_with_gradients
+
+
+class Given(LongConvolution):
+    """A convolution with a kernel that is a parameter."""
+
+    def __init__(self, channels: int, longest: int) -> None:
+        super().__init__()
+        self.channels = channels
+        values = torch.randn(channels, 2 * longest - 1, dtype=torch.float64)
+        self.coefficients = nn.Parameter(values)
+        self.made: list[int] = []
+
+    def generate(self, length: int) -> LagKernel:
+        self.made.append(length)
+        return LagKernel(self.coefficients, -(self.coefficients.shape[1] // 2)).cut(length)
+
+
+def lengths_of_kernels(convolution: Given, *lengths: int) -> list[int]:
+    return [convolution.kernel(length).last_lag + 1 for length in lengths]
+
+
+def test_kernels_are_made_once_for_the_longest_and_cut() -> None:
+    convolution, lengths = Given(2, 9), (8, 4, 8, 9, 2)
+    assert lengths_of_kernels(convolution, *lengths) == [*lengths]
+    assert convolution.made == [8, 4, 8, 9, 2]
+    convolution.made.clear()
+    with kernels_cached(), kernels_cached():
+        assert lengths_of_kernels(convolution, *lengths) == [*lengths]
+        assert convolution.made == [8, 9]
+        with reference_forms():
+            convolution.kernel(8)
+        assert convolution.made == [8, 9, 8]
+    convolution.kernel(8)
+    assert len(convolution.made) == 4
+
+
+def test_what_is_kept_is_told_apart_by_owner_and_role() -> None:
+    first, second = nn.Linear(1, 1), nn.Linear(1, 1)
+    with kernels_cached():
+        made = [
+            made_once(owner, role, object)
+            for owner in (first, second)
+            for role in ("a", ("a", 2), "a")
+        ]
+    assert len({id(one) for one in made}) == 4
+    assert made[0] is made[2]
+    assert made[3] is made[5]
+
+
+@pytest.mark.parametrize("change", ["in place", "replaced", "deleted first", "optimizer"])
+def test_a_changed_parameter_is_noticed(change: str) -> None:
+    convolution = Given(1, 4)
+    optimizer = torch.optim.SGD(convolution.parameters(), lr=1.0)
+    with kernels_cached():
+        before = convolution.kernel(4).coefficients.detach().clone()
+        if change == "in place":
+            with torch.no_grad():
+                convolution.coefficients.mul_(2)
+        elif change == "replaced":
+            convolution.coefficients = nn.Parameter(torch.zeros(1, 7, dtype=torch.float64))
+        elif change == "deleted first":
+            del convolution.coefficients
+            convolution.coefficients = nn.Parameter(torch.zeros(1, 7, dtype=torch.float64))
+        else:
+            convolution.kernel(4).coefficients.sum().backward()
+            optimizer.step()
+        after = convolution.kernel(4).coefficients.detach()
+    assert not torch.equal(before, after)
+    assert torch.equal(after, convolution.coefficients)
+
+
+def test_modules_that_change_type_get_new_kernels() -> None:
+    convolution = Given(1, 4)
+    with kernels_cached():
+        convolution.kernel(4)
+        assert convolution.float().kernel(4).coefficients.dtype == torch.float32
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_what_was_made_without_gradients_is_not_trained_with(
+    mode: Callable[[], AbstractContextManager[None]],
+) -> None:
+    convolution, x = Given(1, 4), torch.randn(1, 4, 1, dtype=torch.float64)
+    with kernels_cached():
+        with mode():
+            convolution(x)
+        convolution(x).sum().backward()
+    assert convolution.coefficients.grad is not None
+
+
+def test_kernels_are_kept_in_inference_mode() -> None:
+    convolution = Given(1, 4)
+    with torch.inference_mode(), kernels_cached():
+        convolution.kernel(4)
+        convolution.kernel(3)
+    assert convolution.made == [4]
+
+
+@pytest.mark.parametrize("rows", [1, 4, 100])
+def test_transforms_of_kernels_are_kept_where_that_is_cheaper(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    convolution = Given(3, 64)
+    sizes: list[int] = []
+    transform = LagKernel.response
+
+    def noted(self: LagKernel, size: int, dtype: torch.dtype) -> Tensor:
+        sizes.append(size)
+        return transform(self, size, dtype)
+
+    monkeypatch.setattr(LagKernel, "response", noted)
+    assert_equals_reference(convolution, rows, (64, 52, 40, 9))
+    assert sizes[0] == 128
+    assert len(sizes) == {1: 2, 4: 3, 100: 4}[rows]
+
+
+def test_what_was_made_for_shorter_sequences_is_not_taken_for_longer_ones() -> None:
+    assert_equals_reference(Given(3, 64), 1, (50, 64))
+
+
+def assert_equals_reference(convolution: Given, rows: int, lengths: tuple[int, ...]) -> None:
+    groups = [
+        torch.randn(rows, length, 3, dtype=torch.float64, requires_grad=True) for length in lengths
+    ]
+
+    def compute() -> Tensor:
+        with kernels_cached():
+            return torch.cat([convolution(x).flatten() for x in groups])
+
+    def by_reference() -> Tensor:
+        with reference_forms():
+            return compute()
+
+    assert_equal_with_gradients(compute, by_reference, [convolution.coefficients, *groups])
+
+
+def test_few_transforms_of_a_kernel_are_kept() -> None:
+    convolution = Given(1, 64)
+    with kernels_cached(), torch.no_grad():
+        for length in range(64, 2, -4):
+            convolution(torch.randn(100, length, 1, dtype=torch.float64))
+        kept = kept_for(convolution) or {}
+        (responses,) = [made for role, made in kept.items() if "responses" in str(role)]
+    assert len(responses) == 4

@@ -1,0 +1,192 @@
+"""The blocks of README files: made from records, checked against them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+import report
+from conftest import ROOT
+from lra.report.boards import boards
+from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
+from lra.report.readme import check_readmes, make_blocks, marked, write_readmes
+from lra.report.results import Results
+from made_results import bench_record, made_records, record, save, save_all
+
+SHIPPED = ROOT / "results" / "shipped"
+FILES = ("README.md", "results/README.md")
+BLOCKS = {"README.md": ("leaderboard", "published", "figure"), "results/README.md": ("tables",)}
+
+
+def empty_readmes(root: Path) -> None:
+    """Write README files whose blocks hold one old line each."""
+    for file, names in BLOCKS.items():
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        blocks = "between\n".join(marked(name, "old\n") for name in names)
+        (root / file).write_text(f"before\n{blocks}after\n")
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with two records in results/ and README files whose blocks are old."""
+    save_all(tmp_path / "results", [record(), record(mixer="s4", test_accuracy=50.0)])
+    empty_readmes(tmp_path)
+    monkeypatch.setattr(report, "ROOT", tmp_path)
+    return tmp_path
+
+
+def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--results-dir", str(root / "results")]
+    assert report.main([*arguments, "--check"]) == 1
+    shown = capsys.readouterr().out
+    for file, names in BLOCKS.items():
+        for name in names:
+            assert f"{file}, block {name}:\nline 1 of the block is\nold\n" in shown
+    assert report.main([*arguments, "--write-readme"]) == 0
+    assert report.main([*arguments, "--check"]) == 0
+    for file in FILES:
+        text = (root / file).read_text()
+        assert text.startswith("before\n<!-- made by report.py: ")
+        assert text.endswith("<!-- end -->\nafter\n")
+        assert text.count("between\n") == len(BLOCKS[file]) - 1
+    assert "**50.00 (n=1)**" in (root / "results" / "README.md").read_text()
+    assert " **50.00** |" in (root / "README.md").read_text()
+
+
+def test_links_to_figures_are_relative_to_their_file(root: Path) -> None:
+    write_readmes(Results(root / "results"), root)
+    (figure,) = (root / "results").glob("bubbles-*.svg")
+    assert f"](results/{figure.name})" in (root / "README.md").read_text()
+    assert f"]({figure.name})" in (root / "results" / "README.md").read_text()
+
+
+def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
+    results = root / "results"
+    write_readmes(Results(results), root)
+    (figure,) = results.glob("bubbles-*.svg")
+    figure.unlink()
+    found = check_readmes(Results(results), root)
+    assert found == [
+        line
+        for file, name in (("README.md", "figure"), ("results/README.md", "tables"))
+        for line in (f"{file}, block {name}:", f"there is no figure {figure}")
+    ]
+    save(results, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
+    write_readmes(Results(results), root)
+    assert [path.name for path in results.glob("bubbles-*.svg")] != [figure.name]
+    assert check_readmes(Results(results), root) == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text.replace("<!-- made by report.py: published -->", ""),
+        lambda text: text.replace("<!-- end -->", ""),
+        lambda text: text.replace("<!-- end -->", "", 1),
+        lambda text: text + text,
+    ],
+)
+def test_markers_that_are_not_there_once_each_are_named(
+    root: Path, damage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = root / "README.md"
+    readme.write_text(damage(readme.read_text()))
+    before = readme.read_text()
+    for flag in ("--check", "--write-readme"):
+        assert report.main(["--results-dir", str(root / "results"), flag]) == 2
+        assert f"{readme}: expected block" in capsys.readouterr().err
+    assert readme.read_text() == before
+    readme.unlink()
+    assert report.main(["--results-dir", str(root / "results"), "--check"]) == 2
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_each_device_has_a_bubble_plot(tmp_path: Path) -> None:
+    for task, device in (("listops", "GPU A"), ("image", "GPU B")):
+        made = [record(task=task, device=device), record(task=task, device=device, mixer="s4")]
+        save_all(tmp_path, made)
+    empty_readmes(tmp_path)
+    write_readmes(Results(tmp_path), tmp_path)
+    text = (tmp_path / "results" / "README.md").read_text()
+    shown = re.findall(r"\]\(../(bubbles-.*)\)\n\n.*(GPU .)\.", text)
+    assert [device for _, device in shown] == ["GPU A", "GPU B"]
+    figures = [(tmp_path / name).read_text() for name, _ in shown]
+    assert figures[0] != figures[1]
+    assert (tmp_path / "README.md").read_text().count("](bubbles-") == 1
+
+
+def test_no_records_make_no_leaderboard(tmp_path: Path) -> None:
+    blocks = make_blocks(Results(tmp_path))["README.md"]
+    assert blocks["leaderboard"].text(tmp_path / "README.md") == "No runs yet.\n"
+    assert "TNN" in blocks["published"].text(tmp_path / "README.md")
+
+
+FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
+
+
+def row_of(preset: str, tasks: tuple[str, ...], **changes: object) -> list:
+    return [record(preset=preset, task=task, run_id=preset, **changes) for task in tasks]
+
+
+@pytest.mark.parametrize(
+    ("runs", "preset"),
+    [
+        (row_of("quick", FIVE) + row_of("budget", FIVE) + row_of("paper", FIVE), "paper"),
+        (row_of("quick", FIVE) + row_of("budget", FIVE) + row_of("paper", FIVE[:4]), "budget"),
+        (row_of("quick", FIVE[:3]) + row_of("budget", FIVE[:2]), "quick"),
+        (row_of("mine", FIVE) + row_of("paper", FIVE[:1]), "paper"),
+    ],
+)
+def test_the_leading_board_is_of_the_first_preset_with_a_whole_row(runs: list, preset: str) -> None:
+    found = leading_board(boards(runs))
+    assert found is not None
+    assert found.preset == preset
+
+
+def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
+    changed = record(mixer="s4", overrides=["train.lr=1"], config_hash="b", test_accuracy=60.0)
+    (board,) = boards([*row_of("budget", FIVE), changed.model_copy(update={"preset": "budget"})])
+    table = leaderboard(board)
+    assert [row[0] for row in table.rows] == ["tnn", "best trivial baseline"]
+    assert list(table.columns) == ["mixer", *FIVE, "mean of 5"]
+    assert list(table.rows[0]) == ["tnn", *["40.00"] * 6]
+    assert "of one seed each" in table.caption
+    assert "No results for: pathx." in table.caption
+    (board,) = boards(row_of("quick", FIVE) + row_of("quick", FIVE[:1], seed=1))
+    assert leaderboard(board).rows[0][1] == "40.00 ± 0.00 (n=2)"
+    assert "over n seeds" in leaderboard(board).caption
+
+
+def test_published_rows_are_those_of_the_suites_mixers() -> None:
+    methods = {row[0] for row in published_of_the_suite().rows}
+    assert {"TNN", "SKI-TNN", "FD-TNN", "Transformer", "S4-LegS", "S4D-Lin", "DSS (exp)"} <= methods
+    assert not methods & {"Mega", "S5", "Liquid-S4", "Sparse Transformer"}
+    assert published_of_the_suite().columns[-1] == "source"
+
+
+def test_the_readmes_here_agree_with_the_records() -> None:
+    assert check_readmes(Results(SHIPPED), ROOT) == []
+
+
+def test_writing_the_readmes_changes_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    for file in FILES:
+        shutil.copyfile(ROOT / file, tmp_path / file)
+    shutil.copytree(SHIPPED, tmp_path / "results" / "shipped")
+    write_readmes(Results(tmp_path / "results" / "shipped"), tmp_path)
+    for file in FILES:
+        assert (tmp_path / file).read_text() == (ROOT / file).read_text()
+    shown = {path.name for path in (tmp_path / "results" / "shipped").glob("*.svg")}
+    assert shown == {path.name for path in SHIPPED.glob("*.svg")}
+
+
+def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
+    save_all(tmp_path, made_records(80))
+    for length in (1024, 2048):
+        bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
+    for file, blocks in make_blocks(Results(tmp_path)).items():
+        for block in blocks.values():
+            assert block.text(tmp_path / file)
