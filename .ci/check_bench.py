@@ -1,4 +1,4 @@
-"""Check that the benchmark left whole records of every mode: `check_bench.py RESULTS_DIR`."""
+"""Check that the benchmark left whole records of every command: `check_bench.py RESULTS_DIR`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from lra.record.benchmark import all_bench_records
 records, faults = all_bench_records(Path(sys.argv[1]))
 assert not faults, faults
 found = {(record.mode, record.mixer) for record in records}
-wanted = {(mode, name) for mode in ("step", "forward", "op", "decode") for name in ("tnn", "s4")}
-assert found == wanted, found
+expected = {(mode, name) for mode in ("step", "forward", "op", "decode") for name in ("tnn", "s4")}
+assert found == expected, found
 for record in records:
     assert record.status == "done", record
     assert record.low_quartile and record.steps_per_second and record.high_quartile, record
@@ -25,6 +25,6 @@ for record in records:
     )  # fmt: skip
     assert low and ratio and high and low <= ratio <= high, record
     assert record.peak_memory_mib and record.reference_peak_memory_mib, record
-    assert (record.mode == "step") == (record.shares is not None), record
-    assert not record.shares or sum(record.shares.values()) > 0, record
+    assert (record.mode == "step") == (record.time_breakdown is not None), record
+    assert not record.time_breakdown or sum(record.time_breakdown.values()) > 0, record
 sys.stdout.write(f"{len(records)} measurements are whole\n")
