@@ -19,8 +19,8 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import autocast_of, evaluate
-from tasks.base import DataError, largest_class
+from lra.train.evaluation import Score, autocast_of, evaluate
+from tasks.base import DataError, Dataset, largest_class
 
 EXAMPLES = 2000
 """Number of examples in a freshly drawn test set, unless another one is asked for."""
@@ -103,36 +103,49 @@ def evaluate_on(
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
     dataset = task.prepare(data_dir)
-    split = dataset.splits["test"]
     # A forward pass has about as many positions as in training.
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     start = time.perf_counter()
     score = evaluate(
         model.to(device),
-        split,
+        dataset.splits["test"],
         batch_size=batch_size,
         device=device,
         autocast=autocast_of(config.train.precision, device),
         check=check,
-        title=f"evaluating on {len(split)} examples",
+        title=f"evaluating on {len(dataset.splits['test'])} examples",
     )
     seconds = time.perf_counter() - start
+    return _record_of(record, other, config, dataset, score, seconds=seconds, device=device)
+
+
+def _record_of(
+    run: RunRecord,
+    other: OtherData,
+    config: RunConfig,
+    dataset: Dataset,
+    score: Score,
+    *,
+    seconds: float,
+    device: torch.device,
+) -> EvaluationRecord:
+    """Describe what the model of a run scored on other data, in how many seconds."""
     return EvaluationRecord(
-        run_id=record.run_id,
-        task=record.task,
-        mixer=record.mixer,
-        seed=record.seed,
-        config_hash=record.config_hash,
+        run_id=run.run_id,
+        task=run.task,
+        mixer=run.mixer,
+        seed=run.seed,
+        config_hash=run.config_hash,
         length=other.length,
         changes=sorted(other.changes),
-        trained_length=record.length,
+        trained_length=run.length,
         test_accuracy=score.accuracy,
         test_correct=score.correct,
         test_total=score.total,
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
-        largest_class=largest_class(split.labels),
+        largest_class=largest_class(dataset.splits["test"].labels),
         examples_per_second=score.total / seconds,
         device=device_name(device),
         precision=config.train.precision,

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from lra.record.schema import Amount, Name, Positive, Record, read_record
-from lra.runtime.errors import UserError
+from lra.record.schema import Amount, Name, Positive, Record, read_all
 
 SCHEMA_VERSION = 1
 
@@ -110,18 +109,5 @@ class BenchRecord(Record):
 
 def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
     """Read every measurement below a results folder; list the faults of unreadable files."""
-    records: list[BenchRecord] = []
-    faults: list[str] = []
-    for path in sorted(results_dir.glob("bench/*/*.json")):
-        try:
-            record = read_record(BenchRecord, path, SCHEMA_VERSION)
-            if record.path(results_dir) != path:
-                raise UserError(
-                    f"{path}: the record of another measurement; move it to "
-                    f"{record.path(results_dir)}"
-                )
-        except UserError as error:
-            faults.append(str(error))
-        else:
-            records.append(record)
-    return records, faults
+    paths = results_dir.glob("bench/*/*.json")
+    return read_all(BenchRecord, paths, SCHEMA_VERSION, lambda record: record.path(results_dir))

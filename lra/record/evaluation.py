@@ -17,9 +17,8 @@ from lra.record.schema import (
     Name,
     Percent,
     Record,
-    read_record,
+    read_all,
 )
-from lra.runtime.errors import UserError
 
 SCHEMA_VERSION = 1
 FILES = "evaluation-*.json"
@@ -83,27 +82,11 @@ class EvaluationRecord(Record):
         return self.write(folder / self.path)
 
 
-def load_evaluation(path: Path) -> EvaluationRecord:
-    """Read and check a record.
-
-    Raises: UserError naming the file and what is wrong with it.
-    """
-    return read_record(EvaluationRecord, path, SCHEMA_VERSION)
-
-
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
-    found: list[EvaluationRecord] = []
-    faults: list[str] = []
-    for path in sorted(folder.glob(FILES)):
-        try:
-            record = load_evaluation(path)
-            if record.path != path.name:
-                raise UserError(f"{path}: the record of other data; rename it to {record.path}")
-        except UserError as error:
-            faults.append(str(error))
-        else:
-            found.append(record)
+    found, faults = read_all(
+        EvaluationRecord, folder.glob(FILES), SCHEMA_VERSION, lambda record: folder / record.path
+    )
     return sorted(found, key=evaluation_order), faults
 
 

@@ -17,9 +17,9 @@ from lra.record.schema import (
     Positive,
     Record,
     Status,
+    read_all,
     read_record,
 )
-from lra.runtime.errors import UserError
 
 SCHEMA_VERSION = 1
 
@@ -123,21 +123,12 @@ def folder_of(results_dir: Path, record: RunRecord) -> Path:
 
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
     """Read every record below a results folder; list the faults of unreadable files."""
-    records: list[RunRecord] = []
-    faults: list[str] = []
-    for path in sorted(results_dir.glob("runs/*/*/*/result.json")):
-        try:
-            record = load_record(path)
-            if folder_of(results_dir, record) != path.parent:
-                raise UserError(
-                    f"{path}: the record of {record.task}, {record.mixer}, {record.run_id} in a "
-                    f"folder of other names; move it to {folder_of(results_dir, record)}"
-                )
-        except UserError as error:
-            faults.append(str(error))
-        else:
-            records.append(record)
-    return records, faults
+    return read_all(
+        RunRecord,
+        results_dir.glob("runs/*/*/*/result.json"),
+        SCHEMA_VERSION,
+        lambda record: folder_of(results_dir, record) / "result.json",
+    )
 
 
 def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
@@ -78,3 +79,28 @@ def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
             f"{path}: not a record of schema {version}: {what}; move it away if it is of "
             f"no more use"
         ) from None
+
+
+def read_all(
+    kind: type[Kind], paths: Iterable[Path], version: int, path_of: Callable[[Kind], Path]
+) -> tuple[list[Kind], list[str]]:
+    """Read records of a kind; list the faults of files that are unreadable or misplaced.
+
+    Args:
+        kind: of all the records.
+        paths: files, read in the order of their names.
+        version: of the records' schema.
+        path_of: returns the file that a record belongs into.
+    """
+    records: list[Kind] = []
+    faults: list[str] = []
+    for path in sorted(paths):
+        try:
+            record = read_record(kind, path, version)
+            if (own := path_of(record)) != path:
+                raise UserError(f"{path}: a record under the name of another; move it to {own}")
+        except UserError as error:
+            faults.append(str(error))
+        else:
+            records.append(record)
+    return records, faults

@@ -112,7 +112,8 @@ class Run:
             return self._finish("done", None, self._test())
         except Stopped as reason:
             self._checkpoint()
-            logger.info(self._how_to_go_on(str(reason)))
+            is_repeat = self.folder.is_repeat
+            logger.info(how_to_go_on(str(reason), self.trainer.step, total, is_repeat=is_repeat))
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
@@ -139,12 +140,6 @@ class Run:
                 logger.info(f"until now on {state['device']}: speed and memory are measured anew")
         if self.group.is_main_process:
             self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
-
-    def _how_to_go_on(self, reason: str) -> str:
-        trainer = self.trainer
-        return how_to_go_on(
-            reason, trainer.step, trainer.total_steps, is_repeat=self.folder.is_repeat
-        )
 
     def _tell_time_left(self) -> None:
         trainer = self.trainer
