@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from conftest import ROOT
+from lra.record.evaluation import evaluations_of
 from lra.record.run import all_records, load_record
 from lra.report.published import is_variant
 from lra.report.task_table import task_table
@@ -64,6 +67,14 @@ def test_a_record_in_another_runs_folder_is_refused(tmp_path: Path) -> None:
     records, faults = all_records(tmp_path)
     assert not records
     assert "move it to" in faults[0]
+
+
+def test_an_evaluation_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
+    shipped = next((ROOT / "results" / "shipped").rglob("evaluation-*.json"))
+    shutil.copy(shipped, tmp_path / "evaluation-00000000.json")
+    records, faults = evaluations_of(tmp_path)
+    assert not records
+    assert f"move it to {tmp_path / shipped.name}" in faults[0]
 
 
 def cells(table: str) -> list[dict[str, str]]:
