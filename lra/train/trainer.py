@@ -280,7 +280,8 @@ class Trainer:
         Raises: UserError for weights that another version of the model has.
         """
         self.step = state["sampler"]["next_step"]
-        self.seconds = state.get("seconds", 0.0)  # as below: from before it was noted
+        # Checkpoints from before seconds and micro_batch were noted lack them.
+        self.seconds = state.get("seconds", 0.0)
         self.validated_seconds = state.get("validated_seconds", 0.0)
         self.validated_step = state["validated_step"]
         self.micro_batch = state.get("micro_batch") or self.micro_batch
