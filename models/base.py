@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -17,6 +18,13 @@ class Added:
     """
 
     default: Any
+
+
+@dataclass(frozen=True)
+class DecayingAt:
+    """A learning rate of a parameter's own, for one that decays as the run's others do."""
+
+    lr: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,10 @@ class MixerContext:
     """(height, width) for a mixer that mixes along the axes of a grid itself, else None."""
     causal: bool = False
     """Whether position i may only depend on positions up to i."""
+    inner_dropout: float = 0.0
+    """Fraction to drop within the mixer, where it has a place for that."""
+    tied_dropout: bool = False
+    """Whether a channel is dropped at all positions of a sequence or at none."""
 
 
 class Mixer(nn.Module, abc.ABC):
@@ -58,18 +70,19 @@ class Mixer(nn.Module, abc.ABC):
         """Mix positions.
 
         Args:
-            x: (batch, length, dim), finite at padded positions too.
+            x: (batch, length, dim).
             mask: (batch, length) bool, True at real positions, which come first in each row;
                 None when all are real.
         Returns: (batch, length, dim). Real positions depend on real positions alone,
-            whatever the padding holds and however long it is (up to max_length in all);
-            padded ones are undefined.
+            whatever the padding holds, infinities and NaN included, and however long it is
+            (up to max_length in all); padded ones are undefined.
         """
 
-    def learning_rates(self) -> dict[nn.Parameter, float | None]:
-        """Name the parameters that no weight decay touches, each with a learning rate of its own.
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Name the parameters that train at a rate of their own, or without weight decay.
 
-        Returns: the highest learning rate by parameter; None stands for the run's.
+        Returns: by parameter its highest learning rate, None for the run's; it does not decay
+            then. `DecayingAt` stands for a rate with the run's decay.
         """
         return {}
 

@@ -25,9 +25,10 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import MixerContext, Recurrence
+from models.base import Added, MixerContext, Recurrence
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
+    Output,
     Rate,
     StateSpaceConvolution,
     StateSpaceMixer,
@@ -58,12 +59,15 @@ class NormalizedConvolution(StateSpaceConvolution):
     over the task's longest sequence, or over a sequence's own length where that is longer; poles
     are free, and for a pole that grows, term and sum are scaled by the last, largest term. With
     "exp" it is multiplied by exp(pole * Delta) - 1, and the poles' real parts are -exp(decay).
+    Where steps are separate, pole * Delta is Re(pole) * Delta_1 + i Im(pole) * Delta_2.
 
     Args:
         channels: kernels, one each in every direction.
         directions: 1 for a causal convolution, 2 for a bidirectional one.
         poles: (states,) complex, where the poles of all channels start.
         log_step: (channels,) logarithms of the time steps.
+        separate_steps: whether real and imaginary parts have time steps of their own, which start
+            equal.
         normalization: softmax or exp.
         max_length: the task's longest sequence, in positions.
     """
@@ -75,6 +79,7 @@ class NormalizedConvolution(StateSpaceConvolution):
         directions: int,
         poles: Tensor,
         log_step: nn.Parameter,
+        separate_steps: bool,
         normalization: Normalization,
         max_length: int,
     ) -> None:
@@ -83,10 +88,14 @@ class NormalizedConvolution(StateSpaceConvolution):
         self.normalization = normalization
         self.max_length = max_length
         self.log_step = log_step
+        if separate_steps:
+            self.log_step = nn.Parameter(log_step.detach()[:, None].repeat(1, 2))
         is_free = normalization == "softmax"
         self.decay = nn.Parameter((poles.real if is_free else (-poles.real).log()).float())
         self.frequency = nn.Parameter(poles.imag.float())
-        self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
+        # Real and imaginary parts of variance 1 each, as in the published code.
+        readout = 2**0.5 * random_complex(directions, channels, len(poles))
+        self.readout = complex_parameter(readout)
 
     def state_parameters(self) -> list[nn.Parameter]:
         """Return the poles' parameters and, as published, the readout."""
@@ -102,7 +111,7 @@ class NormalizedConvolution(StateSpaceConvolution):
         """
         real = self.decay if self.normalization == "softmax" else -self.decay.exp()
         poles = torch.complex(real, self.frequency)
-        steps = self.log_step.exp()[:, None] * poles
+        steps = self._scaled(poles)
         readout = torch.view_as_complex(self.readout)
         shift = torch.zeros_like(steps.real)
         if self.normalization == "exp":
@@ -112,6 +121,13 @@ class NormalizedConvolution(StateSpaceConvolution):
         falling = steps * (1 - 2 * grows)
         weight = torch.expm1(falling) * reciprocal(torch.expm1(falling * longest) * poles)
         return steps, readout * weight, shift + grows * (longest - 1)
+
+    def _scaled(self, poles: Tensor) -> Tensor:
+        """Multiply poles by the time steps: (states,) -> (channels, states)."""
+        step = self.log_step.exp()
+        if step.ndim == 1:
+            return step[:, None] * poles
+        return torch.complex(step[:, :1] * poles.real, step[:, 1:] * poles.imag)
 
     def resolution(self, length: int) -> int:
         """Return the length that the softmax sums over, see `LongConvolution.resolution`."""
@@ -136,9 +152,14 @@ class DSS(StateSpaceMixer):
 
     Args:
         num_states: N, complex states of a channel, without conjugates.
+        bidirectional: whether, where the context is not causal, a second kernel is for the
+            positions ahead; without it the mixer is causal in any context.
+        output: "glu" for a gate at the end, or "linear" for a linear map alone.
         normalization: softmax, over the task's longest sequence, or exp.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
+        separate_steps: whether the real and the imaginary parts of poles have time steps of their
+            own.
         state_lr: highest learning rate of poles and readout, which never decay. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
     Raises: ValueError if step_min exceeds step_max.
@@ -151,18 +172,29 @@ class DSS(StateSpaceMixer):
         context: MixerContext,
         *,
         num_states: Annotated[int, Field(ge=1, le=2**11)] = 64,
+        bidirectional: Annotated[bool, Added(True)] = True,
+        output: Annotated[Output, Added("glu")] = "glu",
         normalization: Normalization = "softmax",
         step_min: Step = 0.001,
         step_max: Step = 0.1,
+        separate_steps: Annotated[bool, Added(False)] = False,
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
     ) -> None:
         convolution = NormalizedConvolution(
             channels=context.dim,
-            directions=num_directions(context),
+            directions=num_directions(context) if bidirectional else 1,
             poles=normal_plus_low_rank(2 * num_states)[0],
             log_step=initial_log_steps(context.dim, step_min, step_max),
+            separate_steps=separate_steps,
             normalization=normalization,
             max_length=context.max_length,
         )
-        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(
+            context,
+            convolution,
+            state_lr=state_lr,
+            step_lr=step_lr,
+            output=output,
+            drops_convolved=False,
+        )

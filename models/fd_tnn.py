@@ -36,6 +36,7 @@ from models.layers.long_convolution import LongConvolution
 from models.layers.norms import Norm
 from models.layers.relative_position_encoder import (
     EncoderLayers,
+    EncoderNorm,
     EncoderWidth,
     RelativePositionEncoder,
 )
@@ -209,7 +210,8 @@ class FDTNN(ToeplitzMixer):
         rpe_activation: activation in the encoder; with rpe_input cosine it sets how fast
             kernels fall with the lag (Theorems 2 to 4): gelu faster than silu, silu faster
             than relu.
-        rpe_norm: norm before each activation of the encoder.
+        rpe_norm: norm before each activation of the encoder; "last_layer": a layer norm before the
+            last activation alone.
         rpe_residual: whether each hidden layer of the encoder adds to its input.
         rpe_input: what the encoder sees of a frequency: the angle, as published, or its cosine.
     Raises: ValueError if rpe_residual is set without hidden layers.
@@ -228,7 +230,7 @@ class FDTNN(ToeplitzMixer):
         rpe_dim: EncoderWidth = 32,
         rpe_layers: EncoderLayers = 3,
         rpe_activation: Activation = "relu",
-        rpe_norm: Norm = "simple_rms",
+        rpe_norm: EncoderNorm = "simple_rms",
         rpe_residual: bool = False,
         rpe_input: FrequencyInput = "angle",
     ) -> None:

@@ -27,12 +27,13 @@ Symbols of the paper and their names here:
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import torch
-from pydantic import PositiveInt
+from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from models.base import MixerContext, Recurrence
+from models.base import Added, MixerContext, Recurrence
 from models.layers.state_space import (
     Rate,
     StateSize,
@@ -47,7 +48,7 @@ from models.layers.state_space import (
     random_complex,
 )
 from models.ops.cauchy import in_chunks, resolvent_sums
-from models.ops.hippo import normal_plus_low_rank
+from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
 from models.ops.toeplitz import fast_fft_length
 
 
@@ -69,6 +70,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         state_size: N, conjugates included.
         log_step: (channels,) logarithms of the time steps.
         max_length: the task's longest sequence, in positions.
+        input_clip: largest imaginary part of B at the start. None: that of HiPPO.
     """
 
     def __init__(
@@ -80,9 +82,12 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         state_size: int,
         log_step: nn.Parameter,
         max_length: int,
+        input_clip: float | None,
     ) -> None:
         super().__init__()
         poles, low_rank, into = (v.repeat(copies, 1) for v in normal_plus_low_rank(state_size))
+        if input_clip is not None:
+            into = clip_imaginary(into, input_clip)
         self.channels = channels
         self.length = fast_fft_length(max_length)
         self.log_step = log_step
@@ -238,8 +243,10 @@ class S4(StateSpaceMixer):
             channel.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
+        input_clip: largest imaginary part of B at the start. None: that of HiPPO.
         state_lr: highest learning rate of poles, P and B, which never decay. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
+        readout_lr: highest learning rate of the readout C, which decays. None: the run's.
     Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
     """
 
@@ -253,8 +260,10 @@ class S4(StateSpaceMixer):
         num_copies: PositiveInt | None = 1,
         step_min: Step = 0.001,
         step_max: Step = 0.1,
+        input_clip: Annotated[PositiveFloat | None, Added(None)] = INPUT_CLIP,
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
+        readout_lr: Annotated[Rate | None, Added(None)] = None,
     ) -> None:
         convolution = NormalPlusLowRankConvolution(
             channels=context.dim,
@@ -263,5 +272,8 @@ class S4(StateSpaceMixer):
             state_size=state_size,
             log_step=initial_log_steps(context.dim, step_min, step_max),
             max_length=context.max_length,
+            input_clip=input_clip,
         )
-        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(
+            context, convolution, state_lr=state_lr, step_lr=step_lr, readout_lr=readout_lr
+        )

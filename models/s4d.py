@@ -20,13 +20,13 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from models.base import MixerContext
+from models.base import Added, MixerContext
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Rate,
@@ -41,11 +41,12 @@ from models.layers.state_space import (
     per_channel,
     random_complex,
 )
-from models.ops.hippo import normal_plus_low_rank
+from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
 from models.ops.vandermonde import vandermonde_product
 
 Initialization = Literal["lin", "inv", "legs"]
 Discretization = Literal["zoh", "bilinear"]
+InputStart = Literal["hippo", "ones"]
 
 
 def initial_poles(kind: Initialization, state_size: int) -> Tensor:
@@ -66,6 +67,19 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
     return torch.complex(torch.full_like(n, -0.5), frequency)
 
 
+def initial_input(start: InputStart, state_size: int) -> Tensor:
+    """Return where B starts.
+
+    Args:
+        start: "hippo" for that of HiPPO-LegS, clipped as in the published code, or "ones".
+        state_size: N, even.
+    Returns: (state_size / 2,) complex128.
+    """
+    if start == "hippo":
+        return clip_imaginary(normal_plus_low_rank(state_size)[2], INPUT_CLIP)
+    return torch.ones(state_size // 2, dtype=torch.complex128)
+
+
 class DiagonalConvolution(StateSpaceConvolution):
     """Kernels K[l] = 2 Re(sum over conjugate pairs of C B' A' ** l) (S4D, equation 7).
 
@@ -78,6 +92,7 @@ class DiagonalConvolution(StateSpaceConvolution):
         directions: 1 for a causal convolution, 2 for a bidirectional one.
         copies: sets of poles and B, each for an equal number of channels.
         poles: (states,) complex, one of each conjugate pair, where A starts.
+        into: (states,) complex, where B starts.
         log_step: (channels,) logarithms of the time steps.
         discretization: zero-order hold, "zoh", or "bilinear".
     """
@@ -89,6 +104,7 @@ class DiagonalConvolution(StateSpaceConvolution):
         directions: int,
         copies: int,
         poles: Tensor,
+        into: Tensor,
         log_step: nn.Parameter,
         discretization: Discretization,
     ) -> None:
@@ -98,7 +114,7 @@ class DiagonalConvolution(StateSpaceConvolution):
         self.log_step = log_step
         self.log_decay = nn.Parameter((-poles.real).log().float().repeat(copies, 1))
         self.frequency = nn.Parameter(poles.imag.float().repeat(copies, 1))
-        self.input = complex_parameter(torch.ones(copies, len(poles), dtype=torch.complex64))
+        self.input = complex_parameter(into.repeat(copies, 1))
         self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
 
     def state_parameters(self) -> list[nn.Parameter]:
@@ -137,11 +153,14 @@ class S4D(StateSpaceMixer):
         num_copies: sets of poles and B, each for an equal number of channels. None: one per
             channel.
         initialization: where the poles start, see `initial_poles`: lin, inv or legs.
+        input_start: where B starts, see `initial_input`: hippo or ones. None: as published, hippo
+            with legs and ones with lin and inv.
         discretization: zero-order hold or bilinear.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
         state_lr: highest learning rate of poles and B, which never decay. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
+        readout_lr: highest learning rate of the readout C, which decays. None: the run's.
     Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
     """
 
@@ -154,18 +173,24 @@ class S4D(StateSpaceMixer):
         state_size: StateSize = 64,
         num_copies: PositiveInt | None = 1,
         initialization: Initialization = "legs",
+        input_start: Annotated[InputStart | None, Added("ones")] = None,
         discretization: Discretization = "zoh",
         step_min: Step = 0.001,
         step_max: Step = 0.1,
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
+        readout_lr: Annotated[Rate | None, Added(None)] = None,
     ) -> None:
+        start = input_start or ("hippo" if initialization == "legs" else "ones")
         convolution = DiagonalConvolution(
             channels=context.dim,
             directions=num_directions(context),
             copies=check_copies(num_copies, context.dim),
             poles=initial_poles(initialization, state_size),
+            into=initial_input(start, state_size),
             log_step=initial_log_steps(context.dim, step_min, step_max),
             discretization=discretization,
         )
-        super().__init__(context, convolution, state_lr=state_lr, step_lr=step_lr)
+        super().__init__(
+            context, convolution, state_lr=state_lr, step_lr=step_lr, readout_lr=readout_lr
+        )

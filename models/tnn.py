@@ -21,19 +21,21 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext
+from models.base import Added, DecayingAt, MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models.layers.long_convolution import LongConvolution
 from models.layers.norms import Norm
 from models.layers.relative_position_encoder import (
     EncoderLayers,
+    EncoderNorm,
     EncoderWidth,
     RelativePositionEncoder,
 )
@@ -56,8 +58,10 @@ class EncodedToeplitzOperator(LongConvolution):
         causal: whether the coefficients of negative lags are zero.
         lag_scale: factor on the lags that enter the encoders. It must not depend on the padded
             length, or padding would change the result.
-        decay: in (0, 1). None: no decay.
-        learned_decay: channels that learn their decay, starting from `decay`; 0 for a fixed one.
+        decay: in (0, 1). None: no decay, or one that is drawn where it is learned.
+        learned_decays: how many decays are learned, each for an equal number of channels; 0 for a
+            fixed one.
+        decay_floor: what a learned decay stays above.
         window: positions; coefficients are zero at |lag| >= window. None: no limit.
     """
 
@@ -69,7 +73,8 @@ class EncodedToeplitzOperator(LongConvolution):
         causal: bool,
         lag_scale: float = 1.0,
         decay: float | None = None,
-        learned_decay: int = 0,
+        learned_decays: int = 0,
+        decay_floor: float = 0.0,
         window: int | None = None,
     ) -> None:
         super().__init__()
@@ -78,12 +83,21 @@ class EncodedToeplitzOperator(LongConvolution):
         self.causal = causal
         self.lag_scale = lag_scale
         self.decay = decay
+        self.decay_floor = decay_floor
         self.decay_logit = None
-        if learned_decay:
-            assert decay is not None
-            logit = torch.full((learned_decay,), math.log(decay / (1 - decay)))
-            self.decay_logit = nn.Parameter(logit)
+        if learned_decays:
+            self.decay_logit = nn.Parameter(_initial_logits(learned_decays, decay, decay_floor))
         self.window = window
+
+    def log_decays(self) -> Tensor:
+        """Return the logarithms of the learned decays, floor + (1 - floor) sigmoid: (channels,)."""
+        assert self.decay_logit is not None
+        if self.decay_floor == 0:
+            logs = functional.logsigmoid(self.decay_logit)
+        else:
+            above = (1 - self.decay_floor) * torch.sigmoid(self.decay_logit)
+            logs = torch.log(self.decay_floor + above)
+        return logs.repeat_interleave(self.channels // len(logs))
 
     def generate(self, length: int) -> LagKernel:
         """See `LongConvolution.generate`."""
@@ -94,11 +108,17 @@ class EncodedToeplitzOperator(LongConvolution):
         heads = [encoder(lags * self.lag_scale) for encoder in self.encoders]
         kernel = torch.cat(heads) if len(heads) > 1 else heads[0]
         if self.decay_logit is not None:
-            log_decay = functional.logsigmoid(self.decay_logit)
-            kernel = kernel * torch.exp(lags.abs() * log_decay[:, None])
+            kernel = kernel * torch.exp(lags.abs() * self.log_decays()[:, None])
         elif self.decay is not None:
             kernel = kernel * self.decay ** lags.abs()
         return LagKernel(kernel, first_lag)
+
+
+def _initial_logits(count: int, decay: float | None, floor: float) -> Tensor:
+    """Return where learned decays start, (count,): at `decay`, or drawn as in released code."""
+    if decay is None:
+        return torch.randn(count)
+    return torch.full((count,), math.log((decay - floor) / (1 - decay)))
 
 
 class TNN(ToeplitzMixer):
@@ -112,15 +132,20 @@ class TNN(ToeplitzMixer):
         rpe_dim: width of a relative position encoder.
         rpe_layers: hidden layers of a relative position encoder.
         rpe_activation: activation in a relative position encoder.
-        rpe_norm: norm before each activation of a relative position encoder.
+        rpe_norm: norm before each activation of a relative position encoder; "last_layer": a layer
+            norm before the last activation alone, as released.
         rpe_residual: whether each hidden layer of an encoder adds to its input.
         rpe_input: what an encoder sees of a lag: "raw", the number of positions, or "scaled",
             that number divided by the task's longest sequence.
         decay: in (0, 1); the coefficient at a lag is scaled by decay ** |lag|. None: no decay.
-        decay_learned: whether each channel learns its decay, starting from `decay`.
+        decay_learned: whether decays are learned, starting from `decay`, or where that is null and
+            there is a floor, drawn as in the released `use_multi_decay`.
+        decay_per: "channel" or "head", what learns a decay of its own.
+        decay_floor: what learned decays stay above, floor + (1 - floor) sigmoid. None: 0.
         window: positions; coefficients are zero at |lag| >= window. None: no limit.
-    Raises: ValueError if the heads do not divide the inner channels, if decay_learned is set
-        without decay, or if rpe_residual is set without hidden layers.
+    Raises: ValueError if the heads do not divide the inner channels, for decay_learned without
+        decay or decay_floor, for a decay below decay_floor, for decay_floor or decay_per without
+        decay_learned, and for rpe_residual without hidden layers.
     """
 
     name = "tnn"
@@ -137,11 +162,13 @@ class TNN(ToeplitzMixer):
         rpe_dim: EncoderWidth = 32,
         rpe_layers: EncoderLayers = 3,
         rpe_activation: Activation = "relu",
-        rpe_norm: Norm = "simple_rms",
+        rpe_norm: EncoderNorm = "simple_rms",
         rpe_residual: bool = False,
         rpe_input: LagInput = "raw",
         decay: Decay | None = 0.99,
         decay_learned: bool = False,
+        decay_per: Annotated[Literal["channel", "head"], Added("channel")] = "channel",
+        decay_floor: Annotated[Decay | None, Added(None)] = None,
         window: PositiveInt | None = None,
     ) -> None:
         hidden = inner_channels(expand_ratio, context.dim)
@@ -150,8 +177,8 @@ class TNN(ToeplitzMixer):
                 f"num_heads {num_heads} does not divide the {hidden} inner channels "
                 f"(expand_ratio {expand_ratio} times dim {context.dim})"
             )
-        if decay_learned and decay is None:
-            raise ValueError("decay_learned needs a decay to start from, and decay is null")
+        _check_decay(decay, learned=decay_learned, per=decay_per, floor=decay_floor)
+        learned = {"channel": hidden, "head": num_heads}[decay_per] if decay_learned else 0
         encode = functools.partial(
             RelativePositionEncoder,
             hidden // num_heads,
@@ -169,7 +196,8 @@ class TNN(ToeplitzMixer):
                 causal=context.causal,
                 lag_scale=1.0 if rpe_input == "raw" else 1.0 / max_length,
                 decay=decay,
-                learned_decay=hidden if decay_learned else 0,
+                learned_decays=learned,
+                decay_floor=decay_floor or 0.0,
                 window=window,
             )
 
@@ -178,10 +206,24 @@ class TNN(ToeplitzMixer):
         )
         super().__init__(context, unit)
 
-    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Exempt learned decays from weight decay, which would pull them towards 1/2.
 
         Returns: the run's learning rate, None, for each of them.
         """
         operators = [m for m in self.modules() if isinstance(m, EncodedToeplitzOperator)]
         return {o.decay_logit: None for o in operators if o.decay_logit is not None}
+
+
+def _check_decay(decay: float | None, *, learned: bool, per: str, floor: float | None) -> None:
+    """Refuse options of the decay that contradict one another, with a ValueError."""
+    if not learned:
+        for name, is_set in (("decay_floor", floor is not None), ("decay_per", per != "channel")):
+            if is_set:
+                raise ValueError(f"{name} concerns learned decays, and decay_learned is false")
+    elif decay is None and floor is None:
+        raise ValueError("decay_learned needs a decay to start from, and decay is null")
+    elif decay is not None and floor is not None and decay <= floor:
+        raise ValueError(
+            f"decay {decay}, where learned ones start, is not above decay_floor {floor}"
+        )

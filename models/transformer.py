@@ -10,7 +10,7 @@ Symbols of the paper and their names here:
     W^O: output
     h: num_heads
     d_model: context.dim
-    d_k, d_v: context.dim // num_heads
+    d_k, d_v: attention_dim // num_heads
 
 Symbols of RoFormer and their names here:
     m: position, a row of angles in `rotate`
@@ -28,7 +28,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Mixer, MixerContext
+from models.base import Added, Mixer, MixerContext
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 
 
@@ -60,11 +60,14 @@ class Transformer(Mixer):
 
     Args:
         num_heads: attention heads, each with the same number of channels.
+        attention_dim: channels of queries, keys and values, of all heads together. None: those in
+            and out.
+        projection_bias: whether the linear maps to them and from them have a bias.
         attention_dropout: fraction of attention weights dropped in training.
         rotary: whether queries and keys carry rotary positions.
         window: positions; attention reaches |i - j| < window. None: no limit.
-    Raises: ValueError if num_heads does not divide the channels, or, with rotary, leaves each
-        head an odd number of them.
+    Raises: ValueError if num_heads does not divide attention_dim, or, with rotary, leaves each
+        head an odd number of its channels.
     """
 
     name = "transformer"
@@ -74,35 +77,42 @@ class Transformer(Mixer):
         context: MixerContext,
         *,
         num_heads: PositiveInt = 4,
+        attention_dim: Annotated[PositiveInt | None, Added(None)] = None,
+        projection_bias: Annotated[bool, Added(True)] = True,
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         rotary: bool = False,
         window: PositiveInt | None = None,
     ) -> None:
         super().__init__()
-        if context.dim % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide model.dim {context.dim}")
-        if rotary and context.dim // num_heads % 2:
+        inner = attention_dim or context.dim
+        named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
+        if inner % num_heads:
+            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        if rotary and inner // num_heads % 2:
             raise ValueError(
                 f"rotary turns pairs of channels, and num_heads {num_heads} leaves each head "
-                f"{context.dim // num_heads} of model.dim {context.dim}"
+                f"{inner // num_heads} of {named}"
             )
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         self.rotary = rotary
         self.window = window
         self.causal = context.causal
-        self.query_key_value = nn.Linear(context.dim, 3 * context.dim)
-        self.output = nn.Linear(context.dim, context.dim)
+        self.query_key_value = nn.Linear(context.dim, 3 * inner, bias=projection_bias)
+        self.output = nn.Linear(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
-        batch, length, dim = x.shape
+        batch, length, _ = x.shape
+        if mask is not None:
+            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            x = x.masked_fill(~mask[..., None], 0)
         heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         if self.rotary:
             query, key = rotate(query), rotate(key)
         mixed = self._attend(query, key, value, mask)
-        return self.output(mixed.transpose(1, 2).reshape(batch, length, dim))
+        return self.output(mixed.transpose(1, 2).flatten(2))
 
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         length = query.shape[2]

@@ -1,4 +1,4 @@
-"""Micro-batches that fit, activations computed again, dropout of 16 bits."""
+"""Micro-batches that fit, and activations computed again."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from conftest import TINY
-from lra.classifier.dropout import Dropout
 from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.runtime import environment
@@ -17,7 +16,6 @@ from lra.runtime.errors import UserError
 from lra.train import micro_batch
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.trainer import Trainer
-from models.ops.reference import reference_forms
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")
@@ -149,46 +147,3 @@ def test_memory_of_a_container_is_heeded(tmp_path: Path, monkeypatch: pytest.Mon
     held = environment.memory_mib(CPU)
     limit.write_text(str(int((held + 50) * 2**20)))
     assert environment.available_memory_mib(CPU) == pytest.approx(50, abs=20)
-
-
-@pytest.mark.parametrize("probability", [0.1, 0.5, 0.9, 1e-6, 0.99999])
-def test_dropout_keeps_the_fraction_and_the_mean(probability: float) -> None:
-    torch.manual_seed(0)
-    dropout = Dropout(probability)
-    x = torch.ones(1001, 999)
-    y = dropout(x)
-    kept = (y != 0).double().mean().item()
-    deviation = 5 * (probability * (1 - probability) / x.numel()) ** 0.5
-    assert abs(kept - (1 - probability)) <= deviation + 1 / 65536
-    if kept:
-        assert y.double().mean().item() == pytest.approx(1.0, abs=0.02 / (1 - probability) ** 0.5)
-        assert len(y.unique()) <= 2
-
-
-def test_dropout_is_independent_from_number_to_number() -> None:
-    torch.manual_seed(0)
-    kept = (Dropout(0.3)(torch.ones(2**20)) != 0).double() - 0.7
-    for shift in (1, 2, 3, 4, 8, 1024):
-        assert abs((kept[shift:] * kept[:-shift]).mean().item()) < 5 * 0.21 / 2**10
-
-
-def test_dropout_drops_the_gradient_of_what_it_drops() -> None:
-    x = torch.randn(7, 5, 3, requires_grad=True)
-    y = Dropout(0.4)(x)
-    y.sum().backward()
-    assert x.grad is not None
-    torch.testing.assert_close(y, x * x.grad)
-    values = set(x.grad.unique().tolist())
-    assert len(values) == 2
-    assert 0.0 in values
-
-
-def test_dropout_does_nothing_in_evaluation_and_torchs_own_in_reference_forms() -> None:
-    dropout, x = Dropout(0.4), torch.randn(100)
-    assert Dropout(0.0)(x) is x
-    torch.manual_seed(0)
-    with reference_forms():
-        expected = dropout(x)
-    torch.manual_seed(0)
-    assert torch.equal(expected, torch.nn.functional.dropout(x, 0.4))
-    assert dropout.eval()(x) is x

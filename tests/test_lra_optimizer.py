@@ -9,7 +9,7 @@ from torch import nn
 from lra.config.schema import TrainConfig
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, rate_factor, schedule_warning, set_rate_factor
-from models.base import Mixer
+from models.base import DecayingAt, Mixer
 
 
 def train(**changes: object) -> TrainConfig:
@@ -72,7 +72,7 @@ def test_biases_norms_and_embeddings_do_not_decay() -> None:
 class Apart(Mixer):
     name = "apart"
 
-    def __init__(self, rates: list[float | None]) -> None:
+    def __init__(self, rates: list[float | DecayingAt | None]) -> None:
         super().__init__()
         self.own = nn.ParameterList(nn.Parameter(torch.ones(2, 2)) for _ in rates)
         self.shared = nn.Parameter(torch.ones(2, 2))
@@ -81,13 +81,13 @@ class Apart(Mixer):
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
         return x
 
-    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+    def learning_rates(self) -> dict[nn.Parameter, float | DecayingAt | None]:
         return dict(zip(self.own, self.rates, strict=True))
 
 
 @pytest.mark.parametrize("decay_on", ["matrices", "all"])
 def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
-    mixer = Apart([0.01, None])
+    mixer = Apart([0.01, None, DecayingAt(0.02)])
     config = train(weight_decay=0.1, weight_decay_on=decay_on, lr=0.5)
     optimizer = build_optimizer(nn.ModuleList([mixer]), config)
 
@@ -96,19 +96,22 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
         return {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
 
     expected = {mixer.own[0]: (0.01, 0.0), mixer.own[1]: (0.5, 0.0), mixer.shared: (0.5, 0.1)}
+    expected |= {mixer.own[2]: (0.02, 0.1)}
     assert settings() == {id(p): value for p, value in expected.items()}
     set_rate_factor(optimizer, 0.5)
-    assert {rate for rate, _ in settings().values()} == {0.005, 0.25}
-    other = build_optimizer(nn.ModuleList([Apart([0.01, None])]), config)
+    assert {rate for rate, _ in settings().values()} == {0.005, 0.01, 0.25}
+    other = build_optimizer(nn.ModuleList([Apart([0.01, None, DecayingAt(0.02)])]), config)
     other.load_state_dict(optimizer.state_dict())
     set_rate_factor(other, 1.0)
-    assert {group["lr"] for group in other.param_groups} == {0.01, 0.5}
+    assert {group["lr"] for group in other.param_groups} == {0.01, 0.02, 0.5}
 
 
 @pytest.mark.parametrize("rate", [-1.0, 0.0, float("nan"), float("inf")])
 def test_impossible_learning_rates_are_refused(rate: float) -> None:
     with pytest.raises(UserError, match="mixer apart: learning_rates has"):
         build_optimizer(Apart([rate]), train())
+    with pytest.raises(UserError, match="mixer apart: learning_rates has"):
+        build_optimizer(Apart([DecayingAt(rate)]), train())
 
 
 def test_learning_rates_are_of_ones_own_parameters() -> None:

@@ -16,8 +16,10 @@ from conftest import TINY
 from lra.classifier.block import GLU, Block
 from lra.classifier.resolve import resolve
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.optimizer import rate_factor
+from lra.train.plateau import Plateau
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset
 
@@ -41,7 +43,9 @@ def trainer_of(dataset: Dataset, *changes: str, seed: int = 0) -> Trainer:
 CHANGED = {
     "model.dim": 24, "model.depth": 1, "model.causal": "true", "model.positions": "learned",
     "model.embedding_dropout": 0.5, "model.norm": "layer", "model.prenorm": "false",
-    "model.dropout": 0.5, "model.channel_mixer": "mlp", "model.channel_expand": 1.0,
+    "model.dropout": 0.5, "model.inner_dropout": 0.5, "model.tied_dropout": "true",
+    "model.head_expand": 3.0, "model.head_activation": "gelu", "model.channel_mixer": "mlp",
+    "model.channel_expand": 1.0,
     "model.channel_activation": "relu", "model.pooling": "last", "model.head": "mlp",
     "train.steps": 40, "train.epochs": 3.0, "train.batch_size": 8, "train.micro_batch": 4,
     "train.bucketing": "true", "train.lr": 0.5, "train.schedule": "constant",
@@ -51,6 +55,13 @@ CHANGED = {
     "train.evaluate_every": 2, "train.minutes": 0.01, "train.warmup_share": 0.5,
 }  # fmt: skip
 """A value other than the tiny run's for every setting of model and train."""
+
+NEEDED = {
+    "model.tied_dropout": "model.dropout=0.5",
+    "model.head_expand": "model.head=mlp",
+    "model.head_activation": "model.head=mlp",
+}
+"""Another setting that one is to act with."""
 
 
 def trace(dataset: Dataset, *changes: str) -> list[Any]:
@@ -66,13 +77,17 @@ def trace(dataset: Dataset, *changes: str) -> list[Any]:
 def test_every_setting_has_a_change_to_test() -> None:
     fields = {f"model.{name}" for name in ModelConfig.model_fields}
     fields |= {f"train.{name}" for name in TrainConfig.model_fields}
-    # These need a grid (test_lra_axes.py) and change no number (test_lra_memory.py).
-    assert fields - {"model.axes", "train.checkpoint_activations"} == CHANGED.keys()
+    # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), and act on
+    # validations (below).
+    apart = {"model.axes", "train.checkpoint_activations"}
+    apart |= {"train.plateau_patience", "train.plateau_factor"}
+    assert fields - apart == CHANGED.keys()
 
 
 @pytest.mark.parametrize("name", CHANGED)
 def test_no_setting_is_ignored(dataset: Dataset, name: str) -> None:
-    base = ("train.weight_decay=0.9",)  # so that what it acts on shows within six steps
+    base = ["train.weight_decay=0.9"]  # so that what it acts on shows within six steps
+    base += [NEEDED[name]] if name in NEEDED else []
     assert trace(dataset, *base) == trace(dataset, *base)
     assert trace(dataset, *base, f"{name}={CHANGED[name]}") != trace(dataset, *base)
 
@@ -290,3 +305,57 @@ def test_minutes_are_counted_over_all_sessions(tmp_path: Path) -> None:
     assert record.train_seconds is not None
     assert 6.0 <= record.train_seconds < 6.0 + 1.0
     assert record.total_steps == record.steps > 9
+
+
+PLATEAU = ("train.schedule=plateau", "train.plateau_patience=2", "train.plateau_factor=0.5")
+
+
+def plateau_of(patience: int, factor: float) -> Plateau:
+    return Plateau(
+        TrainConfig(steps=9, schedule="plateau", plateau_patience=patience, plateau_factor=factor)
+    )
+
+
+@pytest.mark.parametrize("patience", [0, 1, 3])
+def test_plateaus_are_those_of_torch(patience: int) -> None:
+    generator = np.random.default_rng(patience)
+    accuracies = np.maximum.accumulate(generator.normal(50, 5, 20)) - generator.choice([0, 1], 20)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    torchs = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, mode="max", factor=0.5, patience=patience
+    )
+    ours = plateau_of(patience, 0.5)
+    fell = 0
+    for accuracy in accuracies:
+        torchs.step(accuracy)
+        fell += ours.update(accuracy)
+        assert ours.factor == pytest.approx(optimizer.param_groups[0]["lr"])
+    assert fell > 1
+
+
+def test_a_rate_falls_where_validation_stays_and_nothing_is_lost_on_the_way(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
+
+    def validate(trainer: Trainer, correct: int) -> None:
+        score = Score(correct=correct, total=100, loss=1.0, predictions=np.zeros(0))
+        monkeypatch.setattr(trainer, "score", lambda split, check: score)
+        trainer.validate(lambda: None)
+
+    for correct in (50, 50, 49):
+        validate(trainer, correct)
+    assert trainer.train_step()["lr"] == pytest.approx(1e-3)
+    resumed = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
+    resumed.restore(trainer.state())
+    for each in (trainer, resumed):
+        validate(each, 50)
+        assert each.train_step()["lr"] == pytest.approx(5e-4)
+        assert each.optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
+
+
+def test_a_plateau_needs_a_patience_and_a_patience_a_plateau() -> None:
+    with pytest.raises(UserError, match=r"needs train\.plateau_patience"):
+        config_of("train.schedule=plateau")
+    with pytest.raises(UserError, match="no meaning for schedule cosine"):
+        config_of("train.plateau_patience=3")

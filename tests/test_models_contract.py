@@ -24,22 +24,24 @@ REACH = {
 """Positions behind and ahead that a change is seen at, by causality; all if not named."""
 
 
-def another_value(options: type[Section], name: str) -> Any:
-    """Find a valid value of an option that is not its default, whatever its type."""
+def other_values(options: type[Section], name: str) -> list[Any]:
+    """Find valid values of an option that are not its default, whatever its type."""
     field = options.model_fields[name]
     default = field.default
     literals = [
         c for part in (field.annotation, *get_args(field.annotation)) for c in get_args(part)
     ]
     doubled = [2 * default, default / 2] if isinstance(default, (int, float)) else []
+    found = []
     for value in [*literals, *doubled, True, False, 2, 3, 0.5, 0.25]:
         try:
             made = getattr(options.model_validate({name: value}), name)
         except ValidationError:
             continue
         if made != default and made is not None:
-            return made
-    raise AssertionError(f"no other value of {name} ({field.annotation}) was found")
+            found.append(made)
+    assert found, f"no other value of {name} ({field.annotation}) was found"
+    return found
 
 
 @pytest.fixture(params=NAMES)
@@ -78,8 +80,9 @@ def test_padding_never_changes_real_positions(
     x, longer, mask = padded_pair(length, padding)
     alone = mixer(x[:1])
     torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
-    longer[0, length:] = -7.0
-    torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
+    for padded in (-7.0, float("inf"), float("nan")):
+        longer[0, length:] = padded
+        torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
 
 
 def test_no_gradient_reaches_padding(name: str, causal: bool) -> None:
@@ -183,26 +186,32 @@ OPTIONS = [(name, o) for name in NAMES for o in options_model(EVERY_MIXER[name])
 @pytest.mark.parametrize(("name", "option"), OPTIONS)
 def test_no_option_is_ignored(name: str, option: str) -> None:
     """Another value changes the parameters, how they train, or the output, or is refused."""
-    value = another_value(options_model(EVERY_MIXER[name]), option)
-    outputs, starts = [], []
-    for options in ({}, {option: value}):
-        torch.manual_seed(1)
+    start, output = start_and_output(name)
+    for value in other_values(options_model(EVERY_MIXER[name]), option):
         try:
-            starts.append(start_of(build_mixer(name, randomized=False, **options)))
+            other_start, other_output = start_and_output(name, **{option: value})
         except ValueError as refusal:
             assert option in str(refusal)
             return
-        torch.manual_seed(1)
-        mixer = build_mixer(name, **options)
-        torch.manual_seed(2)
-        outputs.append(mixer(torch.randn(2, 30, 8)))
-    assert starts[0] != starts[1] or not torch.allclose(outputs[0], outputs[1])
+        if start != other_start or not torch.allclose(output, other_output):
+            return
+    raise AssertionError(f"{option} of {name} changes nothing")
+
+
+def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Tensor]:
+    """Describe how a mixer's parameters start, and apply one whose parameters are random."""
+    torch.manual_seed(1)
+    start = start_of(build_mixer(name, randomized=False, **options))
+    torch.manual_seed(1)
+    mixer = build_mixer(name, **options)
+    torch.manual_seed(2)
+    return start, mixer(torch.randn(2, 30, 8))
 
 
 def start_of(mixer: torch.nn.Module) -> list[object]:
-    """Describe each parameter: its shape, first value and learning rate of its own."""
+    """Describe each parameter: its shape, values and learning rate of its own."""
     rates = mixer.learning_rates() if isinstance(mixer, Mixer) else {}
-    return [(p.shape, p.flatten()[0].item(), rates.get(p, "the run's")) for p in mixer.parameters()]
+    return [(p.shape, p.flatten().tolist(), rates.get(p, "the run's")) for p in mixer.parameters()]
 
 
 @pytest.mark.parametrize("name", NAMES)

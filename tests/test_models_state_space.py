@@ -106,7 +106,7 @@ def test_layers_equal_their_recurrences_on_sequences(kind: str, length: int, cau
                 mixed[:, i] += kernels[0, :, i - j] * x[:, j]
             elif not causal:
                 mixed[:, i] += kernels[1, :, j - i - 1] * x[:, j]
-    torch.testing.assert_close(mixer(x), mixer.gated(x, mixed))
+    torch.testing.assert_close(mixer(x), mixer.project(x, mixed))
 
 
 @pytest.mark.parametrize("kind", MIXERS)
@@ -156,6 +156,75 @@ def test_initial_poles_by_their_formulas() -> None:
     np.testing.assert_allclose(start.imag, np.sort(eigenvalues.imag)[4:], rtol=1e-9)
 
 
+def test_b_of_s4_is_clipped_as_released() -> None:
+    """state-spaces/s4, src/models/hippo/hippo.py, nplr: imaginary parts at most 2."""
+    context = MixerContext(dim=4, max_length=8, layer=0, depth=1)
+    _, _, whole = normal_plus_low_rank(64)
+    assert (whole.imag.abs() > 2).sum() == 11
+    for clip in (2.0, None):
+        convolution = S4(context, input_clip=clip).convolution
+        assert isinstance(convolution, NormalPlusLowRankConvolution)
+        start = torch.view_as_complex(convolution.input.detach())[0]
+        assert (start.imag.abs() >= 2).sum() == 11
+        torch.testing.assert_close(start.real, whole.real.float())
+        assert (start.imag.abs().max() == 2) == (clip is not None)
+
+
+def test_s4d_starts_with_the_power_of_the_released_kernels() -> None:
+    """At 64 states released kernels have 1.25 times a root mean square, where ones give 0.97."""
+    context = MixerContext(dim=2048, max_length=1024, layer=0, depth=1)
+
+    def power(**options: Any) -> float:
+        torch.manual_seed(0)
+        return S4D(context, **options).convolution.kernels(1024).square().mean().sqrt().item()
+
+    assert power() / power(input_start="ones") == pytest.approx(1.25 / 0.97, rel=0.05)
+    for kind in ("lin", "inv"):
+        assert power(initialization=kind) == power(initialization=kind, input_start="ones")
+
+
+def test_dss_can_have_a_linear_output_and_look_back_alone() -> None:
+    context = MixerContext(dim=6, max_length=20, layer=0, depth=1)
+    mixer = DSS(context, num_states=4, bidirectional=False, output="linear").double().eval()
+    assert mixer.output.weight.shape == (6, 6)
+    x = torch.randn(2, 20, 6, dtype=torch.float64)
+    kernel = mixer.convolution.kernel(20)
+    assert kernel.first_lag == 0
+    mixed = torch.einsum("dij,bjd->bid", kernel.matrix(20), x) + mixer.direct * x
+    torch.testing.assert_close(mixer(x), mixer.output(torch.nn.functional.gelu(mixed)))
+
+
+@pytest.mark.parametrize("normalization", ["softmax", "exp"])
+def test_separate_steps_scale_real_and_imaginary_parts(normalization: Any) -> None:
+    context = MixerContext(dim=3, max_length=20, layer=0, depth=1)
+    both, one = (
+        DSS(context, num_states=4, normalization=normalization, separate_steps=separate).double()
+        for separate in (True, False)
+    )
+    state = both.state_dict()
+    step = state["convolution.log_step"]
+    assert step.shape == (3, 2)
+    assert torch.equal(step[:, 0], step[:, 1])
+    one.load_state_dict({**state, "convolution.log_step": step[:, 0]})
+    torch.testing.assert_close(both.convolution.kernels(20), one.convolution.kernels(20))
+    with torch.no_grad():
+        both.convolution.log_step[:, 1] += 0.5
+        # The same as faster oscillation of a pole, where the weights' poles are the slow ones'.
+        assert isinstance(both.convolution, NormalizedConvolution)
+        steps, _, _ = both.convolution.discretize(20)
+        assert isinstance(one.convolution, NormalizedConvolution)
+        before, _, _ = one.convolution.discretize(20)
+    torch.testing.assert_close(steps.real, before.real)
+    torch.testing.assert_close(steps.imag, before.imag * torch.e**0.5)
+
+
+def test_dss_draws_its_readout_as_released() -> None:
+    """Real and imaginary parts of variance 1 each (ag1988/dss, dss.py, DSSKernel.init)."""
+    context = MixerContext(dim=128, max_length=8, layer=0, depth=1)
+    readout = DSS(context).convolution.readout
+    assert readout.square().mean().item() == pytest.approx(1, rel=0.05)
+
+
 @pytest.mark.parametrize("discretization", ["zoh", "bilinear"])
 def test_discretizations_solve_the_differential_equation(discretization: str) -> None:
     """Kernels tend to Delta C exp(A t) B as the step falls; zero-order hold sums to it exactly."""
@@ -164,7 +233,8 @@ def test_discretizations_solve_the_differential_equation(discretization: str) ->
     convolution = S4D(context, step_min=1e-4, step_max=1e-4, **options).double().convolution
     assert isinstance(convolution, DiagonalConvolution)
     a = torch.complex(-convolution.log_decay.exp(), convolution.frequency)[0]
-    c = torch.view_as_complex(convolution.readout)[0, 0]
+    into_states = torch.view_as_complex(convolution.input)[0]
+    c = torch.view_as_complex(convolution.readout)[0, 0] * into_states
     times = 1e-4 * (torch.arange(2000, dtype=torch.float64) + 0.5)
     continuous = 1e-4 * 2 * (c[:, None] * torch.exp(a[:, None] * times)).sum(0).real
     torch.testing.assert_close(
@@ -274,7 +344,8 @@ def test_bilinear_kernels_by_their_formula() -> None:
     step = convolution.log_step.exp()
     a = torch.complex(-convolution.log_decay.exp(), convolution.frequency)[0]
     pole, into = (1 + step * a / 2) / (1 - step * a / 2), step / (1 - step * a / 2)
-    c = torch.view_as_complex(convolution.readout)[0, 0]
+    into_states = torch.view_as_complex(convolution.input)[0]
+    c = torch.view_as_complex(convolution.readout)[0, 0] * into_states
     expected = [2 * (c * into * pole**lag).sum().real for lag in range(8)]
     torch.testing.assert_close(convolution.kernels(8)[0, 0], torch.stack(expected))
 

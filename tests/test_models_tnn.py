@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from conftest import build_mixer
 from models.base import MixerContext
+from models.layers.norms import SimpleRMSNorm
 from models.layers.relative_position_encoder import RelativePositionEncoder
 from models.tnn import TNN, EncodedToeplitzOperator
 from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
@@ -44,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "published": {},
     "causal, scaled lags": {"causal": True, "lag_scale": 0.01},
     "fixed decay": {"decay": 0.9},
-    "learned decay": {"decay": 0.9, "learned_decay": 4},
+    "learned decay": {"decay": 0.9, "learned_decays": 4},
     "window": {"window": 5},
 }
 
@@ -65,7 +66,7 @@ def test_gradients_equal_those_of_its_matrix(kind: str, length: int) -> None:
 def test_learned_decays_start_from_the_fixed_one() -> None:
     part = encoder(3)
     fixed = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9)
-    learned = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9, learned_decay=3).double()
+    learned = EncodedToeplitzOperator([part], 3, causal=False, decay=0.9, learned_decays=3).double()
     expected = fixed.kernel(20).coefficients
     torch.testing.assert_close(learned.kernel(20).coefficients, expected)
     assert learned.decay_logit is not None
@@ -83,6 +84,59 @@ def test_every_channel_learns_a_decay_that_weight_decay_leaves_alone() -> None:
     assert [logit.shape for logit in logits] == [(16,), (16,)]
     assert mixer.learning_rates() == dict.fromkeys(logits)
     assert TNN(context).learning_rates() == {}
+
+
+@pytest.mark.parametrize(("per", "count"), [("head", 2), ("channel", 8)])
+def test_learned_decays_stay_above_a_floor(per: Literal["head", "channel"], count: int) -> None:
+    """As `use_multi_decay` of OpenNLPLab/lra: floor + (1 - floor) sigmoid, here at every lag."""
+    context = MixerContext(dim=8, max_length=20, layer=0, depth=1)
+    options: dict[str, Any] = {"expand_ratio": 1.0, "num_heads": 2, "decay_learned": True}
+    mixer = TNN(context, **options, decay=None, decay_per=per, decay_floor=0.9).double()
+    operator = mixer.unit.operator
+    assert isinstance(operator, EncodedToeplitzOperator)
+    logits = operator.decay_logit
+    assert logits is not None
+    assert logits.shape == (count,)
+    assert logits.std() > 0.1  # drawn
+    decays = 0.9 + 0.1 * torch.sigmoid(logits.detach()).repeat_interleave(8 // count)
+    plain = EncodedToeplitzOperator(list(operator.encoders), 8, causal=False)  # pyright: ignore[reportArgumentType]
+    lags = torch.arange(-19, 20).abs()
+    torch.testing.assert_close(
+        operator.kernel(20).coefficients,
+        plain.kernel(20).coefficients * decays[:, None] ** lags,
+    )
+    started = TNN(context, **options, decay=0.95, decay_per=per, decay_floor=0.9).unit.operator
+    assert isinstance(started, EncodedToeplitzOperator)
+    torch.testing.assert_close(started.log_decays().exp(), torch.full((8,), 0.95))
+
+
+def test_the_released_encoder_has_one_norm_and_two_hidden_layers() -> None:
+    """OpenNLPLab/lra, dpb_v4.py, written out."""
+    part = RelativePositionEncoder(
+        3, dim=5, num_layers=2, activation="relu", norm="last_layer", residual=False
+    ).double()
+    first, (one, two, last) = part.first, part.linears
+    lags = torch.arange(-4.0, 5, dtype=torch.float64)
+    hidden = two(torch.relu(one(torch.relu(first(lags[:, None])))))
+    norm = part.norms[-1]
+    assert isinstance(norm, torch.nn.LayerNorm)
+    with torch.no_grad():
+        norm.weight.copy_(torch.randn(5))
+        norm.bias.copy_(torch.randn(5))
+    torch.testing.assert_close(part(lags), last(torch.relu(norm(hidden))).T)
+    assert sum(p.numel() for p in part.parameters()) == 2 * 5 + 2 * (25 + 5) + 2 * 5 + 5 * 3 + 3
+
+
+def test_the_simple_norm_adds_its_epsilon_outside_of_the_root() -> None:
+    """As released: x / (norm d ** -1/2 + 1e-8)."""
+    x = torch.randn(5, 16, dtype=torch.float64) * 1e-8
+    rms = x.norm(dim=-1, keepdim=True) * 16**-0.5
+    assert rms.max() < 2e-8  # where it matters
+    torch.testing.assert_close(SimpleRMSNorm()(x), x / (rms + 1e-8), rtol=1e-12, atol=0)
+    zero = torch.zeros(1, 4, requires_grad=True)
+    SimpleRMSNorm()(zero).sum().backward()
+    assert zero.grad is not None
+    assert zero.grad.isfinite().all()
 
 
 def test_inner_channels_are_rounded() -> None:

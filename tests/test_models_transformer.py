@@ -7,8 +7,9 @@ import torch
 from torch.nn import functional
 
 from conftest import build_mixer
+from models.base import MixerContext
 from models.ops.local_attention import allowed_pairs, local_attention
-from models.transformer import rotate
+from models.transformer import Transformer, rotate
 from references import assert_equal_with_gradients
 
 
@@ -73,6 +74,23 @@ def test_dropout_reaches_local_attention() -> None:
     assert not torch.equal(mixer(x), mixer(x))
     mixer.eval()
     assert torch.equal(mixer(x), mixer(x))
+
+
+def test_attention_can_be_narrower_than_the_model_and_have_no_bias() -> None:
+    """`qkv_features` and `bias` of Flax's SelfAttention, on which the Long Range Arena rests."""
+    context = MixerContext(dim=8, max_length=9, layer=0, depth=1)
+    mixer = Transformer(context, num_heads=2, attention_dim=4, projection_bias=False).double()
+    assert sum(p.numel() for p in mixer.parameters()) == 4 * 8 * 4
+    x = torch.randn(3, 9, 8, dtype=torch.float64)
+    query, key, value = (
+        (x @ part.T).unflatten(-1, (2, 2)).transpose(1, 2)
+        for part in mixer.query_key_value.weight.chunk(3)
+    )
+    weights = torch.softmax(query @ key.transpose(-1, -2) / 2**0.5, dim=-1)
+    expected = (weights @ value).transpose(1, 2).flatten(2) @ mixer.output.weight.T
+    torch.testing.assert_close(mixer(x), expected)
+    with pytest.raises(ValueError, match="num_heads 3 does not divide attention_dim 4"):
+        Transformer(context, num_heads=3, attention_dim=4)
 
 
 def test_rotary_by_its_formula() -> None:

@@ -4,7 +4,6 @@ __all__ = [
     "axes",
     "block",
     "classifier",
-    "dropout",
     "match_params",
     "packing",
     "plugin_check",

@@ -66,6 +66,8 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
             depth=model.depth,
             grid=grid if model.axes == "native" else None,
             causal=model.causal,
+            inner_dropout=model.inner_dropout,
+            tied_dropout=model.tied_dropout,
         )
     )
     if model.axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):

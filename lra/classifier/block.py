@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from lra.classifier.dropout import Dropout
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
+from models.layers.dropout import ChannelDropout, Dropout, build_dropout
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
 from models.ops.reference import forms_as_now
@@ -23,11 +23,17 @@ NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
 
 
 class GLU(nn.Module):
-    """Gated linear unit, W_3 (f(W_1 x) * W_2 x) (Shazeer 2020; the channel mixer of TNN)."""
+    """Gated linear unit, W_3 (f(W_1 x) * W_2 x) (Shazeer 2020; the channel mixer of TNN).
 
-    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
+    Dropout acts on the gate, f(W_1 x), as in TNN's published code.
+    """
+
+    def __init__(
+        self, dim: int, hidden: int, activation: Activation, *, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
         self.gate = nn.Linear(dim, hidden)
         self.value = nn.Linear(dim, hidden)
         self.output = nn.Linear(hidden, dim)
@@ -35,21 +41,27 @@ class GLU(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""
         gate, value = linear_pair(x, self.gate, self.value)
-        return self.output(self.activation(gate) * value)
+        return self.output(self.dropout(self.activation(gate)) * value)
 
 
 class MLP(nn.Module):
-    """Two linear maps around an activation, the Transformer's feed-forward layer."""
+    """Two linear maps around an activation, the Transformer's feed-forward layer.
 
-    def __init__(self, dim: int, hidden: int, activation: Activation) -> None:
+    Dropout acts between the activation and the second map.
+    """
+
+    def __init__(
+        self, dim: int, hidden: int, activation: Activation, *, dropout: float = 0.0
+    ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
         self.hidden = nn.Linear(dim, hidden)
         self.output = nn.Linear(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""
-        return self.output(self.activation(self.hidden(x)))
+        return self.output(self.dropout(self.activation(self.hidden(x))))
 
 
 CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
@@ -62,13 +74,18 @@ class Residual(nn.Module):
         super().__init__()
         self.prenorm = config.prenorm
         self.norm = NORMS[config.norm](config.dim)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = build_dropout(config.dropout, tied=config.tied_dropout)
 
-    def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Add a sublayer's output: x (positions, dim) -> the same shape."""
+    def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
+        """Add a sublayer's output: x (positions, dim), packed -> the same shape."""
         if self.prenorm:
-            return x + self.dropout(sublayer(self.norm(x)))
-        return self.norm(x + self.dropout(sublayer(x)))
+            return x + self._drop(sublayer(self.norm(x)), packing)
+        return self.norm(x + self._drop(sublayer(x), packing))
+
+    def _drop(self, x: Tensor, packing: Packing) -> Tensor:
+        if isinstance(self.dropout, ChannelDropout) and self.dropout.is_active:
+            return x * packing.repeated(self.dropout.factors(len(packing.lengths), x))
+        return self.dropout(x)
 
 
 @contextlib.contextmanager
@@ -98,14 +115,19 @@ class Block(nn.Module):
         self.channel_mixer = None
         if config.channel_mixer != "none":
             self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
-                config.dim, config.hidden, config.channel_activation
+                config.dim,
+                config.hidden,
+                config.channel_activation,
+                dropout=config.inner_dropout,
             )
             self.channel_residual = Residual(config)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Transform packed positions: x (positions, dim) -> the same shape."""
-        x = self.mixer_residual(functools.partial(packing.mix, self.mixer), x)
-        return x if self.channel_mixer is None else self.channel_residual(self.channel_mixer, x)
+        x = self.mixer_residual(functools.partial(packing.mix, self.mixer), x, packing)
+        if self.channel_mixer is None:
+            return x
+        return self.channel_residual(self.channel_mixer, x, packing)
 
     def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
         """Compute `forward`, keeping x alone, and again in the backward pass."""

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from lra.classifier.axes import build_layer
 from lra.classifier.block import NORMS, Block
-from lra.classifier.dropout import Dropout
 from lra.classifier.packing import Packing
 from lra.config.schema import RunConfig
+from models.layers.dropout import Dropout
 from models.layers.two_axes import GridModule
 from models.ops.activations import ACTIVATIONS
 from tasks.base import TaskInfo
@@ -135,10 +135,11 @@ class Classifier(nn.Module):
                     module.take_grid(info.grid)
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         features = model.dim * (4 if info.towers > 1 else 1)
-        self.activation = ACTIVATIONS[model.channel_activation] if model.head == "mlp" else None
-        if self.activation is not None:
-            self.hidden = nn.Linear(features, model.hidden)
-            features = model.hidden
+        self.activation = None
+        if model.head == "mlp":
+            self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
+            self.hidden = nn.Linear(features, model.head_hidden)
+            features = model.head_hidden
         self.output = nn.Linear(features, info.num_classes)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:

@@ -125,6 +125,16 @@ class Packing:
         with kernels_cached():  # the first group is the longest
             return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
 
+    def repeated(self, values: Tensor) -> Tensor:
+        """Repeat each sequence's values at its positions.
+
+        Args:
+            values: (sequences, channels).
+        Returns: (positions, channels).
+        """
+        sequences = torch.arange(len(self.lengths)).repeat_interleave(self.lengths)
+        return values.index_select(0, sequences.to(values.device))
+
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""
         pooled = torch.cat([pool(part, mask) for part, mask in self.padded(x)])

@@ -43,6 +43,12 @@ class ModelConfig(Section):
     """Norm before each sublayer and at the end, or after each residual sum."""
     dropout: Fraction = 0.0
     """Fraction dropped from each sublayer's output."""
+    inner_dropout: Annotated[Fraction, Added(0.0)] = 0.0
+    """Fraction dropped within sublayers, where published code does: of a glu's gate, of an mlp's
+    hidden values, and by mixers where their docstrings say."""
+    tied_dropout: Annotated[bool, Added(False)] = False
+    """Whether dropout of sublayers' outputs, and where a mixer says so within it, zeroes a channel
+    at all positions of a sequence at once."""
     channel_mixer: Literal["glu", "mlp", "none"] = "glu"
     channel_expand: Ratio = 1.0
     """Inner channels of the channel mixer over `dim`."""
@@ -50,7 +56,11 @@ class ModelConfig(Section):
     pooling: Literal["mean", "max", "last", "cls"] = "mean"
     """How positions become one vector; cls prepends a learned position and reads it."""
     head: Literal["linear", "mlp"] = "linear"
-    """The mlp head has one hidden layer, as wide as the channel mixer's."""
+    """The mlp head has one hidden layer."""
+    head_expand: Annotated[Ratio | None, Added(None)] = None
+    """Hidden channels of the mlp head over `dim`. None: as many as the channel mixer's."""
+    head_activation: Annotated[Literal["relu", "silu", "gelu"] | None, Added(None)] = None
+    """What the mlp head applies in between. None: what the channel mixer does."""
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelConfig:
@@ -70,6 +80,13 @@ class ModelConfig(Section):
     def hidden(self) -> int:
         """Inner channels of the channel mixer."""
         return max(1, round(self.channel_expand * self.dim))
+
+    @property
+    def head_hidden(self) -> int:
+        """Hidden channels of the mlp head."""
+        return (
+            self.hidden if self.head_expand is None else max(1, round(self.head_expand * self.dim))
+        )
 
 
 class TrainConfig(Section):
@@ -94,8 +111,13 @@ class TrainConfig(Section):
     """Whether batches hold sequences of like length: faster, but no company for batch norm."""
     lr: PositiveFloat = 1e-3
     """Highest learning rate."""
-    schedule: Literal["cosine", "rsqrt", "constant"] = "cosine"
-    """After the linear warm-up: cosine to 0, the inverse square root of the step, or flat."""
+    schedule: Literal["cosine", "rsqrt", "constant", "plateau"] = "cosine"
+    """After the linear warm-up: cosine to 0, the inverse square root of the step, flat, or flat
+    until the validation accuracy stays where it is, then lower."""
+    plateau_patience: Annotated[NonNegativeInt | None, Added(None)] = None
+    """Validations without a better one that schedule plateau waits for."""
+    plateau_factor: Annotated[Annotated[float, Field(gt=0, lt=1)], Added(0.2)] = 0.2
+    """What schedule plateau multiplies the rate by then."""
     warmup_steps: NonNegativeInt = 0
     """Steps in which the rate rises; this or warmup_share."""
     warmup_share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(None)] = None
@@ -119,6 +141,12 @@ class TrainConfig(Section):
     def _consistent(self) -> TrainConfig:
         if self.schedule_steps is not None and self.schedule != "cosine":
             raise ValueError(f"train.schedule_steps has no meaning for schedule {self.schedule}")
+        if (self.plateau_patience is None) == (self.schedule == "plateau"):
+            raise ValueError(
+                "train.schedule plateau needs train.plateau_patience, the validations to wait"
+                if self.plateau_patience is None
+                else f"train.plateau_patience has no meaning for schedule {self.schedule}"
+            )
         if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
             raise ValueError(
                 f"train.micro_batch {self.micro_batch} exceeds batch_size {self.batch_size}"

@@ -9,14 +9,15 @@ from torch import nn
 
 from lra.config.schema import TrainConfig
 from lra.runtime.errors import UserError
-from models.base import Mixer
+from models.base import DecayingAt, Mixer
 
 
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """Group parameters by learning rate and by whether they decay.
 
     Weight matrices decay; biases, norms and embeddings only with `weight_decay_on: all`; what a
-    mixer lists in `learning_rates` never. `set_rate_factor` scales the groups' rates together.
+    mixer lists in `learning_rates` only as `DecayingAt`. `set_rate_factor` scales the groups'
+    rates together.
 
     Raises: UserError for learning rates of a mixer that cannot be.
     """
@@ -24,13 +25,15 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     own = _own_rates(model)
     undecayed = set() if config.weight_decay_on == "all" else _vectors_and_embeddings(model)
     for parameter in model.parameters():
-        decay = 0.0 if parameter in own or parameter in undecayed else config.weight_decay
-        rate = own.get(parameter) or config.lr
-        groups.setdefault((rate, decay), []).append(parameter)
+        rate = own.get(parameter, DecayingAt(config.lr))
+        decays = isinstance(rate, DecayingAt) and parameter not in undecayed
+        lr = rate.lr if isinstance(rate, DecayingAt) else rate or config.lr
+        decay = config.weight_decay if decays else 0.0
+        groups.setdefault((lr, decay), []).append(parameter)
     return torch.optim.AdamW(
         [
-            {"params": parameters, "lr": rate, "peak_lr": rate, "weight_decay": decay}
-            for (rate, decay), parameters in groups.items()
+            {"params": parameters, "lr": lr, "peak_lr": lr, "weight_decay": decay}
+            for (lr, decay), parameters in groups.items()
         ],
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
@@ -38,12 +41,12 @@ def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     )
 
 
-def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | None]:
+def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | DecayingAt | None]:
     """Collect what the mixers say of their parameters' learning rates.
 
     Raises: UserError for what is no parameter of the mixer, or no learning rate.
     """
-    rates: dict[nn.Parameter, float | None] = {}
+    rates: dict[nn.Parameter, float | DecayingAt | None] = {}
     for mixer in model.modules():
         if not isinstance(mixer, Mixer):
             continue
@@ -51,8 +54,9 @@ def _own_rates(model: nn.Module) -> dict[nn.Parameter, float | None]:
         for parameter, rate in mixer.learning_rates().items():
             if parameter not in own:
                 raise UserError(f"mixer {mixer.name}: learning_rates names what it does not own")
-            if rate is not None and not (math.isfinite(rate) and rate > 0):
-                raise UserError(f"mixer {mixer.name}: learning_rates has {rate}, expected > 0")
+            lr = rate.lr if isinstance(rate, DecayingAt) else rate
+            if lr is not None and not (math.isfinite(lr) and lr > 0):
+                raise UserError(f"mixer {mixer.name}: learning_rates has {lr}, expected > 0")
             rates[parameter] = rate
     return rates
 
@@ -70,13 +74,16 @@ def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
 
 
 def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
-    """Return the learning rate of a 0-based step of a run, over the highest: in [0, 1]."""
+    """Return the learning rate of a 0-based step of a run, over the highest: in [0, 1].
+
+    That of schedule plateau is `Plateau.factor` times this.
+    """
     warmup = warmup_of(total_steps, config)
     if step < warmup:
         return (step + 1) / warmup
     if config.schedule == "rsqrt":
         return math.sqrt(max(warmup, 1) / max(warmup, step + 1))
-    if config.schedule == "constant":
+    if config.schedule in ("constant", "plateau"):
         return 1.0
     end = config.schedule_steps or total_steps
     done = min(1.0, (step - warmup) / max(1, end - warmup))

@@ -29,6 +29,7 @@ from lra.train.evaluation import Score, autocast_of, evaluate
 from lra.train.interval import Interval
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
+from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.order import BatchOrder
@@ -82,6 +83,7 @@ class Trainer:
         self.model.train()
         self._parallel = group.parallel(self.model, some_idle=config.mixer_code is not None)
         self.optimizer = build_optimizer(self.model, config.train)
+        self.plateau = Plateau(config.train)
         self.order = BatchOrder(
             dataset.splits["train"].lengths,
             config.train.batch_size,
@@ -149,7 +151,7 @@ class Trainer:
         if self.micro_batch is None:
             self.micro_batch = self._fitting_micro_batch()
         start = time.perf_counter()
-        factor = rate_factor(self.step, self.total_steps, self.train_config)
+        factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
         rate = factor * self.train_config.lr
         with record_function("data"):  # what a profile of a step calls it
             indices = self.order.at(self.step)
@@ -247,6 +249,7 @@ class Trainer:
         """Evaluate on the validation split and keep the model if it is the best so far."""
         score = self.score("val", check)
         self.validated_step, self.validated_seconds = self.step, self.seconds
+        self.plateau.update(score.accuracy)
         if self.best is None or score.accuracy > self.best["val_accuracy"]:
             weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
             self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
@@ -267,6 +270,7 @@ class Trainer:
             "sampler": {"seed": self.order.seed, "next_step": self.step},
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "plateau": self.plateau.state(),
             "random": random_state(self.device),
             "best": self.best,
             "interval": self.interval.sums,
@@ -293,6 +297,8 @@ class Trainer:
                 f"{str(error).splitlines()[1].strip()} use --resume never to start a new run"
             ) from None
         self.optimizer.load_state_dict(state["optimizer"])
+        if "plateau" in state:  # as those from before there was that schedule have none
+            self.plateau.restore(state["plateau"])
         self.best = state["best"]
         self.interval.sums = state["interval"]
         self.step_seconds = state["step_seconds"]

@@ -1,6 +1,7 @@
 """Modules that several mixers are made of."""
 
 __all__ = [
+    "dropout",
     "gated_unit",
     "kernel_cache",
     "long_convolution",

@@ -9,6 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from models.base import MixerContext
+from models.layers.dropout import Dropout
 from models.layers.norms import Norm, build_norm
 from models.layers.two_axes import along_axes
 from models.ops.activations import ACTIVATIONS, Activation
@@ -20,8 +21,9 @@ ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 class GatedToeplitzUnit(nn.Module):
     """The gated Toeplitz unit (GTU), W_3 norm(f(W_1 x) * T f(W_2 x)), for a linear operator T.
 
-    The formula is that of The Annotated TNN, "GTU". Weights and biases of the three projections
-    start as in the published code: normal with standard deviation 0.02.
+    The formula is that of The Annotated TNN, "GTU". As in the published code, weights and biases
+    of the three projections start normal with standard deviation 0.02, and the context's inner
+    dropout acts on what T gives, on grids alone.
 
     Args:
         context: what the mixer knows of model and task.
@@ -48,6 +50,7 @@ class GatedToeplitzUnit(nn.Module):
         self.value = nn.Linear(context.dim, hidden)
         self.output = nn.Linear(hidden, context.dim)
         self.operator = along_axes(context, operator)
+        self.dropout = Dropout(0.0 if context.grid is None else context.inner_dropout)
         self.norm = build_norm(inner_norm, hidden)
         for linear in (self.gate, self.value, self.output):
             nn.init.normal_(linear.weight, std=0.02)
@@ -66,7 +69,7 @@ class GatedToeplitzUnit(nn.Module):
         if mask is not None:
             # Here and not on x: the bias and the activation make zeros non-zero again.
             value = value.masked_fill(~mask[..., None], 0)
-        return self._project(gate, self.operator(value))
+        return self._project(gate, self.dropout(self.operator(value)))
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Gate and project what the operator has mixed.

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 Norm = Literal["simple_rms", "layer", "none"]
 
+SMALLEST_RMS = 1e-8
+"""Added to the root mean square, outside of the root as in the published code."""
+
 
 class SimpleRMSNorm(nn.Module):
     """Divide by the root mean square over channels; there are no parameters.
@@ -18,7 +21,8 @@ class SimpleRMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise x: (..., channels) -> the same shape."""
-        return x * torch.rsqrt(x.square().mean(dim=-1, keepdim=True) + 1e-8)
+        rms = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
+        return x / (rms + SMALLEST_RMS)
 
 
 def build_norm(norm: Norm, dim: int) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
@@ -13,6 +13,7 @@ from models.ops.activations import ACTIVATIONS, Activation
 
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
 EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
+EncoderNorm = Norm | Literal["last_layer"]
 
 
 class RelativePositionEncoder(nn.Module):
@@ -27,7 +28,8 @@ class RelativePositionEncoder(nn.Module):
         dim: width of the hidden layers.
         num_layers: hidden layers.
         activation: before each linear layer but the first.
-        norm: before each activation.
+        norm: before each activation; "last_layer" is a layer norm before the last one alone, which
+            with two hidden layers is the encoder of OpenNLPLab/lra, whatever count is stated there.
         residual: whether each hidden layer adds to its input.
     Raises: ValueError for residual without hidden layers.
     """
@@ -39,7 +41,7 @@ class RelativePositionEncoder(nn.Module):
         dim: int,
         num_layers: int,
         activation: Activation,
-        norm: Norm,
+        norm: EncoderNorm,
         residual: bool,
     ) -> None:
         super().__init__()
@@ -48,7 +50,9 @@ class RelativePositionEncoder(nn.Module):
         self.activation = ACTIVATIONS[activation]
         self.residual = residual
         self.first = nn.Linear(1, dim)
-        self.norms = nn.ModuleList(build_norm(norm, dim) for _ in range(num_layers + 1))
+        before, last = ("none", "layer") if norm == "last_layer" else (norm, norm)
+        self.norms = nn.ModuleList(build_norm(before, dim) for _ in range(num_layers))
+        self.norms.append(build_norm(last, dim))
         widths = [dim] * num_layers + [channels]
         self.linears = nn.ModuleList(nn.Linear(dim, width) for width in widths)
 

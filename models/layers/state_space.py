@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.layers.dropout import Dropout, build_dropout
 from models.layers.long_convolution import LongConvolution
 from models.layers.recurrence import WrappedRecurrence
 from models.ops.toeplitz import LagKernel
@@ -19,6 +21,7 @@ from models.ops.toeplitz import LagKernel
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
 Step = Annotated[float, Field(gt=0, le=1e3)]
+Output = Literal["glu", "linear"]
 
 
 class StateSpaceConvolution(LongConvolution):
@@ -29,7 +32,9 @@ class StateSpaceConvolution(LongConvolution):
     """
 
     log_step: nn.Parameter
-    """(channels,) logarithm of each channel's time step, Delta."""
+    """(channels, ...) logarithm of each channel's time step, Delta."""
+    readout: nn.Parameter
+    """(directions, channels, states, 2) C, as pairs of real numbers."""
 
     @abc.abstractmethod
     def kernels(self, length: int) -> Tensor:
@@ -37,7 +42,7 @@ class StateSpaceConvolution(LongConvolution):
 
     @abc.abstractmethod
     def state_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of the dynamics, except the time steps."""
+        """Return the parameters of the dynamics that never decay, except the time steps."""
 
     @abc.abstractmethod
     def recurrence(self, length: int) -> Recurrence:
@@ -58,11 +63,17 @@ class StateSpaceConvolution(LongConvolution):
 class StateSpaceMixer(RecurrentMixer):
     """The layer of S4, S4D and DSS: GLU(W gelu(K x + D x)), where K x is a convolution.
 
+    The context's inner dropout acts on what gelu gives, tied where the context says so, and, with
+    `drops_convolved`, on what it takes, never tied: as in the code of DSS, and in that of S4.
+
     Args:
         context: what the mixer knows of model and task.
         convolution: K.
         state_lr: highest learning rate of the dynamics' parameters. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
+        readout_lr: highest learning rate of C, where that decays. None: the run's.
+        output: "glu", or "linear" for W without a gate.
+        drops_convolved: whether there is dropout before gelu, too.
     """
 
     def __init__(
@@ -72,36 +83,54 @@ class StateSpaceMixer(RecurrentMixer):
         *,
         state_lr: float | None,
         step_lr: float | None,
+        readout_lr: float | None = None,
+        output: Output = "glu",
+        drops_convolved: bool = True,
     ) -> None:
         super().__init__()
         self.context = context
         self.convolution = convolution
         self.state_lr = state_lr
         self.step_lr = step_lr
+        self.readout_lr = readout_lr
+        self.is_gated = output == "glu"
         self.direct = nn.Parameter(torch.randn(context.dim))
-        self.output = nn.Linear(context.dim, 2 * context.dim)
+        self.output = nn.Linear(context.dim, context.dim * (2 if self.is_gated else 1))
+        probability = context.inner_dropout
+        self.dropout = build_dropout(probability, tied=context.tied_dropout)
+        self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
 
-    def learning_rates(self) -> dict[nn.Parameter, float | None]:
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Return the learning rates of the dynamics, see `Mixer.learning_rates`."""
-        rates = dict.fromkeys(self.convolution.state_parameters(), self.state_lr)
+        rates: dict[nn.Parameter, float | DecayingAt | None] = {}
+        if self.readout_lr is not None:
+            rates[self.convolution.readout] = DecayingAt(self.readout_lr)
+        rates |= dict.fromkeys(self.convolution.state_parameters(), self.state_lr)
         return {**rates, self.convolution.log_step: self.step_lr}
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        return self.gated(x, self.convolution(x))
+        mixed = self.convolved_dropout(self._with_direct(x, self.convolution(x)))
+        return self._project(self.dropout(functional.gelu(mixed)))
 
-    def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term D x, activate and project.
+    def project(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Add the direct term D x, activate and project, as in evaluation.
 
         Args:
             x: (..., dim), the mixer's input.
             mixed: (..., dim), the convolution's output.
         Returns: (..., dim).
         """
-        hidden = functional.gelu(mixed + self.direct.to(x.dtype) * x)
-        return functional.glu(self.output(hidden), dim=-1)
+        return self._project(functional.gelu(self._with_direct(x, mixed)))
+
+    def _with_direct(self, x: Tensor, mixed: Tensor) -> Tensor:
+        return mixed + self.direct.to(x.dtype) * x
+
+    def _project(self, hidden: Tensor) -> Tensor:
+        y = self.output(hidden)
+        return functional.glu(y, dim=-1) if self.is_gated else y
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
@@ -114,7 +143,7 @@ class StateSpaceMixer(RecurrentMixer):
         if not self.context.causal:
             raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
         states = self.convolution.recurrence(length)
-        return WrappedRecurrence(states, before=lambda x: x, after=self.gated)
+        return WrappedRecurrence(states, before=lambda x: x, after=self.project)
 
 
 def num_directions(context: MixerContext) -> int:

@@ -12,6 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+INPUT_CLIP = 2.0
+"""Largest imaginary part of B in the published code, which its authors found to be more stable."""
+
 
 def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return A and B of HiPPO-LegS (S4, equation 2, has A).
@@ -49,3 +52,8 @@ def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
         torch.from_numpy(v.conj().T @ p),
         torch.from_numpy(v.conj().T @ b),
     )
+
+
+def clip_imaginary(values: Tensor, limit: float) -> Tensor:
+    """Clip the imaginary parts of complex numbers of any shape at -limit and limit."""
+    return torch.complex(values.real, values.imag.clamp(-limit, limit))

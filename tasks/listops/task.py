@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import DataError, Dataset, Task, TaskInfo
+from tasks.base import Added, DataError, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
 from tasks.listops.data import open_generated, open_official, split_arrays
 from tasks.listops.format import FILES, FOLDERS, find_official, write_official
@@ -46,6 +46,8 @@ class ListOps(Task):
         test: examples to test on.
         data_seed: seed of the generator.
         end_token: whether a token marks the end of every sequence.
+        unknown_token: whether the vocabulary has a token, which no expression holds, for what is
+            in no training example: S4's has.
         sequence_length: positions that models are built for, end token included.
     Raises: ValueError if expressions do not fit sequence_length or the limits are empty.
     """
@@ -66,6 +68,7 @@ class ListOps(Task):
         test: PositiveInt = OFFICIAL_COUNTS["test"],
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
         end_token: bool = True,
+        unknown_token: Annotated[bool, Added(False)] = False,
         sequence_length: PositiveInt = 2048,
     ) -> None:
         if min_length > max_length:
@@ -86,7 +89,10 @@ class ListOps(Task):
         self.data_seed = data_seed
         self.end_token = END_ID if end_token else None
         self.info = TaskInfo(
-            name=self.name, num_classes=10, max_length=sequence_length, vocab_size=VOCAB_SIZE
+            name=self.name,
+            num_classes=10,
+            max_length=sequence_length,
+            vocab_size=VOCAB_SIZE + unknown_token,
         )
 
     def prepare(self, data_dir: Path) -> Dataset:

@@ -1,4 +1,4 @@
-"""Dropout that does not wait for its random numbers."""
+"""Dropout that does not wait for its random numbers, of single numbers or of whole channels."""
 
 from __future__ import annotations
 
@@ -30,13 +30,18 @@ class Dropout(nn.Module):
         super().__init__()
         self.probability = probability
 
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is dropped: in training, with a probability above 0."""
+        return self.training and self.probability > 0
+
     def extra_repr(self) -> str:
         """Show the probability."""
         return str(self.probability)
 
     def forward(self, x: Tensor) -> Tensor:
         """Drop numbers of x, of any shape."""
-        if not self.training or self.probability == 0:
+        if not self.is_active:
             return x
         if x.device.type != "cpu" or reference_forms_are_used():
             return functional.dropout(x, self.probability)
@@ -46,6 +51,33 @@ class Dropout(nn.Module):
         result = _Keep.apply(x, kept, LEVELS / (LEVELS - dropped_levels))
         assert isinstance(result, Tensor)
         return result
+
+
+class ChannelDropout(Dropout):
+    """Zero channels of whole sequences at random in training, and scale the others.
+
+    Published code calls it tied dropout: one draw for all positions of a sequence.
+    """
+
+    def factors(self, sequences: int, x: Tensor) -> Tensor:
+        """Draw what the channels of each sequence are multiplied by.
+
+        Args:
+            x: (..., channels), for the number of channels, type and device.
+        Returns: (sequences, channels), 0 or the scale.
+        """
+        return super().forward(x.new_ones(sequences, x.shape[-1]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Drop channels of x: (batch, length, channels)."""
+        if not self.is_active:
+            return x
+        return x * self.factors(len(x), x)[:, None]
+
+
+def build_dropout(probability: float, *, tied: bool) -> Dropout:
+    """Build the dropout of single numbers, or the tied one of whole channels."""
+    return ChannelDropout(probability) if tied else Dropout(probability)
 
 
 class _Keep(Function):
