@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,11 +10,9 @@ import yaml
 from lra.classifier.resolve import resolve
 from lra.config.compose import CONFIGS, compose_task
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
-from lra.config.schema import ModelConfig, TrainConfig
-from lra.config.yaml_layers import SettingsFile, parse_yaml
+from lra.config.yaml_layers import parse_yaml
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
-from models.base import MixerContext
 from tasks.base import BENCHMARK
 
 
@@ -80,10 +77,16 @@ def test_precedence(tmp_path: Path) -> None:
     assert train.steps == 1  # the task
     assert (train.lr, train.beta1) == (0.2, 0.2)  # the mixer
     assert train.beta2 == 0.3  # its per_task
-    assert train.epsilon == 0.2  # the protocol
+    assert train.epsilon == 0.5  # the mixer's, over the protocol that it was published under
     assert train.warmup_steps == 3  # the preset
     assert train.batch_size == 4  # --set
     assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml (per_task.listops)"
+    path = tmp_path / "mixers/tnn.yaml"
+    path.write_text(f"published_under: lra\n{path.read_text()}")
+    write(tmp_path, "tasks/text.yaml", "protocols: {lra: {}}")
+    other = resolve("listops", "tnn", preset="quick", configs=tmp_path)
+    assert other.train.epsilon == 0.2  # the protocol's, over what was published under another
+    assert other.train.beta2 == 0.3
 
 
 def test_steps_and_epochs_replace_each_other() -> None:
@@ -367,25 +370,6 @@ def test_mixers_of_the_papers_have_settings_for_every_task() -> None:
     found = {mixer for mixer, _ in per_task_settings()}
     assert found == {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
     assert len(per_task_settings()) == len(found) * len(BENCHMARK)
-
-
-@pytest.mark.parametrize(("mixer", "task"), per_task_settings())
-def test_published_settings_make_a_mixer(mixer: str, task: str) -> None:
-    """The settings for tasks that do not exist yet are tested, too."""
-    file = SettingsFile(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
-    values: dict[str, dict[str, Any]] = {"mixer": {}, "model": {}, "train": {"epochs": 1.0}}
-    for layer in file.layers(task, {"protocols": "s4", "presets": "paper"})[0]:
-        for (section, key), value in layer.values.items():
-            values[section][key] = value
-    options = options_model(MIXERS.get(mixer, "test")).model_validate(values["mixer"])
-    model = ModelConfig.model_validate({**values["model"], "depth": 1, "dim": 64})
-    ModelConfig.model_validate(values["model"])
-    TrainConfig.model_validate(values["train"])
-    grid = {"image": (32, 32), "pathfinder": (32, 32), "pathx": (128, 128)}.get(task)
-    native = grid if model.axes == "native" else None
-    context = MixerContext(dim=64, max_length=1024, layer=0, depth=1, grid=native)
-    MIXERS.get(mixer, "test")(context, **dict(options))
-    assert file.source(task)
 
 
 def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -> None:

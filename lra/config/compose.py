@@ -1,7 +1,10 @@
 """Composing a configuration from files and flags.
 
-Precedence: defaults < `configs/tasks/T.yaml` < `configs/mixers/M.yaml` < its `per_task`
-section < the protocol's sections of those < the preset's < `--set` and other flags.
+Precedence: defaults < `configs/tasks/T.yaml` < the protocol's section of it < the preset's <
+`--set` and other flags. `configs/mixers/M.yaml` stands over the task's file, each of its sections
+over the task's of that kind. Of the protocol that it was `published_under`, all of it stands over
+the task's section, too, so that no published value is lost; of another one, that section comes
+first. A preset compares mixers with the task's pooling and head (`READOUT`).
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ from pydantic import ValidationError
 from lra.config.plugin import MixerSource, find_mixer
 from lra.config.registry import TASKS, Section, options_model
 from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
-from lra.config.yaml_layers import Layer, SettingsFile, layer_of, parse_yaml, plain
+from lra.config.yaml_layers import (
+    DEFAULT_PROTOCOL,
+    PAPER,
+    Layer,
+    SettingsFile,
+    layer_of,
+    parse_yaml,
+    plain,
+)
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK, Task
 
@@ -44,8 +55,8 @@ def compose(
     task: str,
     mixer: str,
     *,
-    preset: str = "paper",
-    protocol: str = "s4",
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
@@ -63,13 +74,7 @@ def compose(
     mixer_path = f"mixers/{source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     mixer_file.check(known)
-    names = {"protocols": protocol, "presets": preset}
-    layers: list[Layer] = []
-    for of_task, of_mixer in zip(
-        task_file.layers(task, names), mixer_file.layers(task, names), strict=True
-    ):
-        _refuse_task_settings(of_mixer)
-        layers += [*of_task, *of_mixer]
+    layers = _in_order(task_file, mixer_file, task, protocol, preset)
     changes = _flag_layers(overrides, flags)
     merged = _merge([*layers, *changes])
     config = RunConfig(
@@ -84,7 +89,8 @@ def compose(
         log=_validate("log", "log", LogConfig, merged),
         origins={".".join(key): origin for key, (_, origin) in merged.items()},
         overrides=(),
-        settings_source=mixer_file.source(task) or "the task's own, none published for this mixer",
+        settings_source=mixer_file.source(task, protocol, preset)
+        or "the task's own, none published for this mixer",
         mixer_source=source,
     )
     with _origins_added(merged):
@@ -96,8 +102,8 @@ def compose(
 def compose_task(
     task: str,
     *,
-    preset: str = "paper",
-    protocol: str = "s4",
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
@@ -107,8 +113,8 @@ def compose_task(
     Raises: UserError, also for an override of anything but the task.
     """
     file = _task_file(task, preset, protocol, configs, _names(configs))
-    names = {"protocols": protocol, "presets": preset}
-    layers = [layer for group in file.layers(task, names) for layer in group]
+    found = file.layers(task, protocol, preset)
+    layers = [*found.base, *found.protocol, *found.preset]
     changes = _flag_layers(overrides, flags)
     for layer in changes:
         for section, key in layer.values:
@@ -165,9 +171,23 @@ def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
     names: dict[str, dict[str, set[str]]] = {}
     for task in dict.fromkeys([*TASKS.classes, *BENCHMARK]):
         file = _open_task_file(task, configs)
-        presets, protocols = {*file.nested("presets"), "paper"}, {*file.nested("protocols")}
+        presets, protocols = {*file.nested("presets"), PAPER}, {*file.nested("protocols")}
         names[task] = {"presets": presets, "protocols": protocols}
     return names
+
+
+def _in_order(
+    task_file: SettingsFile, mixer_file: SettingsFile, task: str, protocol: str, preset: str
+) -> list[Layer]:
+    """List the layers of both files, each over the one before it."""
+    of_task = task_file.layers(task, protocol, preset)
+    of_mixer = mixer_file.layers(task, protocol, preset)
+    _refuse_task_settings([*of_mixer.base, *of_mixer.protocol, *of_mixer.preset])
+    if mixer_file.published_under == protocol:
+        first = [*of_task.base, *of_task.protocol, *of_mixer.base]
+    else:
+        first = [*of_task.base, *of_mixer.base, *of_task.protocol]
+    return [*first, *of_mixer.protocol, *of_task.preset, *of_mixer.preset]
 
 
 def _refuse_task_settings(layers: Sequence[Layer]) -> None:
@@ -179,14 +199,16 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
 
 def _refuse_idle_channel_options(model: ModelConfig, merged: Merged) -> None:
     """Refuse a flag for a channel mixer that is not there; files may set it for several presets."""
-    if model.channel_mixer != "none" or model.head == "mlp":
-        return
-    for key in ("channel_expand", "channel_activation"):
-        _, origin = merged.get(("model", key), (None, ""))
-        if origin.startswith("--"):
-            raise UserError(
-                f"model.{key} has no effect: model.channel_mixer is none, and model.head linear"
-            )
+    idle = dict.fromkeys(("head_expand", "head_activation"), "model.head is linear")
+    if model.head == "mlp":
+        idle = {}
+    elif model.channel_mixer == "none":
+        why = "model.channel_mixer is none, and model.head linear"
+        idle |= dict.fromkeys(("channel_expand", "channel_activation"), why)
+    for key, why in idle.items():
+        value, origin = merged.get(("model", key), (None, ""))
+        if origin.startswith("--") and value is not None:
+            raise UserError(f"model.{key} has no effect: {why}")
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:

@@ -14,6 +14,17 @@ from lra.runtime.errors import UserError, unknown
 
 SECTIONS = ("task", "mixer", "model", "train", "log")
 
+READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
+"""How positions become classes: a preset compares all mixers with the task's own."""
+
+PAPER = "paper"
+"""The preset of the published settings."""
+
+DEFAULT_PROTOCOL = "s4"
+
+BESIDE = frozenset({"per_task", "presets", "protocols", "published_under", "source"})
+"""Keys of a file that stand beside the sections."""
+
 
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number, only true and false are booleans, keys occur once."""
@@ -93,6 +104,20 @@ class Layer:
     values: Mapping[tuple[str, str], Any]
     """Values by (section, key)."""
 
+    def without(self, keys: frozenset[tuple[str, str]]) -> Layer:
+        """Return the layer without some settings."""
+        kept = {key: value for key, value in self.values.items() if key not in keys}
+        return Layer(self.origin, kept)
+
+
+@dataclass(frozen=True)
+class FileLayers:
+    """The layers of one file, in three groups, each of the whole file's and of the task's."""
+
+    base: list[Layer]
+    protocol: list[Layer]
+    preset: list[Layer]
+
 
 def layer_of(body: Any, origin: str, beside: frozenset[str] = frozenset()) -> Layer:
     """Turn a parsed mapping {section: {key: value}} into a layer.
@@ -125,7 +150,11 @@ def mapping(body: Any, origin: str) -> dict[str, Any]:
 
 
 class SettingsFile:
-    """A task's or mixer's YAML: sections, and the same again per protocol, preset and task."""
+    """A task's or mixer's YAML: sections, and the same again per protocol, preset and task.
+
+    A mixer's names the protocol that its settings were `published_under`, and where each task's
+    are from, `source`.
+    """
 
     def __init__(self, path: Path, shown: str) -> None:
         self.shown = shown
@@ -139,26 +168,34 @@ class SettingsFile:
         """Return a nested section by its keys, "presets" for instance."""
         return mapping(self.body.get(name), f"{self.shown}: {name}")
 
-    def layers(self, task: str, names: Mapping[str, str]) -> tuple[list[Layer], ...]:
-        """List this file's layers: base ones, then those of each of `names` in turn.
+    def layers(self, task: str, protocol: str, preset: str) -> FileLayers:
+        """List this file's layers.
 
-        Args:
-            names: the preset by "presets", the protocol by "protocols".
+        What `per_task` states of the readout is left out with a preset other than `paper`, unless
+        it is for that preset.
         """
-        beside = frozenset({*names, "per_task"})
-        bodies = [(self.body, self.shown, beside)]
+        every = self._layers(self.body, self.shown, protocol, preset)
         if task in (per_task := self.nested("per_task")):
             origin = f"{self.shown} (per_task.{task})"
-            beside = frozenset({*names, "source"})
-            bodies.append((mapping(per_task[task], origin), origin, beside))
-        groups = [[layer_of(*body) for body in bodies]]
-        for section, name in names.items():
-            groups.append([])
-            for body, origin, _ in bodies:
-                inner = mapping(body.get(section), f"{origin}: {section}")
-                if name in inner:
-                    groups[-1].append(layer_of(inner[name], f"{origin} ({section}.{name})"))
-        return tuple(groups)
+            own = self._layers(mapping(per_task[task], origin), origin, protocol, preset)
+            if preset != PAPER:
+                own = [[layer.without(READOUT) for layer in group] for group in own[:2]] + own[2:]
+            every = [[*first, *second] for first, second in zip(every, own, strict=True)]
+        return FileLayers(*every)
+
+    @staticmethod
+    def _layers(body: dict[str, Any], origin: str, protocol: str, preset: str) -> list[list[Layer]]:
+        groups = [[layer_of(body, origin, BESIDE)]]
+        for section, name in (("protocols", protocol), ("presets", preset)):
+            inner = mapping(body.get(section), f"{origin}: {section}")
+            place = f"{origin} ({section}.{name})"
+            groups.append([layer_of(inner[name], place, BESIDE)] if name in inner else [])
+        return groups
+
+    @property
+    def published_under(self) -> str:
+        """The protocol that the settings of a mixer's file are of."""
+        return str(self.body.get("published_under", DEFAULT_PROTOCOL))
 
     def check(self, names: Mapping[str, Mapping[str, Iterable[str]]]) -> None:
         """Check every part of the file, those included that this run has no use for.
@@ -169,7 +206,9 @@ class SettingsFile:
         """
         kinds = ("presets", "protocols")
         every = {kind: {n for of_task in names.values() for n in of_task[kind]} for kind in kinds}
-        self._check_part(self.body, self.shown, every, {"per_task"})
+        self._check_part(self.body, self.shown, every, {"per_task", "published_under"})
+        if self.published_under not in every["protocols"]:
+            raise unknown("protocol", self.published_under, every["protocols"], self.shown)
         for task, body in self.nested("per_task").items():
             origin = f"{self.shown} (per_task.{task})"
             if task not in names:
@@ -185,9 +224,17 @@ class SettingsFile:
             for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
                 if name not in names:
                     raise unknown(kind.removesuffix("s"), name, names, origin)
-                layer_of(inner, f"{origin} ({kind}.{name})")
+                layer_of(inner, f"{origin} ({kind}.{name})", frozenset({"source"}))
 
-    def source(self, task: str) -> str | None:
-        """Return the citation of the settings that the file holds for a task."""
-        source = mapping(self.nested("per_task").get(task), self.shown).get("source")
-        return None if source is None else " ".join(str(source).split())
+    def source(self, task: str, protocol: str, preset: str) -> str | None:
+        """Say where the settings that the file holds for a task are from."""
+        body = mapping(self.nested("per_task").get(task), self.shown)
+        own = mapping(mapping(body.get("protocols"), self.shown).get(protocol), self.shown)
+        under = protocol if "source" in own else self.published_under
+        source = own.get("source", body.get("source"))
+        if source is None:
+            return None
+        text = " ".join(str(source).split())
+        if under != protocol:
+            text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
+        return text if preset == PAPER else f"preset {preset}, of our choosing, over {text}"
