@@ -10,6 +10,7 @@ import pytest
 
 import report
 from conftest import ROOT
+from lra.report import audit
 from lra.report.boards import boards
 from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
 from lra.report.readme import check_readmes, make_blocks, marked, write_readmes
@@ -17,8 +18,12 @@ from lra.report.results import Results
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
-FILES = ("README.md", "results/README.md")
-BLOCKS = {"README.md": ("leaderboard", "published", "figure"), "results/README.md": ("tables",)}
+FILES = ("README.md", "results/README.md", "results/settings.md")
+BLOCKS = {
+    "README.md": ("leaderboard", "published", "figure"),
+    "results/README.md": ("tables",),
+    "results/settings.md": tuple(f"settings {name}" for name in audit.names()),
+}
 
 
 def empty_readmes(root: Path) -> None:

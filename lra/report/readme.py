@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lra.report.accuracy import accuracy_table
+from lra.report.audit import audit_table, names
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubbles_by_device
@@ -69,6 +70,7 @@ def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
             "figure": Block(figures={path: figures[path] for path in first}),
         },
         "results/README.md": {"tables": Block(tables, figures)},
+        "results/settings.md": {f"settings {name}": Block([audit_table(name)]) for name in names()},
     }
 
 

@@ -1,0 +1,225 @@
+"""The published settings, each with its place in a source, beside what the suite resolves.
+
+`configs/published/<mixer>.yaml` holds what papers and their released code state, and why ours
+differ where they do; `harness.yaml` there what none of them states.
+"""
+
+from __future__ import annotations
+
+import itertools
+import string
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from lra.config.compose import CONFIGS, compose
+from lra.config.schema import RunConfig
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, parse_yaml, plain
+from lra.report.table import Table
+from lra.runtime.errors import UserError
+from tasks.base import BENCHMARK
+
+FOLDER = CONFIGS / "published"
+ANY_MIXER = "mean"
+"""Stands in where settings are of the data, which no mixer changes."""
+_HARNESS = "harness"
+
+
+class Stated(BaseModel):
+    """What the sources state of a setting, by task or for all, and why ours is something else."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    by_task: dict[str, tuple[Any, str]]
+    """(value, place), the place a key of the sources and a file with its line."""
+    why: dict[str, str]
+    """By task, why ours differs."""
+    unstated: str | None
+    """Why no source states it, for tasks that `by_task` lacks."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, body: Any) -> Any:
+        """Spread what stands for all tasks over them."""
+        if not isinstance(body, dict):
+            return body
+        given = dict(body)
+        why = given.pop("why", {})
+        read = {
+            "why": dict.fromkeys(BENCHMARK, why) if isinstance(why, str) else why,
+            "unstated": given.pop("unstated", None),
+        }
+        if "all" in given:
+            given |= dict.fromkeys(BENCHMARK, given.pop("all"))
+        by_task = {task: tuple(v) if isinstance(v, list) else v for task, v in given.items()}
+        return {**read, "by_task": by_task}
+
+    def explains(self, task: str) -> str | None:
+        """Say why a task's value is not the published one, where that is said."""
+        return self.why.get(task) or (None if task in self.by_task else self.unstated)
+
+
+class Published(BaseModel):
+    """One file of published settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    mixer: str | None = None
+    """The mixer that the settings are of; None: they are of the tasks' data."""
+    protocol: str = DEFAULT_PROTOCOL
+    sources: dict[str, str] = {}
+    """Repository and commit, or paper, by the word that places begin with."""
+    settings: dict[str, Stated]
+    """By "section.key"."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A setting of one task."""
+
+    is_stated: bool
+    published: Any
+    place: str
+    ours: Any
+    why: str | None
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether ours is not what is published, or is published nowhere, and nothing says why."""
+        same = self.is_stated and self.published == self.ours
+        return not same and self.why is None
+
+    def text(self) -> str:
+        """Write the value; both, where they differ, and in parentheses where none is published."""
+        if not self.is_stated:
+            return f"({plain(self.ours)})"
+        if self.published == self.ours:
+            return plain(self.ours)
+        return f"{plain(self.published)} → {plain(self.ours)}"
+
+
+Audit = Mapping[str, Mapping[str, Cell]]
+"""Cells by "section.key" and task."""
+
+
+def names() -> list[str]:
+    """List the files of published settings: of a mixer, or of the data, under a protocol."""
+    return sorted(path.stem for path in FOLDER.glob("*.yaml") if path.stem != _HARNESS)
+
+
+def read_published(name: str, folder: Path = FOLDER) -> Published:
+    """Read a file of published settings.
+
+    Raises: UserError for one that is not of that form.
+    """
+    path = folder / f"{name}.yaml"
+    try:
+        return Published.model_validate(parse_yaml(path.read_text(encoding="utf-8"), path.name))
+    except (OSError, ValidationError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else None
+        what = f"{first['loc']}: {first['msg']}" if first else f"cannot be read: {error}"
+        raise UserError(f"configs/published/{path.name}: {what}") from None
+
+
+def audit(name: str, folder: Path = FOLDER) -> Audit:
+    """Compare every setting of a mixer, or of the data, with what is published, on every task.
+
+    Args:
+        name: of the file, see `names`.
+    Raises: UserError for a published setting that does not exist here.
+    """
+    published = read_published(name, folder)
+    harness = read_published(_HARNESS, folder)
+    mixer, protocol = published.mixer or ANY_MIXER, published.protocol
+    sections = ("mixer", "model", "train") if published.mixer else ("task",)
+    values = {
+        task: dict(_values(compose(task, mixer, protocol=protocol).config, sections))
+        for task in BENCHMARK
+    }
+    every = dict.fromkeys(key for of_task in values.values() for key in of_task)
+    for key in published.settings:
+        if key not in every:
+            raise UserError(f"configs/published/{name}.yaml: there is no setting {key}")
+    return {
+        key: {
+            task: _cell(key, task, of_task[key], published, harness)
+            for task, of_task in values.items()
+            if key in of_task
+        }
+        for key in every
+    }
+
+
+def _values(config: RunConfig, sections: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    for section in sections:
+        for key, value in getattr(config, section).model_dump().items():
+            yield f"{section}.{key}", value
+
+
+def _cell(key: str, task: str, ours: Any, published: Published, harness: Published) -> Cell:
+    stated = published.settings.get(key)
+    found = stated.by_task.get(task) if stated else None
+    why = stated.explains(task) if stated else None
+    if found is None and why is None and key in harness.settings:
+        why = harness.settings[key].explains(task)
+    value, place = found or (None, "")
+    return Cell(found is not None, value, place, ours, why)
+
+
+def unexplained(name: str, folder: Path = FOLDER) -> list[str]:
+    """Name the settings that differ from what is published without a word why."""
+    return [
+        f"{name}: {key} on {task}: {cell.text()}"
+        for key, cells in audit(name, folder).items()
+        for task, cell in cells.items()
+        if cell.is_unexplained
+    ]
+
+
+def audit_table(name: str) -> Table:
+    """Make the table of one file: a row a setting, with what is published, ours and the place."""
+    published = read_published(name)
+    notes: dict[str, str] = {}
+    rows: list[list[str]] = []
+    for key, cells in audit(name).items():
+        row = [key]
+        for task in BENCHMARK:
+            text = cells[task].text() if task in cells else ""
+            if task in cells and (why := cells[task].why) is not None:
+                text = f"{text} {notes.setdefault(why, _letters(len(notes)))}"
+            row.append(text)
+        rows.append([*row, _places([cell.place for cell in cells.values()])])
+    sources = "; ".join(f"{word}: {source}" for word, source in published.sources.items())
+    said = "; ".join(f"{letter}: {why}" for why, letter in notes.items())
+    return Table(
+        slug=f"settings-{name}",
+        title=f"{published.mixer or 'The data'}, protocol {published.protocol}",
+        caption=f"Sources: {sources}. Notes: {said}.",
+        columns=["setting", *BENCHMARK, "place"],
+        rows=rows,
+    )
+
+
+def _letters(number: int) -> str:
+    """Name a note: a to z, then aa to az."""
+    alphabet = string.ascii_lowercase
+    high, low = divmod(number, len(alphabet))
+    return f"{alphabet[high - 1] if high else ''}{alphabet[low]}"
+
+
+def _places(places: Sequence[str]) -> str:
+    """Write the places of a row shortly: what they have in common once, the rest in braces."""
+    found = list(dict.fromkeys(place for place in places if place))
+    if len(found) < 2:  # noqa: PLR2004
+        return "".join(found)
+    alike = itertools.takewhile(lambda letters: len(set(letters)) == 1, zip(*found, strict=False))
+    start = "".join(letters[0] for letters in alike)
+    ends = [place.removeprefix(start) for place in found]
+    # A number is not cut in two.
+    while start and start[-1].isdigit():
+        ends = [start[-1] + end for end in ends]
+        start = start[:-1]
+    return f"{start}{{{', '.join(ends)}}}"
