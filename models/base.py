@@ -64,6 +64,8 @@ class Mixer(nn.Module, abc.ABC):
     """Whether it mixes along both axes itself when the context has a grid."""
     joins_positions: ClassVar[bool] = True
     """Whether a position's result depends on others; if not, only pooling joins them."""
+    looks_ahead: bool = True
+    """Whether, in a context that is not causal, it depends on later ones."""
 
     @abc.abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

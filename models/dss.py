@@ -198,3 +198,4 @@ class DSS(StateSpaceMixer):
             output=output,
             drops_convolved=False,
         )
+        self.looks_ahead = bidirectional

@@ -387,6 +387,12 @@ def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
         assert f"model.pooling is from --set model.pooling={pooling}" in str(caught.value)
 
 
+def test_a_mixer_that_looks_back_alone_has_no_cls_position() -> None:
+    with pytest.raises(UserError, match="mixer dss looks at no later position"):
+        resolve("listops", "dss", overrides=["model.pooling=cls"])
+    assert dict(resolve("listops", "dss", protocol="lra").mixer)["bidirectional"]
+
+
 @pytest.mark.parametrize("setting", ["model.channel_expand=3.0", "model.channel_activation=relu"])
 def test_flags_for_a_missing_channel_mixer_are_refused(setting: str) -> None:
     with pytest.raises(UserError, match=r"has no effect: model\.channel_mixer is none"):

@@ -69,6 +69,20 @@ def test_biases_norms_and_embeddings_do_not_decay() -> None:
     assert [g["weight_decay"] for g in everything.param_groups] == [0.1]
 
 
+def test_biases_and_norms_of_blocks_alone_can_be_free_of_decay() -> None:
+    block = nn.ModuleDict({"n": nn.LayerNorm(4), "l": nn.Linear(4, 3)})
+    model = nn.ModuleDict(
+        {"blocks": nn.ModuleList([block]), "norm": nn.BatchNorm1d(4), "head": nn.Linear(3, 2)}
+    )
+    config = train(weight_decay=0.1, weight_decay_on="all_but_block_biases")
+    optimizer = build_optimizer(model, config)
+    decays = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
+    decaying = {name for name, p in model.named_parameters() if decays[id(p)]}
+    assert decaying == {"blocks.0.l.weight", "head.weight", "head.bias"}
+    del model["norm"]
+    assert len(build_optimizer(model, config).param_groups) == 2
+
+
 class Apart(Mixer):
     name = "apart"
 

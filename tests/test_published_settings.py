@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -143,7 +144,8 @@ def test_models_are_as_large_as_released(mixer: str) -> None:
     assert sizes == RELEASED_SIZES[mixer]
 
 
-# Rows of the embedding, width, depth, width inside, classes (Amos et al., protocol s4).
+# Rows of the embedding but for the one of <mask>, width, depth, width inside, classes (Amos et al.,
+# protocol s4).
 AMOS = {
     "listops": (18, 512, 6, 2048, 10), "text": (135, 512, 6, 2048, 2),
     "retrieval": (98, 128, 4, 512, 2), "image": (2, 64, 3, 128, 10),
@@ -201,6 +203,11 @@ APART = {
 """By mixer, the parameters of the convolution that never decay, and whose rate they have."""
 
 
+RELEASED_WITHOUT = dict.fromkeys(("s4", "s4d"), re.compile(r"^(blocks\..*(bias$|norm\.)|norm\.)"))
+"""Parameters without decay by train.py, configs/config.yaml and src/utils/optim_groups.py of
+state-spaces/s4: biases and norms of its backbone."""
+
+
 def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[float, float]:
     """Say how released code would train a parameter, by the published values alone."""
     values = {key: stated.by_task for key, stated in read_published(name).settings.items()}
@@ -213,6 +220,8 @@ def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[floa
         lr = getattr(resolve(task, name).train, "lr")  # noqa: B009 (explained in the audit)
     assert lr is not None
     assert decay is not None
+    if name in RELEASED_WITHOUT and RELEASED_WITHOUT[name].search(parameter):
+        return lr, 0.0
     _, convolution, short = parameter.rpartition("convolution.")
     apart = APART.get(name, {})
     if convolution and short in apart:

@@ -49,9 +49,9 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
         length: positions of the longest sequence.
         layer: 0-based index of the block.
     Returns: a map (batch, length, dim), mask -> (batch, length, dim).
-    Raises: UserError if the task has no grid or the mixer cannot mix one, if it joins no
-        positions and pooling reads one alone, or for options of the mixer that contradict
-        one another or the context.
+    Raises: UserError if the task has no grid or the mixer cannot mix one, if pooling reads one
+        position that sees no others, or for options of the mixer that contradict one another or
+        the context.
     """
     model = config.model
     grid = None if model.axes == "flat" else _grid(config, info)
@@ -75,14 +75,26 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
             f"mixer {config.mixer_name} mixes sequences only, and model.axes is native; "
             f"use --set model.axes=alternate or flat"
         )
-    if model.pooling in ("cls", "last") and isinstance(mixer, Mixer) and not mixer.joins_positions:
-        raise UserError(
-            f"mixer {config.mixer_name} joins no positions, and model.pooling is {model.pooling}, "
-            f"which reads one alone; use --set model.pooling=mean"
-        )
+    if isinstance(mixer, Mixer):
+        _refuse_blind_pooling(config, mixer)
     if model.axes == "alternate" and grid is not None:
         return AlongAxis(mixer, grid, "rows" if is_row else "columns")
     return mixer
+
+
+def _refuse_blind_pooling(config: RunConfig, mixer: Mixer) -> None:
+    """Refuse to read one position alone where it sees none of the others."""
+    pooling = config.model.pooling
+    if pooling in ("cls", "last") and not mixer.joins_positions:
+        raise UserError(
+            f"mixer {config.mixer_name} joins no positions, and model.pooling is {pooling}, "
+            f"which reads one alone; use --set model.pooling=mean"
+        )
+    if pooling == "cls" and not mixer.looks_ahead:
+        raise UserError(
+            f"mixer {config.mixer_name} looks at no later position with these options, and "
+            f"model.pooling is cls, a position that comes first; use --set model.pooling=last"
+        )
 
 
 def _grid(config: RunConfig, info: TaskInfo) -> tuple[int, int]:

@@ -9,18 +9,16 @@ first. A preset compares mixers with the task's pooling and head (`READOUT`).
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from lra.config.plugin import MixerSource, find_mixer
 from lra.config.registry import TASKS, Section, options_model
 from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
+from lra.config.validate import Merged, origins_added, validate
 from lra.config.yaml_layers import (
     DEFAULT_PROTOCOL,
     PAPER,
@@ -35,9 +33,6 @@ from tasks.base import BENCHMARK, Task
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
-Merged = Mapping[tuple[str, str], tuple[Any, str]]
-"""(value, origin) by (section, key)."""
-
 
 @dataclass(frozen=True)
 class Composed:
@@ -48,7 +43,7 @@ class Composed:
 
     def origins_added(self) -> AbstractContextManager[None]:
         """Add to a UserError raised within where the settings that it names came from."""
-        return _origins_added(self.merged)
+        return origins_added(self.merged)
 
 
 def compose(
@@ -82,18 +77,18 @@ def compose(
         mixer_name=source.name,
         preset=preset,
         protocol=protocol,
-        task=_validate("task", task, options_model(TASKS.get(task, "--task")), merged),
-        mixer=_validate("mixer", source.name, source.options, merged),
-        model=_validate("model", "model", ModelConfig, merged),
-        train=_validate("train", "train", TrainConfig, merged),
-        log=_validate("log", "log", LogConfig, merged),
+        task=validate("task", task, options_model(TASKS.get(task, "--task")), merged),
+        mixer=validate("mixer", source.name, source.options, merged),
+        model=validate("model", "model", ModelConfig, merged),
+        train=validate("train", "train", TrainConfig, merged),
+        log=validate("log", "log", LogConfig, merged),
         origins={".".join(key): origin for key, (_, origin) in merged.items()},
         overrides=(),
         settings_source=mixer_file.source(task, protocol, preset)
         or "the task's own, none published for this mixer",
         mixer_source=source,
     )
-    with _origins_added(merged):
+    with origins_added(merged):
         _refuse_idle_channel_options(config.model, merged)
     overrides = _effective(changes, config, _merge(layers))
     return Composed(replace(config, overrides=overrides), merged)
@@ -122,8 +117,8 @@ def compose_task(
                 raise UserError(f"{layer.origin}: {section}.{key} does not concern the data")
     cls = options_model(TASKS.get(task, "--task"))
     merged = _merge([*layers, *changes])
-    with _origins_added(merged):
-        return build_task(task, _validate("task", task, cls, merged))
+    with origins_added(merged):
+        return build_task(task, validate("task", task, cls, merged))
 
 
 def compose_options(source: MixerSource, overrides: Sequence[str]) -> Section:
@@ -136,7 +131,7 @@ def compose_options(source: MixerSource, overrides: Sequence[str]) -> Section:
         for section, key in layer.values:
             if section != "mixer":
                 raise UserError(f"{layer.origin}: {section}.{key} does not concern a mixer alone")
-    return _validate("mixer", source.name, source.options, _merge(changes))
+    return validate("mixer", source.name, source.options, _merge(changes))
 
 
 def _task_file(
@@ -263,53 +258,3 @@ def _merge(layers: Sequence[Layer]) -> Merged:
                 merged.pop(other, None)
             merged[key] = (value, layer.origin)
     return merged
-
-
-def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> Any:
-    values = {key: value for (name, key), (value, _) in merged.items() if name == section}
-    try:
-        return cls.model_validate(values)
-    except ValidationError as error:
-        first = error.errors()[0]
-        if not first["loc"]:
-            with _origins_added(merged):
-                raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
-        key = str(first["loc"][0])
-        _, origin = merged.get((section, key), (None, "settings"))
-        if first["type"] == "extra_forbidden":
-            raise unknown(f"option of {owner}", key, cls.model_fields, origin) from None
-        if first["type"] == "missing":
-            raise UserError(
-                f"{section}.{key}: an option of {owner} without a default; use "
-                f"--set {section}.{key}=VALUE"
-            ) from None
-        raise _wrong_value(f"{section}.{key}", first, origin) from None
-
-
-@contextmanager
-def _origins_added(merged: Merged) -> Iterator[None]:
-    """Add to a UserError where the settings that it names came from."""
-    try:
-        yield
-    except UserError as error:
-        origins = [
-            f"{section}.{key} is from {origin}"
-            for (section, key), (_, origin) in merged.items()
-            if re.search(_mention(section, key), str(error))
-        ]
-        raise UserError("; ".join([str(error), *origins])) from None
-
-
-def _mention(section: str, key: str) -> str:
-    """Return a pattern of a setting's name; mixers and tasks name their options alone."""
-    before = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
-    return rf"(?<![\w.]){before}{re.escape(key)}(?![\w.])"
-
-
-def _wrong_value(name: str, error: Any, origin: str) -> UserError:
-    """Describe a value of the wrong type or outside its limits."""
-    if error["type"] == "literal_error":
-        choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
-        return unknown(f"value of {name}", str(error["input"]), choices, origin)
-    expected = error["msg"][0].lower() + error["msg"][1:]
-    return UserError(f"{origin}: {name}: got {error['input']!r}; {expected}")

@@ -125,8 +125,9 @@ class TrainConfig(Section):
     schedule_steps: PositiveInt | None = None
     """Step at which the cosine reaches 0. None: the last."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    weight_decay_on: Literal["matrices", "all"] = "matrices"
-    """Whether biases, norms and embeddings decay too."""
+    weight_decay_on: Literal["matrices", "all", "all_but_block_biases"] = "matrices"
+    """What decays: weight matrices, but for embeddings; everything; or everything but biases and
+    norms of the blocks and of what follows the last one."""
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999
     epsilon: PositiveFloat = 1e-8

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -15,15 +16,14 @@ from models.base import DecayingAt, Mixer
 def build_optimizer(model: nn.Module, config: TrainConfig) -> torch.optim.AdamW:
     """Group parameters by learning rate and by whether they decay.
 
-    Weight matrices decay; biases, norms and embeddings only with `weight_decay_on: all`; what a
-    mixer lists in `learning_rates` only as `DecayingAt`. `set_rate_factor` scales the groups'
-    rates together.
+    What decays is what `weight_decay_on` says, and of what a mixer lists in `learning_rates` only
+    what is `DecayingAt` a rate. `set_rate_factor` scales the groups' rates together.
 
     Raises: UserError for learning rates of a mixer that cannot be.
     """
     groups: dict[tuple[float, float], list[nn.Parameter]] = {}
     own = _own_rates(model)
-    undecayed = set() if config.weight_decay_on == "all" else _vectors_and_embeddings(model)
+    undecayed = UNDECAYED[config.weight_decay_on](model)
     for parameter in model.parameters():
         rate = own.get(parameter, DecayingAt(config.lr))
         decays = isinstance(rate, DecayingAt) and parameter not in undecayed
@@ -65,6 +65,26 @@ def _vectors_and_embeddings(model: nn.Module) -> set[nn.Parameter]:
     embeddings = [m for m in model.modules() if isinstance(m, nn.Embedding)]
     tables = {p for embedding in embeddings for p in embedding.parameters()}
     return tables | {p for p in model.parameters() if p.ndim < 2}  # noqa: PLR2004
+
+
+def _block_biases_and_norms(model: nn.Module) -> set[nn.Parameter]:
+    """Collect what S4's V4 frees from decay, `self.model` there (train.py, optim_groups.py)."""
+    norms = (nn.BatchNorm1d, nn.LayerNorm)
+    return {
+        parameter
+        for place, module in model.named_modules()
+        if place == "norm" or place.startswith("blocks.")
+        for name, parameter in module.named_parameters(recurse=False)
+        if name == "bias" or isinstance(module, norms)
+    }
+
+
+UNDECAYED: dict[str, Callable[[nn.Module], set[nn.Parameter]]] = {
+    "all": lambda _: set(),
+    "matrices": _vectors_and_embeddings,
+    "all_but_block_biases": _block_biases_and_norms,
+}
+"""By `weight_decay_on`, the parameters that do not decay."""
 
 
 def set_rate_factor(optimizer: torch.optim.Optimizer, factor: float) -> None:
