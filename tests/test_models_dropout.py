@@ -9,7 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from lra.classifier.block import CHANNEL_MIXERS, Residual
+from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
+from lra.classifier.resolve import resolve
 from lra.config.schema import ModelConfig
 from models.base import Mixer, MixerContext
 from models.dss import DSS
@@ -130,6 +132,30 @@ def test_tied_dropout_drops_a_channel_of_a_sequence_at_every_position(tied: bool
         part(lambda _: torch.ones(26, 64), x, Packing(lengths, torch.device("cpu"))),
         torch.ones(26, 64),
     )
+
+
+def test_values_are_repeated_in_the_order_of_their_sequences() -> None:
+    packing = Packing(torch.tensor([2, 1, 3]), torch.device("cpu"))
+    repeated = packing.repeated(torch.tensor([[1.0], [2.0], [3.0]]))
+    assert repeated.flatten().tolist() == [1, 1, 2, 3, 3, 3]
+
+
+@pytest.mark.parametrize(("mixer", "tied"), [("s4", True), ("tnn", False)])
+def test_settings_reach_every_place(mixer: str, tied: bool) -> None:
+    config = resolve("image", mixer, overrides=["model.depth=1"])
+    model = Classifier(config, config.build_task().info)
+    places = {
+        name.removeprefix("blocks.0."): (module.probability, isinstance(module, ChannelDropout))
+        for name, module in model.named_modules()
+        if isinstance(module, Dropout)
+    }
+    assert places.pop("embedding.dropout") == ((0.0 if mixer == "s4" else 0.1), False)
+    if mixer == "s4":
+        assert places.pop("mixer.convolved_dropout") == (0.1, False)
+        assert places == dict.fromkeys(("mixer.dropout", "mixer_residual.dropout"), (0.1, tied))
+    else:
+        names = ("mixer.unit", "mixer_residual", "channel_mixer", "channel_residual")
+        assert places == {f"{name}.dropout": (0.1, tied) for name in names}
 
 
 def test_tied_dropout_is_the_same_law_in_batches() -> None:

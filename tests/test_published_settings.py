@@ -260,6 +260,54 @@ def test_a_step_of_adamw_moves_parameters_as_the_released_groups_would(
         )
 
 
+def test_a_stated_setting_is_not_excused_by_what_is_said_of_unstated_ones(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path / "published")
+    path = tmp_path / "published" / "data-s4.yaml"
+    text = path.read_text()
+    assert text.count("listops: [96000,") == 1  # beside `unstated`, for the other tasks
+    path.write_text(text.replace("listops: [96000,", "listops: [95000,"))
+    assert unexplained("data-s4", tmp_path / "published") == [
+        "data-s4: task.train on listops: 95000 → 96000"
+    ]
+
+
+def written(folder: Path, text: str) -> Path:
+    """Copy the configurations, with another text for TNN's."""
+    shutil.copytree(CONFIGS, folder / "configs")
+    (folder / "configs" / "mixers" / "tnn.yaml").write_text(text)
+    return folder / "configs"
+
+
+def test_readouts_are_left_out_of_presets_but_where_they_are_for_them(tmp_path: Path) -> None:
+    configs = written(
+        tmp_path,
+        "per_task: {listops: {model: {head: mlp}, protocols: {s4: {model: {pooling: last}}},"
+        " presets: {budget: {model: {pooling: max}}}}}",
+    )
+
+    def readout(preset: str) -> tuple[str, str]:
+        model = resolve("listops", "tnn", preset=preset, configs=configs).model
+        return model.head, model.pooling
+
+    assert readout("paper") == ("mlp", "last")
+    assert readout("quick") == ("linear", "mean")
+    assert readout("budget") == ("linear", "max")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "task: {train: 9}",
+        "per_task: {listops: {task: {train: 9}}}",
+        "protocols: {s4: {task: {train: 9}}}",
+        "presets: {quick: {task: {train: 9}}}",
+    ],
+)
+def test_a_mixer_may_not_set_the_data(tmp_path: Path, text: str) -> None:
+    with pytest.raises(UserError, match="a mixer must not change the data"):
+        resolve("listops", "tnn", preset="quick", configs=written(tmp_path, text))
+
+
 def head_of(model: Classifier) -> tuple[int, int, str]:
     assert model.activation is not None
     return model.hidden.in_features, model.hidden.out_features, model.activation.__name__
@@ -274,6 +322,8 @@ def test_the_head_of_retrieval_is_the_published_one(mixer: str) -> None:
 
 
 def test_heads_have_settings_of_their_own() -> None:
+    config = resolve("retrieval", "tnn", preset="quick")  # as wide as the channel mixer, its SiLU
+    assert head_of(Classifier(config, config.build_task().info)) == (256, 128, "silu")
     config = resolve("text", "transformer")
     assert head_of(Classifier(config, config.build_task().info)) == (512, 512, "relu")
     config = resolve("text", "transformer", protocol="lra")

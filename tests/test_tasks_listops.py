@@ -349,3 +349,9 @@ def test_metadata_is_that_of_the_expressions() -> None:
     metadata = split.metadata()
     assert metadata["depth"].tolist() == [1, 3, 2]
     assert metadata["root operator"].tolist() == ["MIN", "SM", "MAX"]
+
+
+def test_the_vocabulary_can_have_a_token_for_the_unknown() -> None:
+    """18 as in S4's pipeline, which no expression holds the last of."""
+    assert ListOps().info.vocab_size == 17
+    assert ListOps(unknown_token=True).info.vocab_size == 18
