@@ -114,7 +114,7 @@ def test_a_value_that_loses_is_not_said_to_hold() -> None:
     assert "published under protocol s4; the task's of lra come first" in other.settings_source
     assert quick.settings_source.startswith("preset quick, of our choosing, over OpenNLPLab/Tnn")
     lra = resolve("text", "transformer", protocol="lra").settings_source
-    assert lra == "Tay et al. 2021 over google-research/long-range-arena."
+    assert lra == "Tay et al. 2021 over google-research/long-range-arena"
 
 
 def test_an_unknown_protocol_of_a_mixers_settings_is_refused(tmp_path: Path) -> None:
