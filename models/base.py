@@ -46,7 +46,7 @@ class MixerContext:
     inner_dropout: float = 0.0
     """Fraction to drop within the mixer, where it has a place for that."""
     tied_dropout: bool = False
-    """Whether a channel is dropped at all positions of a sequence or at none."""
+    """Whether a channel is dropped at all positions of what the mixer is given or at none."""
 
 
 class Mixer(nn.Module, abc.ABC):

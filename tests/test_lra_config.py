@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -415,3 +416,59 @@ def test_words_of_a_message_are_not_taken_for_settings() -> None:
 def test_sizes_that_would_never_end_are_refused(mixer: str, setting: str) -> None:
     with pytest.raises(UserError, match="less than or equal to"):
         resolve("listops", mixer, overrides=[f"mixer.{setting}"])
+
+
+@pytest.mark.parametrize(
+    ("task", "mixer", "overrides", "reason"),
+    [
+        ("retrieval", "s4", ["model.channel_expand=3.0"], "model.head_expand"),
+        ("retrieval", "s4", ["model.channel_activation=relu"], "model.head_activation"),
+        ("listops", "s4", ["model.channel_expand=3.0"], "model.channel_mixer is none"),
+        ("listops", "tnn", ["model.head_expand=3.0"], "model.head is linear"),
+        ("listops", "tnn", ["model.tied_dropout=true"], "model.inner_dropout are 0"),
+        ("listops", "tnn", ["train.plateau_factor=0.5"], "train.schedule is cosine"),
+    ],
+)  # fmt: skip
+def test_flags_that_act_on_nothing_are_refused(
+    task: str, mixer: str, overrides: list[str], reason: str
+) -> None:
+    with pytest.raises(UserError, match=f"has no effect: .*{reason}"):
+        resolve(task, mixer, overrides=overrides)
+
+
+def test_flags_that_act_are_not_refused() -> None:
+    both = ["model.channel_expand=3.0", "model.head_expand=null"]
+    assert resolve("retrieval", "s4", overrides=both).model.head_hidden == 768
+    tied = ["model.tied_dropout=true", "model.dropout=0.1"]
+    assert resolve("listops", "tnn", overrides=tied).model.tied_dropout
+
+
+def test_a_schedule_says_how_to_leave_another_ones_settings() -> None:
+    with pytest.raises(UserError, match=r"--set train\.plateau_patience=null"):
+        resolve("listops", "dss", overrides=["train.schedule=cosine"])
+    with pytest.raises(UserError, match=r"--set train\.schedule_steps=null"):
+        resolve("listops", "s4", overrides=["train.schedule=constant"])
+
+
+def test_norms_of_the_encoder_are_all_named() -> None:
+    with pytest.raises(UserError, match=r"did you mean last_layer\? \(valid: last_layer, layer"):
+        resolve("listops", "tnn", overrides=["mixer.rpe_norm=lastlayer"])
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("tasks/listops", "published_under: s4", "published_under belongs into a mixer's file"),
+        ("mixers/tnn", "protocols: {s4: {source: here}}", "unknown section 'source'"),
+        ("mixers/tnn", "per_task: {listops: {presets: {quick: {source: a}}}}", "section 'source'"),
+        ("mixers/tnn", "per_task: {listops: {source: [a, b]}}", "source: got \\['a', 'b'\\]"),
+    ],
+)
+def test_what_would_be_ignored_in_a_file_is_refused(
+    tmp_path: Path, file: str, text: str, message: str
+) -> None:
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    path = tmp_path / "configs" / f"{file}.yaml"
+    path.write_text(f"{path.read_text()}\n{text}\n" if file.startswith("tasks") else text)
+    with pytest.raises(UserError, match=message):
+        resolve("listops", "tnn", configs=tmp_path / "configs")

@@ -74,7 +74,7 @@ def test_biases_and_norms_of_blocks_alone_can_be_free_of_decay() -> None:
     model = nn.ModuleDict(
         {"blocks": nn.ModuleList([block]), "norm": nn.BatchNorm1d(4), "head": nn.Linear(3, 2)}
     )
-    config = train(weight_decay=0.1, weight_decay_on="all_but_block_biases")
+    config = train(weight_decay=0.1, weight_decay_on="all_but_block_biases_and_norms")
     optimizer = build_optimizer(model, config)
     decays = {id(p): g["weight_decay"] for g in optimizer.param_groups for p in g["params"]}
     decaying = {name for name, p in model.named_parameters() if decays[id(p)]}

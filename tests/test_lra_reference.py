@@ -22,6 +22,7 @@ OWN_SETTINGS = {
     "ski-tnn": ["mixer.num_inducing_points=16"],
     # At the published 0.02 its curves are chaotic: in double precision, too, the rounding of the
     # loss to single parts two of them by 0.2 % within fifty steps.
+    # Where it looks back alone, a CLS position is refused.
     "dss": ["mixer.step_lr=0.001", "mixer.bidirectional=true"],
 }
 

@@ -190,6 +190,8 @@ def test_dss_can_have_a_linear_output_and_look_back_alone() -> None:
     x = torch.randn(2, 20, 6, dtype=torch.float64)
     kernel = mixer.convolution.kernel(20)
     assert kernel.first_lag == 0
+    assert not mixer.looks_ahead
+    assert DSS(context, num_states=4).looks_ahead
     mixed = torch.einsum("dij,bjd->bid", kernel.matrix(20), x) + mixer.direct * x
     torch.testing.assert_close(mixer(x), mixer.output(torch.nn.functional.gelu(mixed)))
 

@@ -12,7 +12,7 @@ import torch
 from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
 from lra.classifier.resolve import resolve
-from lra.config.compose import CONFIGS
+from lra.config.compose import CONFIGS, compose
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import READOUT, SettingsFile
@@ -66,6 +66,9 @@ def test_a_changed_value_is_named(tmp_path: Path) -> None:
     path.write_text(text.replace("  train.lr:", "  train.learning_rate:"))
     with pytest.raises(UserError, match=r"there is no setting train\.learning_rate"):
         audit("tnn", tmp_path / "published")
+    path.write_text(text.replace("    text: [0.00105,", "    txet: [0.00105,"))
+    with pytest.raises(UserError, match="there is no task txet"):
+        audit("tnn", tmp_path / "published")
     path.write_text("settings: [1]")
     with pytest.raises(UserError, match=r"configs/published/tnn\.yaml: "):
         audit("tnn", tmp_path / "published")
@@ -86,7 +89,7 @@ def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(
     stated: dict[tuple[str, str], object] = {}
     for layer in [*layers.base, *layers.protocol]:
         stated |= layer.values
-    config = resolve(task, mixer, protocol=protocol)
+    config = compose(task, mixer, protocol=protocol).config
     for (section, key), value in stated.items():
         resolved = getattr(getattr(config, section), key)
         if resolved != value:
@@ -100,7 +103,7 @@ def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(
 @pytest.mark.parametrize("task", [task for task in BENCHMARK if task != "pathx"])
 def test_presets_compare_all_mixers_with_the_tasks_own_readout(task: str, preset: str) -> None:
     def readout(mixer: str) -> list[object]:
-        config = resolve(task, mixer, preset=preset)
+        config = compose(task, mixer, preset=preset).config
         return [getattr(config.model, key) for _, key in sorted(READOUT)]
 
     assert all(readout(mixer) == readout("tnn") for mixer in MIXERS.classes)

@@ -10,6 +10,7 @@ none.)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -132,8 +133,13 @@ class Packing:
             values: (sequences, channels).
         Returns: (positions, channels).
         """
-        sequences = torch.arange(len(self.lengths)).repeat_interleave(self.lengths)
-        return values.index_select(0, sequences.to(values.device))
+        return values.index_select(0, self._sequence_of_position)
+
+    @functools.cached_property
+    def _sequence_of_position(self) -> Tensor:
+        """Number each packed position's sequence: (positions,) on the device."""
+        numbers = torch.arange(len(self.lengths)).repeat_interleave(self.lengths)
+        return numbers.to(self.inverse.device)
 
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""

@@ -1,10 +1,14 @@
 """Composing a configuration from files and flags.
 
-Precedence: defaults < `configs/tasks/T.yaml` < the protocol's section of it < the preset's <
-`--set` and other flags. `configs/mixers/M.yaml` stands over the task's file, each of its sections
-over the task's of that kind. Of the protocol that it was `published_under`, all of it stands over
-the task's section, too, so that no published value is lost; of another one, that section comes
-first. A preset compares mixers with the task's pooling and head (`READOUT`).
+Precedence, from the lowest: defaults; `configs/tasks/T.yaml` (task); `configs/mixers/M.yaml` and
+its `per_task` section (mixer); their sections for protocol and preset; `--set` and other flags.
+
+- Of the protocol that M was `published_under`: task < its protocol < mixer < its protocol < task's
+  preset < mixer's preset, so that no published value is lost.
+- Of another protocol: task < mixer < task's protocol < mixer's protocol < the presets as above.
+
+A preset compares mixers with the task's own pooling and head: what `per_task` says of these
+(`READOUT`) is left out then.
 """
 
 from __future__ import annotations
@@ -89,7 +93,7 @@ def compose(
         mixer_source=source,
     )
     with origins_added(merged):
-        _refuse_idle_channel_options(config.model, merged)
+        _refuse_idle_flags(config.model, config.train, merged)
     overrides = _effective(changes, config, _merge(layers))
     return Composed(replace(config, overrides=overrides), merged)
 
@@ -148,8 +152,9 @@ def _task_file(
     if protocol not in names[task]["protocols"]:
         raise unknown("protocol", protocol, names[task]["protocols"], "--protocol")
     file = _open_task_file(task, configs)
-    if "per_task" in file.body:
-        raise UserError(f"{file.shown}: per_task belongs into a mixer's file")
+    for key in ("per_task", "published_under"):
+        if key in file.body:
+            raise UserError(f"{file.shown}: {key} belongs into a mixer's file")
     file.check(names)
     return file
 
@@ -192,18 +197,33 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
                 raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
 
 
-def _refuse_idle_channel_options(model: ModelConfig, merged: Merged) -> None:
-    """Refuse a flag for a channel mixer that is not there; files may set it for several presets."""
-    idle = dict.fromkeys(("head_expand", "head_activation"), "model.head is linear")
-    if model.head == "mlp":
-        idle = {}
-    elif model.channel_mixer == "none":
-        why = "model.channel_mixer is none, and model.head linear"
-        idle |= dict.fromkeys(("channel_expand", "channel_activation"), why)
-    for key, why in idle.items():
-        value, origin = merged.get(("model", key), (None, ""))
-        if origin.startswith("--") and value is not None:
-            raise UserError(f"model.{key} has no effect: {why}")
+def _refuse_idle_flags(model: ModelConfig, train: TrainConfig, merged: Merged) -> None:
+    """Refuse flags that act on nothing; files may set them for several presets."""
+    for (section, key), why in _idle(model, train).items():
+        value, origin = merged.get((section, key), (None, ""))
+        if origin.startswith("--") and value not in (None, False):
+            raise UserError(f"{section}.{key} has no effect: {why}")
+
+
+def _idle(model: ModelConfig, train: TrainConfig) -> dict[tuple[str, str], str]:
+    """Say which settings act on nothing, and why."""
+    idle: dict[tuple[str, str], str] = {}
+    has_head = model.head == "mlp"
+    if not has_head:
+        idle |= dict.fromkeys(HEAD_OPTIONS, "model.head is linear")
+    if model.channel_mixer == "none":
+        for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
+            if not has_head or own is not None:
+                head = f"model.head has model.head_{name}" if has_head else "model.head is linear"
+                idle["model", f"channel_{name}"] = f"model.channel_mixer is none, and {head}"
+    if model.dropout == model.inner_dropout == 0:
+        idle["model", "tied_dropout"] = "model.dropout and model.inner_dropout are 0"
+    if train.schedule != "plateau":
+        idle["train", "plateau_factor"] = f"train.schedule is {train.schedule}"
+    return idle
+
+
+HEAD_OPTIONS = (("model", "head_expand"), ("model", "head_activation"))
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:

@@ -48,7 +48,7 @@ class ModelConfig(Section):
     hidden values, and by mixers where their docstrings say."""
     tied_dropout: Annotated[bool, Added(False)] = False
     """Whether dropout of sublayers' outputs, and where a mixer says so within it, zeroes a channel
-    at all positions of a sequence at once."""
+    at all positions of a sequence at once; within a mixer along axes, of a row or a column."""
     channel_mixer: Literal["glu", "mlp", "none"] = "glu"
     channel_expand: Ratio = 1.0
     """Inner channels of the channel mixer over `dim`."""
@@ -125,7 +125,7 @@ class TrainConfig(Section):
     schedule_steps: PositiveInt | None = None
     """Step at which the cosine reaches 0. None: the last."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
-    weight_decay_on: Literal["matrices", "all", "all_but_block_biases"] = "matrices"
+    weight_decay_on: Literal["matrices", "all", "all_but_block_biases_and_norms"] = "matrices"
     """What decays: weight matrices, but for embeddings; everything; or everything but biases and
     norms of the blocks and of what follows the last one."""
     beta1: Fraction = 0.9
@@ -141,12 +141,19 @@ class TrainConfig(Section):
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         if self.schedule_steps is not None and self.schedule != "cosine":
-            raise ValueError(f"train.schedule_steps has no meaning for schedule {self.schedule}")
-        if (self.plateau_patience is None) == (self.schedule == "plateau"):
             raise ValueError(
-                "train.schedule plateau needs train.plateau_patience, the validations to wait"
-                if self.plateau_patience is None
-                else f"train.plateau_patience has no meaning for schedule {self.schedule}"
+                f"train.schedule_steps has no meaning for schedule {self.schedule}; use --set "
+                f"train.schedule_steps=null"
+            )
+        if self.schedule == "plateau" and self.plateau_patience is None:
+            raise ValueError(
+                "train.schedule plateau needs the validations to wait; use --set "
+                "train.plateau_patience=5 for instance"
+            )
+        if self.schedule != "plateau" and self.plateau_patience is not None:
+            raise ValueError(
+                f"train.plateau_patience has no meaning for schedule {self.schedule}; use --set "
+                f"train.plateau_patience=null"
             )
         if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
             raise ValueError(

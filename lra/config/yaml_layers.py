@@ -207,7 +207,7 @@ class SettingsFile:
         kinds = ("presets", "protocols")
         every = {kind: {n for of_task in names.values() for n in of_task[kind]} for kind in kinds}
         self._check_part(self.body, self.shown, every, {"per_task", "published_under"})
-        if self.published_under not in every["protocols"]:
+        if "published_under" in self.body and self.published_under not in every["protocols"]:
             raise unknown("protocol", self.published_under, every["protocols"], self.shown)
         for task, body in self.nested("per_task").items():
             origin = f"{self.shown} (per_task.{task})"
@@ -220,11 +220,15 @@ class SettingsFile:
         body: dict[str, Any], origin: str, valid: Mapping[str, Iterable[str]], beside: set[str]
     ) -> None:
         layer_of(body, origin, frozenset({*valid, *beside}))
+        cites = frozenset({"source"} & beside)
+        if not isinstance(source := body.get("source", ""), str):
+            raise UserError(f"{origin}: source: got {source!r}, expected a text")
         for kind, names in valid.items():
             for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
                 if name not in names:
                     raise unknown(kind.removesuffix("s"), name, names, origin)
-                layer_of(inner, f"{origin} ({kind}.{name})", frozenset({"source"}))
+                may_cite = cites if kind == "protocols" else frozenset[str]()
+                layer_of(inner, f"{origin} ({kind}.{name})", may_cite)
 
     def source(self, task: str, protocol: str, preset: str) -> str | None:
         """Say where the settings that the file holds for a task are from."""

@@ -54,6 +54,9 @@ class Stated(BaseModel):
         }
         if "all" in given:
             given |= dict.fromkeys(BENCHMARK, given.pop("all"))
+        for task in (*given, *read["why"]):
+            if task not in BENCHMARK:
+                raise ValueError(f"there is no task {task}")
         by_task = {task: tuple(v) if isinstance(v, list) else v for task, v in given.items()}
         return {**read, "by_task": by_task}
 

@@ -11,11 +11,14 @@ from lra.train.optimizer import schedule_warning
 LONG_RUN_SECONDS = 3600
 
 
-def warnings_at_start(config: RunConfig, total_steps: int, selected_on: str) -> list[str]:
+def warnings_at_start(
+    config: RunConfig, total_steps: int, selected_on: str, validations: float
+) -> list[str]:
     """List what a user should know before the first step.
 
     Args:
         selected_on: val or test, what the best model is selected on.
+        validations: of the whole run.
     """
     train = config.train
     found: list[str | None] = []
@@ -25,6 +28,12 @@ def warnings_at_start(config: RunConfig, total_steps: int, selected_on: str) -> 
         found.append(
             "train.bucketing with model.norm=batch: batches of like length have statistics "
             "of their own, which the running ones fit badly; use --set train.bucketing=false"
+        )
+    if train.plateau_patience is not None and validations <= train.plateau_patience + 1:
+        found.append(
+            f"the learning rate never falls: the run has {validations:.0f} validations, and "
+            f"train.plateau_patience is {train.plateau_patience}; use --set "
+            f"train.evaluate_every=N, in steps, or another train.schedule"
         )
     if selected_on == "test":
         found.append("the best model is selected on the test set, as published results are")

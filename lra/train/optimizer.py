@@ -82,7 +82,7 @@ def _block_biases_and_norms(model: nn.Module) -> set[nn.Parameter]:
 UNDECAYED: dict[str, Callable[[nn.Module], set[nn.Parameter]]] = {
     "all": lambda _: set(),
     "matrices": _vectors_and_embeddings,
-    "all_but_block_biases": _block_biases_and_norms,
+    "all_but_block_biases_and_norms": _block_biases_and_norms,
 }
 """By `weight_decay_on`, the parameters that do not decay."""
 

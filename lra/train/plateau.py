@@ -23,19 +23,17 @@ class Plateau:
         self.waited = 0
         """Validations since the best one, or since the rate fell."""
 
-    def update(self, accuracy: float) -> bool:
-        """Take in a validation's accuracy, in percent; return whether the rate falls."""
+    def update(self, accuracy: float) -> None:
+        """Take in a validation's accuracy, in percent."""
         if self.patience is None:
-            return False
+            return
         if self.best is None or accuracy > self.best * (1 + THRESHOLD):
             self.best, self.waited = accuracy, 0
-            return False
+            return
         self.waited += 1
-        if self.waited <= self.patience:
-            return False
-        self.factor *= self.step_factor
-        self.waited = 0
-        return True
+        if self.waited > self.patience:
+            self.factor *= self.step_factor
+            self.waited = 0
 
     def state(self) -> dict[str, float | None]:
         """Capture what later factors depend on."""

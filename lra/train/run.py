@@ -105,7 +105,8 @@ class Run:
         if self.group.is_main_process:
             write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
         total = self.trainer.total_steps
-        for text in warnings_at_start(self.config, total, self.dataset.selected_on):
+        validations = self.trainer.length.validations()
+        for text in warnings_at_start(self.config, total, self.dataset.selected_on, validations):
             logger.warning(text)
         try:
             self._loop()
@@ -191,12 +192,15 @@ class Run:
     def _validate(self) -> None:
         if self.group.world_size > 1:
             self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
+        before = self.trainer.plateau.factor
         score = self.trainer.validate(self._check_signal)
         step = self.trainer.step
         self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
         logger.info(
             f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}"
         )
+        if (factor := self.trainer.plateau.factor) < before:
+            logger.info(f"step {step}: the learning rate falls to {factor:.3g} of its highest")
         self._checkpoint()
 
     def _check_signal(self) -> None:

@@ -41,6 +41,12 @@ class RunLength:
         share = seconds / self.limit
         return step if share >= 1 else 1 + math.floor(step / share)
 
+    def validations(self) -> float:
+        """Return how many validations the whole run has."""
+        if self._every is None:
+            return VALIDATIONS_OF_TIME
+        return math.inf if self.limit is not None else math.ceil(self._steps / self._every)
+
     def is_due(self, step: int, seconds: float, validated: tuple[int, float]) -> bool:
         """Whether a step is to be validated before the next one is made.
 

@@ -8,12 +8,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.layers.norms import Norm, build_norm
+from models.layers.norms import build_norm
 from models.ops.activations import ACTIVATIONS, Activation
 
 EncoderLayers = Annotated[int, Field(ge=0, le=1000)]
 EncoderWidth = Annotated[int, Field(ge=1, le=2**16)]
-EncoderNorm = Norm | Literal["last_layer"]
+EncoderNorm = Literal["simple_rms", "layer", "none", "last_layer"]
 
 
 class RelativePositionEncoder(nn.Module):

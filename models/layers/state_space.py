@@ -1,4 +1,4 @@
-"""What the state-space mixers have in common: kernels per direction and a gated output."""
+"""What the state-space mixers have in common: kernels per direction, and what follows them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class StateSpaceConvolution(LongConvolution):
 
 
 class StateSpaceMixer(RecurrentMixer):
-    """The layer of S4, S4D and DSS: GLU(W gelu(K x + D x)), where K x is a convolution.
+    """The layer of S4, S4D and DSS: GLU(W gelu(K x + D x)), or without GLU; K x is a convolution.
 
     The context's inner dropout acts on what gelu gives, tied where the context says so, and, with
     `drops_convolved`, on what it takes, never tied: as in the code of DSS, and in that of S4.
