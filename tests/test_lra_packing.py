@@ -113,6 +113,8 @@ def test_company_never_changes_a_sequence(mixer: str, pooling: str) -> None:
     """In evaluation the logits of a sequence are the same alone and beside longer ones."""
     if pooling in ("last", "cls") and not MIXERS.classes[mixer].joins_positions:
         pytest.skip("refused: a position alone knows nothing of the others")
+    if pooling == "cls" and mixer == "dss":
+        pytest.skip("refused: a position that comes first sees nothing of the others")
     model = classifier(mixer, TOKENS, f"model.pooling={pooling}").eval()
     values, lengths = batch_of([[5], [80], [33], [1]])
     together = model(values, lengths)
