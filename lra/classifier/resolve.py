@@ -10,14 +10,15 @@ from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
 
 
 def resolve(
     task: str,
     mixer: str,
     *,
-    preset: str = "paper",
-    protocol: str = "s4",
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,

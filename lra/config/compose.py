@@ -210,7 +210,8 @@ def _idle(model: ModelConfig, train: TrainConfig) -> dict[tuple[str, str], str]:
     idle: dict[tuple[str, str], str] = {}
     has_head = model.head == "mlp"
     if not has_head:
-        idle |= dict.fromkeys(HEAD_OPTIONS, "model.head is linear")
+        for key in ("head_expand", "head_activation"):
+            idle["model", key] = "model.head is linear"
     if model.channel_mixer == "none":
         for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
             if not has_head or own is not None:
@@ -221,9 +222,6 @@ def _idle(model: ModelConfig, train: TrainConfig) -> dict[tuple[str, str], str]:
     if train.schedule != "plateau":
         idle["train", "plateau_factor"] = f"train.schedule is {train.schedule}"
     return idle
-
-
-HEAD_OPTIONS = (("model", "head_expand"), ("model", "head_activation"))
 
 
 def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:

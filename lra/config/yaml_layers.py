@@ -238,7 +238,7 @@ class SettingsFile:
         source = own.get("source", body.get("source"))
         if source is None:
             return None
-        text = " ".join(str(source).split()).rstrip(".")
+        text = " ".join(source.split()).rstrip(".")
         if under != protocol:
             text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
         return text if preset == PAPER else f"preset {preset}, of our choosing, over {text}"

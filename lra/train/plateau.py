@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 from lra.config.schema import TrainConfig
+
+logger = logging.getLogger(__name__)
 
 THRESHOLD = 1e-4
 """Share of the best accuracy by which a better one must exceed it."""
@@ -34,6 +38,7 @@ class Plateau:
         if self.waited > self.patience:
             self.factor *= self.step_factor
             self.waited = 0
+            logger.info(f"the learning rate falls to {self.factor:.3g} of its highest")
 
     def state(self) -> dict[str, float | None]:
         """Capture what later factors depend on."""

@@ -192,15 +192,12 @@ class Run:
     def _validate(self) -> None:
         if self.group.world_size > 1:
             self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
-        before = self.trainer.plateau.factor
         score = self.trainer.validate(self._check_signal)
         step = self.trainer.step
         self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
         logger.info(
             f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}"
         )
-        if (factor := self.trainer.plateau.factor) < before:
-            logger.info(f"step {step}: the learning rate falls to {factor:.3g} of its highest")
         self._checkpoint()
 
     def _check_signal(self) -> None:
