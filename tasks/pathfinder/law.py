@@ -3,6 +3,7 @@
 An image holds two target contours that grow alternately, dash by dash, and shorter distractors.
 Two disks mark tips of the target contours: the first tip of one, and the last tip of the same
 (label 1) or of the other (label 0). Each size and length of contour has a law of its own.
+`stamps` draws what an image is composed of, `contours` says where it stands, `draw` composes it.
 
 The original is the "snakes" generator of Linsley et al., "Learning long-range spatial dependencies
 with horizontal gated recurrent units", with the settings of the Long Range Arena.
@@ -31,7 +32,7 @@ class Law:
     margins: tuple[int, ...]
     """Space kept free around a dash; each image draws one of these."""
     padding: int
-    """Width of the frame in which no target contour starts."""
+    """Width of the frame that later dashes and distractors keep off, as if a dash filled it."""
     seed_distance: int
     """Distance between the starts of the target contours; the first keeps twice that from the
     border."""
@@ -43,17 +44,15 @@ class Law:
     target_contrast: float
     distractor_contrast: float
     dash_draws: int = 3
-    """Number of ends drawn for a dash before its contour is given up."""
+    """Number of places drawn for a dash before its contour is given up."""
     distractor_draws: int = 5
     """Number of starts drawn for a distractor before it is left out."""
-    border: int = 1
-    """Width of the frame that no dash heads into and no distractor starts in. For the ends of
-    dashes this is inferred: of the variants tried it is the simplest that meets the statistics
-    measured on a generator that matches the original."""
+    rim: int = 1
+    """Width of the frame that the footprint of a distractor's first dash keeps off."""
     border_quirk: bool
     """Whether no contour starts in a direction whose footprint lies outside the image altogether
     when it is placed around some pixel, as in the original generator."""
-    version: int = 1
+    version: int = 2
     """Version of the law, raised whenever the same numbers above come to mean other images."""
 
 
@@ -113,7 +112,7 @@ def law(size: int, contour: int, *, border_quirk: bool) -> Law:
     Args:
         size: 32, 64, 128 or 256 pixels.
         contour: dashes of a target contour, 6, 9 or 14. How many distractors the official images
-            of 6 and 9 ask for is not known; here their dashes add up as for 14.
+            of 6 and 9 ask for is not published; here their dashes add up as for 14.
         border_quirk: whether contours start in few directions at 32 pixels, as in the official
             images.
     Raises: ValueError for another size or number.

@@ -1,16 +1,18 @@
 """The pieces that Pathfinder's images are composed of, drawn beforehand.
 
-The first dash of a contour points in one of the whole degrees, every other dash to one of the
-integer points around its tail. For each of these directions there is a dash, the halo that keeps
-others away, and the footprint that a first dash needs free. Directions, in radians, turn from x
-(right) to y (down); offsets are (y, x) in pixels from the tail.
+The first dash of a contour points in one of the whole degrees and is drawn from its tail. Every
+other dash ends in one of the integer points around its pivot, a place near its tail, and is drawn
+back from that far end, so that a contour bends in its gaps. The end that a dash is drawn from is
+its anchor. For each of these directions there is a dash and the halo that keeps others away, and
+for whole degrees also the footprint that a first dash needs free. Directions, in radians, turn from
+x (right) to y (down); offsets are (y, x) in pixels from the anchor.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,13 +21,16 @@ from PIL import Image, ImageDraw
 from tasks.pathfinder.law import Law
 
 DEGREES = 360
-_LANCZOS_REACH = 3
+_FULL = 255
+_FARAWAY = 2**10
+"""Offset at which coordinates are rounded down, so that a hair below an integer is that integer."""
 
+_MARKER_REACH = 6
+"""Pixels around a disk that Lanczos' filter reads or changes when it halves an image."""
 
-HEAD, NEXT_TAIL, FIRST_TIP, LAST_TIP, OTHER_CONTOUR = range(5)
-"""Rows of Stamps.vectors. The first tip of a contour lies a margin before its first tail; the last
-tip is the point that its last dash heads for, about a margin after its last head. Both are inferred
-from the statistics."""
+ALONG, BACK_TO_PIVOT, TO_NEXT_PIVOT = range(3)
+"""Rows of Stamps.vectors: from one end of a dash to the other; from the head of a first dash back
+to its pivot; and from the pivot of a dash to the next one's."""
 
 
 class Lists(NamedTuple):
@@ -41,115 +46,183 @@ class Stamps(NamedTuple):
     """The pieces of a law's images; directions are listed margin by margin."""
 
     margins: np.ndarray
-    """(margins + 1,) int64: first direction of each margin, whose first 360 are whole degrees."""
-    finds_place: np.ndarray
-    """(directions,) bool, whether a contour can start in this direction."""
+    """(margins,) int64, in pixels."""
+    bases: np.ndarray
+    """(margins + 1,) int64: first direction of each margin, whose first 360 are whole degrees; then
+    come the directions to the points around a pivot."""
+    usable: np.ndarray
+    """(directions,) bool, whether a distractor can start in this direction."""
+    openings: Lists
+    """For each margin, the directions that contour 0 can start in: (direction, the least y and x
+    of the footprint, the largest y and x)."""
+    seeds: np.ndarray
+    """(360, 2) float64 (y, x): from the start of contour 0 to that of contour 1."""
     lines: Lists
     """(y, x, value) of each direction's dash where it is not 0."""
     halos: Lists
     """(y, x, value) of each direction's halo where it is not 0."""
     footprints: Lists
-    """(y, x) of each direction's pixels that must be free of halos."""
+    """(y, x) of the pixels that must be free, for each direction of a first dash."""
     turns: Lists
-    """After each direction, (direction, y, x): the next dash and the point it heads for."""
+    """After each direction, (direction, y, x): the next dash, and its far end from its pivot."""
     turn_weights: np.ndarray
-    """(turns,) float64, how likely each turn is."""
-    disks: Lists
-    """For each margin, (y, x) of the disk whose radius it is."""
+    """(turns,) float64, how likely each turn is where nothing is near."""
+    crowds: Lists
+    """(y, x, value) of each direction's halo dilated by the margin, where it is not 0."""
     vectors: np.ndarray
-    """(directions, 5, 2) float64 (y, x), from a tail to HEAD, NEXT_TAIL and so on."""
+    """(directions, 3, 2) float64 (y, x); the rows are named above."""
+    light: np.ndarray
+    """(2, 256) float64: how bright each value of a stamp is, in a target and in a distractor."""
     markers: np.ndarray
     """(c, c, c, c) uint8: a marker at (y, x) of a canvas with c rows and columns."""
+
+
+class _Family(NamedTuple):
+    """What belongs to one margin: lists over its directions, the whole degrees first."""
+
+    angles: list[float]
+    """The directions in radians."""
+    points: np.ndarray
+    """(points, 2) int64: places around a pivot, which the directions after the degrees lead to."""
+    lines: list[np.ndarray]
+    halos: list[np.ndarray]
+    crowds: list[np.ndarray]
+    footprints: list[np.ndarray]
+    usable: list[bool]
 
 
 @functools.lru_cache(maxsize=16)
 def stamps(law: Law) -> Stamps:
     """Draw the pieces of a law's images."""
-    angles, points = zip(*(_directions(law, margin) for margin in law.margins), strict=True)
-    bases = np.cumsum([0, *map(len, angles)], dtype=np.int64)
-    drawn = [
-        [_draw_dash(law, margin, angle) for angle in of_margin]
-        for margin, of_margin in zip(law.margins, angles, strict=True)
-    ]
-    footprints = [
-        _footprint(halo, law.dash_length + margin)
-        for margin, of_margin in zip(law.margins, drawn, strict=True)
-        for _, halo in of_margin
-    ]
+    families = [_draw_family(law, margin) for margin in law.margins]
+    bases = np.cumsum([0, *(len(family.angles) for family in families)], dtype=np.int64)
     turns = [
         turn
-        for base, angle, point in zip(bases[:-1], angles, points, strict=True)
-        for turn in _turns(law, angle, point, base + DEGREES)
+        for family, base in zip(families, bases[:-1], strict=True)
+        for turn in _turns(law, family, base + DEGREES)
     ]
     return Stamps(
-        margins=bases,
-        finds_place=np.array([_finds_place(footprint, law) for footprint in footprints]),
-        lines=_lists([_pixels(line) for of_margin in drawn for line, _ in of_margin]),
-        halos=_lists([_pixels(halo) for of_margin in drawn for _, halo in of_margin]),
-        footprints=_lists(footprints),
-        turns=_lists([turn for turn, _ in turns]),
-        turn_weights=np.concatenate([weights for _, weights in turns]),
-        disks=_lists([np.argwhere(_disk(margin)) - margin for margin in law.margins]),
-        vectors=np.concatenate(
+        margins=np.array(law.margins),
+        bases=bases,
+        usable=np.concatenate([family.usable for family in families]),
+        openings=_lists(
             [
-                _vectors(law, margin, angle, point)
-                for margin, angle, point in zip(law.margins, angles, points, strict=True)
+                _openings(law, family, base)
+                for family, base in zip(families, bases[:-1], strict=True)
             ]
         ),
+        seeds=law.seed_distance * _units(_radians(range(DEGREES))),
+        lines=_lists([line for family in families for line in family.lines]),
+        halos=_lists([halo for family in families for halo in family.halos]),
+        footprints=_lists([each for family in families for each in family.footprints]),
+        turns=_lists([turn for turn, _ in turns]),
+        turn_weights=np.concatenate([weights for _, weights in turns]),
+        crowds=_lists([crowd for family in families for crowd in family.crowds]),
+        vectors=np.concatenate(
+            [
+                _vectors(law, margin, family.angles)
+                for margin, family in zip(law.margins, families, strict=True)
+            ]
+        ),
+        light=_light(law),
         markers=_draw_markers(law),
     )
 
 
-def _directions(law: Law, margin: int) -> tuple[np.ndarray, np.ndarray]:
-    """List angles, (directions,) float64: whole degrees, then angles to points, (n, 2) float64.
+def _draw_family(law: Law, margin: int) -> _Family:
+    """Draw the dashes of a margin: from the tail in whole degrees, from the far end otherwise."""
+    degrees = _radians(range(-DEGREES // 2, DEGREES // 2))
+    points = _points_around(law.dash_length + margin)
+    headings = [math.atan2(y, x) for y, x in points.tolist()]
+    drawn = [_draw_dash(law, margin, angle) for angle in degrees + _reverse(headings)]
+    footprints = [_footprint(halo, law.dash_length + margin) for _, halo in drawn[:DEGREES]]
+    nothing = np.empty((0, 2), dtype=np.int64)
+    return _Family(
+        angles=degrees + headings,
+        points=points,
+        lines=[_pixels(line) for line, _ in drawn],
+        halos=[_pixels(halo) for _, halo in drawn],
+        crowds=[_pixels(_dilate(np.pad(halo, margin), _disk(margin))) for _, halo in drawn],
+        footprints=footprints + [nothing] * len(headings),
+        usable=[_is_usable(footprint, law) for footprint in footprints] + [False] * len(headings),
+    )
 
-    The points lie on a circle around the tail, one for each pixel of its length, rounded down.
-    """
-    radius = law.dash_length + margin
+
+def _points_around(radius: int) -> np.ndarray:
+    """List the pixels of a circle around the origin, one for each pixel of its length: (n, 2)."""
     around = np.arange(0, 2 * np.pi, 1 / radius)
     circle = radius * np.stack([np.sin(around), np.cos(around)], axis=1)
-    points = np.unique(np.floor(circle).astype(np.int64), axis=0)
-    angles = [math.radians(degree) for degree in range(-DEGREES // 2, DEGREES // 2)]
-    return np.array(angles + [math.atan2(y, x) for y, x in points.tolist()]), points
+    return np.unique(np.floor(_FARAWAY + circle).astype(np.int64), axis=0) - _FARAWAY
 
 
-def _vectors(law: Law, margin: int, angles: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Compute Stamps.vectors of a margin with the C library, NumPy's results vary by processor."""
-    units = np.array([(math.sin(angle), math.cos(angle)) for angle in angles.tolist()])
-    length = law.dash_length
-    lengths = [length, length + 2 * margin, -margin, length + margin, law.seed_distance]
-    vectors = units[:, None] * np.array(lengths)[:, None]
-    vectors[DEGREES:, LAST_TIP] = points
-    return vectors
+def _radians(degrees: Iterable[int]) -> list[float]:
+    """Turn degrees into radians, to the last bit as the original does."""
+    return [degree * math.pi / (DEGREES // 2) for degree in degrees]
 
 
-def _turns(
-    law: Law, angles: np.ndarray, points: np.ndarray, first: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """List for each angle the turns that may follow and their weights.
+def _reverse(angles: list[float]) -> list[float]:
+    """Turn angles round, to the last bit as the original does: a sine near 0 keeps its sign."""
+    return [angle + math.pi if angle < 0 else angle - math.pi for angle in angles]
+
+
+def _units(angles: list[float]) -> np.ndarray:
+    """Compute (sin, cos) with the C library, NumPy's results vary by processor: (angles, 2)."""
+    return np.array([(math.sin(angle), math.cos(angle)) for angle in angles])
+
+
+def _vectors(law: Law, margin: int, angles: list[float]) -> np.ndarray:
+    """Compute Stamps.vectors of a margin."""
+    along, back, length = _units(angles), _units(_reverse(angles)), law.dash_length
+    steps = [length * along, (length + margin) * back, (length + 2 * margin) * along]
+    return np.stack(steps, axis=1)
+
+
+def _turns(law: Law, family: _Family, first: int) -> list[tuple[np.ndarray, np.ndarray]]:
+    """List for each direction the turns that may follow and their weights.
 
     Args:
         law: law of the images.
-        angles: (directions,) of all directions of a margin: whole degrees, then points.
-        points: (n, 2) that the later angles point to.
-        first: index of the direction to the first point.
+        family: the margin's pieces.
+        first: index of the direction to the family's first point.
     """
+    angles = np.array(family.angles)
     turn = np.abs(angles[DEGREES:] - angles[:, None])
     turn = np.minimum(turn, 2 * np.pi - turn)
     weights = np.cos(np.minimum(law.continuity * turn, np.pi / 2)) ** 2
-    rows = np.column_stack([first + np.arange(len(points)), points])
+    rows = np.column_stack([first + np.arange(len(family.points)), family.points])
     return [(rows[row > 1e-12], row[row > 1e-12]) for row in weights]  # noqa: PLR2004
 
 
+def _openings(law: Law, family: _Family, base: int) -> np.ndarray:
+    """List the directions whose footprint fits into the middle of the image: Stamps.openings."""
+    room = law.size - 4 * law.seed_distance
+    rows = [
+        (base + degree, *footprint.min(axis=0), *footprint.max(axis=0))
+        for degree, footprint in enumerate(family.footprints[:DEGREES])
+        if family.usable[degree] and (np.ptp(footprint, axis=0) < room).all()
+    ]
+    return np.array(rows, dtype=np.int64)
+
+
+def _light(law: Law) -> np.ndarray:
+    """Compute Stamps.light, rounded to single precision as in the original."""
+    contrasts = np.array([[law.target_contrast], [law.distractor_contrast]])
+    return (np.arange(_FULL + 1) / _FULL * contrasts).astype(np.float32).astype(np.float64)
+
+
 def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndarray]:
-    """Draw a dash and its halo with the tail in the middle: two (n, n) uint8 of odd n."""
+    """Draw a dash and its halo with the anchor in the middle: two (n, n) uint8 of odd n.
+
+    The canvas is one pixel short of antialias times the stamp, so it is not reduced by exactly
+    that: the original has it so, and the greys depend on it.
+    """
     reach = law.dash_length + math.ceil(law.thickness) + margin
     middle = reach * law.antialias
     length = law.dash_length * law.antialias
-    head = [math.ceil(middle + length * along) for along in (math.cos(angle), math.sin(angle))]
+    end = [math.ceil(middle + length * along) for along in (math.cos(angle), math.sin(angle))]
     canvas = Image.new("L", (2 * middle + 1, 2 * middle + 1))
     width = round(law.thickness * law.antialias)
-    ImageDraw.Draw(canvas).line((middle, middle, *head), fill=255, width=width)
+    ImageDraw.Draw(canvas).line((middle, middle, *end), fill=_FULL, width=width)
     dilated = Image.fromarray(_dilate(np.asarray(canvas), _disk(margin * law.antialias)))
     return _reduce(canvas, 2 * reach + 1), _reduce(dilated, 2 * reach + 1)
 
@@ -158,15 +231,15 @@ def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
     """List where a halo is full, (n, 2), one pixel too far down and right, as in the original.
 
     Args:
-        halo: (side, side) uint8 of odd side, with the tail in the middle.
+        halo: (side, side) uint8 of odd side, with the anchor in the middle.
         reach: greatest offset to list, in pixels.
     """
-    offsets = np.argwhere(halo == np.iinfo(np.uint8).max) - len(halo) // 2 + 1
+    offsets = np.argwhere(halo == _FULL) - len(halo) // 2 + 1
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
 
 
-def _finds_place(footprint: np.ndarray, law: Law) -> bool:
-    """Tell whether a footprint finds a place in an empty image.
+def _is_usable(footprint: np.ndarray, law: Law) -> bool:
+    """Tell whether a first dash with this footprint finds a place in an empty image.
 
     With the border quirk it finds none if it would lie wholly outside the image around some pixel;
     in that case it does so around a corner.
@@ -179,12 +252,13 @@ def _finds_place(footprint: np.ndarray, law: Law) -> bool:
 
 def _draw_markers(law: Law) -> np.ndarray:
     """Draw a marker at each place of a canvas just large enough for one to stand clear."""
-    reach = math.ceil(law.marker_radius) + _LANCZOS_REACH
+    reach = math.ceil(law.marker_radius) + _MARKER_REACH
     side = 2 * reach + 1
     places = np.arange(side)
     squares = (np.arange(side * law.antialias) - law.antialias * places[:, None]) ** 2
     distance = squares[:, None, :, None] + squares[None, :, None, :]
-    disks = np.where(distance <= (law.marker_radius * law.antialias) ** 2, 255, 0).astype(np.uint8)
+    within = distance <= (law.marker_radius * law.antialias) ** 2
+    disks = np.where(within, _FULL, 0).astype(np.uint8)
     return np.array([[_reduce(Image.fromarray(disk), side) for disk in row] for row in disks])
 
 
