@@ -61,6 +61,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     logger.info(
         f"{name}: {dataset.source} data in {dataset.folder} ({time.monotonic() - start:.1f} s)"
     )
+    if dataset.unofficial_because:
+        logger.info(f"unofficial: {dataset.unofficial_because}")
     logger.info(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
     for note, count in dataset.notes.items():
         if count:

@@ -112,6 +112,8 @@ class Dataset:
     baselines: Mapping[str, float]
     """Test accuracy in percent of trivial baselines, by name."""
     folder: Path
+    unofficial_because: str = ""
+    """What the data has in another way than the official release, if its source is unofficial."""
     notes: Mapping[str, int] = field(default_factory=dict)
     """Counts that a user should know of, such as the texts that two splits have in common."""
     selected_on: Literal["val", "test"] = "val"

@@ -141,11 +141,16 @@ class Build:
     def __init__(self, folder: Path, source: str) -> None:
         self.folder = folder
         self.source = source
+        self.unofficial_because = ""
         self.sizes: dict[str, int] = {}
         self.baselines: dict[str, float] = {}
         self.origin: dict[str, OriginFacts] = {}
         self.notes: dict[str, int] = {}
         self.skipped: list[str] = []
+
+    def mark_unofficial(self, because: str) -> None:
+        """Say that the data is not the official release, and what it has in another way."""
+        self.source, self.unofficial_because = "unofficial", because
 
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array."""
@@ -231,6 +236,7 @@ def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
         format=FORMAT,
         task=task,
         source=made.source,
+        unofficial_because=made.unofficial_because,
         request=request,
         origin=made.origin,
         sizes=made.sizes,

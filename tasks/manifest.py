@@ -35,6 +35,8 @@ class Manifest(BaseModel):
     format: int
     task: str
     source: str
+    unofficial_because: str = ""
+    """What the data has in another way than the official release, if its source is unofficial."""
     request: dict[str, Any]
     """Everything asked of the data: the law, its seed, the counts; or how files are read."""
     origin: dict[str, OriginFacts]

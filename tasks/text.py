@@ -120,7 +120,7 @@ class Text(DocumentTask):
         documents = Documents(self.alphabet)
         reviews, content = _reviews(path, documents)
         if content != OFFICIAL_CONTENT:
-            made.source = "unofficial"
+            made.mark_unofficial("the checksum of its content is not that of the release")
         labels = {name: labels for name, (labels, _) in reviews.items()}
         which = {name: which for name, (_, which) in reviews.items()}
         for name in SPLITS:

@@ -32,6 +32,8 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 LATE = {
     "lra.report.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
+    "tasks.listops.data": "numba, for data that is generated",
+    "tasks.listops.task": "numba, for data that is generated",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""

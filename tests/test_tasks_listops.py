@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -14,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from tasks.base import DataError
+from tasks.base import DataError, Dataset
+from tasks.listops.evaluate import check_answers, evaluate, survey
 from tasks.listops.format import write_official
 from tasks.listops.generate import generate
-from tasks.listops.law import TOKENS, Expressions, Law, evaluate, grow
-from tasks.listops.task import OFFICIAL_LAW, ListOps, PackedExpressions
+from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, grow
+from tasks.listops.task import ListOps, PackedExpressions
 from tasks.splits import Sequences
 
 SHORT = Law(min_length=8, max_length=60, max_depth=10, max_arguments=10)
@@ -134,12 +138,14 @@ def small_task(**options: object) -> ListOps:
     return ListOps(min_length=8, max_length=60, **COUNTS, **options)  # pyright: ignore[reportArgumentType]
 
 
-OFFICIAL_SMALL = ListOps(source="official", **COUNTS)  # pyright: ignore[reportArgumentType]
+READ_SMALL = ListOps(**COUNTS)  # pyright: ignore[reportArgumentType]
 
 
-def write_small_official(folder: Path) -> dict[str, Expressions]:
+def write_small_official(
+    folder: Path, law: Law = SHORT, seed: int = 1, counts: Mapping[str, int] = COUNTS
+) -> dict[str, Expressions]:
     folder.mkdir(parents=True, exist_ok=True)
-    splits = generate(SHORT, 1, COUNTS)
+    splits = generate(law, seed, counts)
     for name, split in splits.items():
         offsets = np.concatenate([[0], np.cumsum(split.lengths)])
         write_official(folder / f"basic_{name}.tsv", split.tokens, offsets, split.labels)
@@ -157,8 +163,8 @@ def test_official_format_to_the_letter(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["", "listops-1000", "lra_release/listops-1000"])
 def test_official_files_are_found_and_read(tmp_path: Path, place: str) -> None:
     written = write_small_official(tmp_path / place)
-    dataset = OFFICIAL_SMALL.prepare(tmp_path)
-    assert dataset.source == "official"
+    dataset = READ_SMALL.prepare(tmp_path)
+    assert dataset.source == "unofficial"
     for name, split in dataset.splits.items():
         assert np.array_equal(split.labels, written[name].labels)
         inputs = split.batch(np.arange(len(split))).inputs.numpy()
@@ -169,7 +175,7 @@ def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
     task = small_task()
     dataset = task.prepare(tmp_path / "a")
     task.export(dataset, tmp_path / "b")
-    again = OFFICIAL_SMALL.prepare(tmp_path / "b")
+    again = READ_SMALL.prepare(tmp_path / "b")
     assert again.source == dataset.source == "generated", "an export is not the release"
     for name, split in dataset.splits.items():
         everything = np.arange(len(split))
@@ -185,6 +191,12 @@ def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
         (b"( ( [MAX 12 ) ] )\t3", "unknown token '12'"),
         (b"( ( [MAX 3 ) ] )\t12", "expected a digit"),
         (b"\t3", "the expression is empty"),
+        (b"5\t5", "is malformed: token 1, '5', stands outside the brackets of an operator"),
+        (b"( ( ( [MAX 3 ) 4 )\t4", "3 parentheses open, but 2 close"),
+        (b"[MAX 3 4\t4", "the brackets do not match: 1 operators are not closed"),
+        (b"[MAX 3 4 ] [MIN 1 2 ]\t4", "token 4, '\\]', ends the expression, but more follows"),
+        (b"[MAX [MIN ] 4 ]\t4", "token 3, '\\]', closes an operator that has no arguments"),
+        (b"[MED 3 4 9 8 ]\t7", "the expression is worth 6, but its label is 7"),
     ],
 )
 def test_malformed_lines_are_named(tmp_path: Path, line: bytes, message: str) -> None:
@@ -194,8 +206,8 @@ def test_malformed_lines_are_named(tmp_path: Path, line: bytes, message: str) ->
     lines[7] = line + b"\r\n"
     path.write_bytes(b"".join(lines))
     with pytest.raises(DataError, match=f"basic_val.tsv:8: .*{message}"):
-        OFFICIAL_SMALL.prepare(tmp_path)
-    assert not list((tmp_path / "listops").glob("official-*/manifest.json"))
+        READ_SMALL.prepare(tmp_path)
+    assert not list((tmp_path / "listops").glob("*/manifest.json"))
 
 
 def test_incomplete_official_files_are_not_passed_over(tmp_path: Path) -> None:
@@ -205,25 +217,27 @@ def test_incomplete_official_files_are_not_passed_over(tmp_path: Path) -> None:
         ListOps().prepare(tmp_path)
 
 
-def test_truncated_official_files_are_refused(tmp_path: Path) -> None:
+def test_truncated_official_files_are_not_official(tmp_path: Path) -> None:
     write_small_official(tmp_path)
     path = tmp_path / "basic_test.tsv"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-3]))
-    with pytest.raises(DataError, match=r"basic_test.tsv has 57 examples, expected 60"):
-        OFFICIAL_SMALL.prepare(tmp_path)
+    with pytest.raises(DataError, match=r"other data than the official.*test 57; expected"):
+        ListOps(source="official").prepare(tmp_path)
+    dataset = ListOps().prepare(tmp_path)
+    assert (dataset.source, dataset.sizes["test"]) == ("unofficial", 57)
 
 
 def test_official_files_that_change_are_noticed(tmp_path: Path) -> None:
     write_small_official(tmp_path)
-    first = OFFICIAL_SMALL.prepare(tmp_path)
+    first = READ_SMALL.prepare(tmp_path)
     path = tmp_path / "basic_test.tsv"
     content = path.read_bytes()
     path.write_bytes(content)  # another time, the same content
-    assert OFFICIAL_SMALL.prepare(tmp_path).fingerprint == first.fingerprint
+    assert READ_SMALL.prepare(tmp_path).fingerprint == first.fingerprint
     last = content.rstrip()[-1:]
     path.write_bytes(content.rstrip()[:-1] + (b"1" if last == b"0" else b"0") + b"\r\n")
     with pytest.raises(DataError, match=r"basic_test.tsv has changed since"):
-        OFFICIAL_SMALL.prepare(tmp_path)
+        READ_SMALL.prepare(tmp_path)
 
 
 def test_sequences_longer_than_the_model_are_refused(tmp_path: Path) -> None:
@@ -233,7 +247,7 @@ def test_sequences_longer_than_the_model_are_refused(tmp_path: Path) -> None:
     lines[1] = b"[MAX " + b"3 " * 2500 + b"]\t3\r\n"
     path.write_bytes(b"".join(lines))
     with pytest.raises(DataError, match="a sequence of 2503 positions"):
-        OFFICIAL_SMALL.prepare(tmp_path)
+        READ_SMALL.prepare(tmp_path)
 
 
 def test_operators_without_arguments_are_refused() -> None:
@@ -243,10 +257,126 @@ def test_operators_without_arguments_are_refused() -> None:
         evaluate(bytes([13, 1]))
 
 
-@pytest.mark.parametrize("text", ["5 [MAX 1 2 ]", "[MAX 1 2 ] [MIN 3 4 ]", "[MAX 1 2 ] ]", "5", ""])
+def expressions_of(*rows: list[int], labels: list[int] | None = None) -> Expressions:
+    tokens = np.array([token for row in rows for token in row], dtype=np.uint8)
+    lengths = np.array([len(row) for row in rows], dtype=np.int64)
+    return Expressions(tokens, lengths, np.array(labels or [0] * len(rows), dtype=np.uint8))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "5 [MAX 1 2 ]",
+        "[MAX 1 2 ] [MIN 3 4 ]",
+        "[MAX 1 2 ] ]",
+        "5",
+        "",
+        "]",
+        "[MAX ]",
+        "[MAX 1 2 ] 3",
+    ],
+)
 def test_malformed_expressions_have_no_value(text: str) -> None:
+    tokens = [TOKENS.index(word) + 1 for word in text.split()]
     with pytest.raises(ValueError, match=r"token|brackets"):
-        evaluate(bytes([TOKENS.index(word) + 1 for word in text.split()]))
+        evaluate(bytes(tokens))
+    assert survey(expressions_of(tokens)).values.tolist() == [-1]
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.lists(st.integers(1, 15), max_size=12), min_size=1, max_size=4))
+def test_compiled_evaluation_is_the_plain_one_for_any_tokens(rows: list[list[int]]) -> None:
+    def value(row: list[int]) -> int:
+        try:
+            return evaluate(bytes(row))
+        except ValueError:
+            return -1
+
+    assert survey(expressions_of(*rows)).values.tolist() == [value(row) for row in rows]
+
+
+@pytest.mark.parametrize("law", [SHORT, OFFICIAL_LAW], ids=["short", "official"])
+def test_compiled_evaluation_is_the_plain_one_on_the_law(law: Law) -> None:
+    expressions = grow(law, seed=3, group=1)
+    found = survey(expressions)
+    ends = np.cumsum(expressions.lengths)
+    starts = ends - expressions.lengths
+    parts = [expressions.tokens[a:b].tobytes() for a, b in zip(starts, ends, strict=True)]
+    assert found.values.tolist() == [evaluate(part) for part in parts]
+    assert (found.values == expressions.labels).all()
+    assert found.fewest.min() == 2
+    assert found.most.max() == 10
+    steps = [np.cumsum([(t >= 11) - 2 * (t == 15) for t in part]) for part in parts]
+    assert found.depths.tolist() == [int(step.max()) for step in steps]
+
+
+def test_wrong_answers_are_counted() -> None:
+    rows = [[12, 3, 4, 15]] * 3
+    expressions = expressions_of(*rows, labels=[3, 9, 8])
+    with pytest.raises(DataError, match=r"here 1: .* worth 3, but its label is 9 \(2 such"):
+        check_answers(expressions, survey(expressions), lambda i: f"here {i}")
+
+
+OFFICIAL_FEW = {"train": 400, "val": 20, "test": 20}
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take small numbers for those of the release."""
+    for module in ("official", "task"):
+        monkeypatch.setattr(f"tasks.listops.{module}.OFFICIAL_COUNTS", OFFICIAL_FEW)
+
+
+def prepared_few(folder: Path, source: str = "auto") -> Dataset:
+    return ListOps(source=source, **OFFICIAL_FEW).prepare(folder)  # pyright: ignore
+
+
+@pytest.mark.usefixtures("few")
+def test_files_with_the_numbers_and_the_law_are_official(tmp_path: Path) -> None:
+    write_small_official(tmp_path, OFFICIAL_LAW, 10**6, OFFICIAL_FEW)
+    dataset = prepared_few(tmp_path, "official")
+    assert (dataset.source, dataset.unofficial_because) == ("official", "")
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"min_length": 490}, "its expressions have 49. to 1,9.. tokens, those of the release 501"),
+        ({"max_length": 2020}, "to 2,0.. tokens, those of the release 501 to 1,999"),
+        ({"max_arguments": 8}, "its operators have 2 to 8 arguments, those of the release 2 to 10"),
+        ({"max_depth": 20}, "its operators are nested up to 1[0-9] deep, those of the release up"),
+    ],
+)
+def test_files_of_another_law_are_not_official(
+    tmp_path: Path, change: dict[str, int], reason: str
+) -> None:
+    """As expressions of Nangia and Bowman's law, with the numbers of the release."""
+    law = dataclasses.replace(OFFICIAL_LAW, **change)
+    write_small_official(tmp_path, law, 10**6, OFFICIAL_FEW)
+    dataset = prepared_few(tmp_path)
+    assert dataset.source == "unofficial"
+    assert re.search(reason, dataset.unofficial_because)
+    with pytest.raises(DataError, match=reason):
+        prepared_few(tmp_path, "official")
+
+
+@pytest.mark.usefixtures("few")
+def test_our_expressions_are_known_without_a_mark(tmp_path: Path) -> None:
+    write_small_official(tmp_path, OFFICIAL_LAW, 7, OFFICIAL_FEW)
+    dataset = prepared_few(tmp_path)
+    assert dataset.unofficial_because == "it is what this suite generates with task.data_seed=7"
+
+
+def test_marks_count_for_the_files_that_they_were_written_for(tmp_path: Path) -> None:
+    dataset = small_task().prepare(tmp_path / "a")
+    small_task().export(dataset, tmp_path / "b")
+    path = tmp_path / "b" / "basic_val.tsv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], lines[2], lines[1], *lines[3:]]))
+    again = READ_SMALL.prepare(tmp_path / "b")
+    assert again.source == "unofficial"
+    assert "exported-from" in again.unofficial_because
 
 
 def test_exports_never_overwrite_other_files(tmp_path: Path) -> None:
@@ -266,7 +396,7 @@ def test_missing_official_files_are_listed(tmp_path: Path) -> None:
 
 
 def test_official_source_needs_the_official_law(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="leave min_length"):
+    with pytest.raises(DataError, match=r"leave\s+min_length"):
         small_task(source="official").prepare(tmp_path)
 
 
@@ -275,8 +405,10 @@ def test_official_files_never_stand_in_for_other_settings(
     tmp_path: Path, options: dict[str, int]
 ) -> None:
     write_small_official(tmp_path)
-    assert ListOps()._official(tmp_path) is not None
-    assert ListOps(**options)._official(tmp_path) is None  # pyright: ignore[reportArgumentType]
+    assert ListOps()._files(tmp_path) is not None
+    assert READ_SMALL._files(tmp_path) is not None
+    small = {**COUNTS, **options}
+    assert ListOps(**small)._files(tmp_path) is None  # pyright: ignore[reportArgumentType]
 
 
 def test_manifest_says_what_the_data_is(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def exported(dataset: Dataset, folder: Path, **options: Any) -> Path:
 
 
 def read(folder: Path, **options: Any) -> Dataset:
-    return Pathfinder(source="official", **options).prepare(folder)
+    """Read files in the official file structure for what they are."""
+    return Pathfinder(**options).prepare(folder)
 
 
 def same(one: Dataset, other: Dataset) -> bool:
@@ -195,11 +196,11 @@ def test_an_export_reads_back_to_the_same_cache(made: Dataset, tmp_path: Path) -
         "1",
         "1",
     ]
-    back = Pathfinder().prepare(tmp_path)
+    back = read(tmp_path)
     assert same(made, back)
     assert back.source == "generated", "an export never passes for the release"
     with pytest.raises(DataError, match="other data than the official"):
-        read(tmp_path)
+        Pathfinder(source="official").prepare(tmp_path)
 
 
 def unmarked(made: Dataset, folder: Path) -> Path:
@@ -212,8 +213,48 @@ def unmarked(made: Dataset, folder: Path) -> Path:
 def test_the_release_may_lie_anywhere_near(made: Dataset, tmp_path: Path, below: str) -> None:
     unmarked(made, tmp_path / below)
     dataset = read(tmp_path)
-    assert dataset.source == "official"
+    assert dataset.source == "unofficial"
+    assert dataset.unofficial_because == "it lists 60 images, the release 200,000"
     assert same(made, dataset)
+
+
+def test_official_is_what_has_the_number_and_is_not_ours(
+    made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.pathfinder.task.OFFICIAL_COUNT", COUNT)
+    unmarked(made, tmp_path / "ours")
+    ours = read(tmp_path / "ours")
+    assert ours.source == "unofficial", "an export is known without its mark, too"
+    assert ours.unofficial_because == (
+        "it is what this suite draws with task.data_seed=0, task.law=lra"
+    )
+    place = unmarked(made, tmp_path / "theirs")
+    first, second = (place / f"imgs/0/sample_{i}.png" for i in (0, 1))
+    first.write_bytes(second.read_bytes())
+    theirs = Pathfinder(source="official").prepare(tmp_path / "theirs")
+    assert (theirs.source, theirs.unofficial_because) == ("official", "")
+
+
+def test_a_mark_counts_for_the_files_it_was_written_for(made: Dataset, tmp_path: Path) -> None:
+    place = exported(made, tmp_path)
+    first, second = (place / f"imgs/0/sample_{i}.png" for i in (0, 1))
+    first.write_bytes(second.read_bytes())
+    dataset = read(tmp_path)
+    assert dataset.source == "unofficial"
+    assert "not those that exported-from beside them" in dataset.unofficial_because
+
+
+def test_a_mark_makes_nothing_official(made: Dataset, tmp_path: Path) -> None:
+    exported(made, tmp_path)
+    mark = tmp_path / "exported-from"
+    mark.write_text(mark.read_text().replace('"generated"', '"official"'))
+    assert read(tmp_path).unofficial_because == "it lists 60 images, the release 200,000"
+
+
+def test_marks_of_earlier_versions_count_for_nothing(made: Dataset, tmp_path: Path) -> None:
+    exported(made, tmp_path)
+    (tmp_path / "exported-from").write_text("generated\n")
+    assert read(tmp_path).source == "unofficial"
 
 
 def test_the_whole_archive_will_do(made: Dataset, tmp_path: Path) -> None:
@@ -269,7 +310,7 @@ def test_empty_images_are_skipped_counted_and_named(
     assert len(skipped) == 1
     rows = np.concatenate([s.which for s in dataset.splits.values() if isinstance(s, Pixels)])
     assert sorted(rows.tolist()) == [i for i in range(COUNT) if i != 17]
-    Pathfinder(source="official").verify(dataset)
+    Pathfinder().verify(dataset)
 
 
 def test_missing_images_are_skipped_and_counted(made: Dataset, tmp_path: Path) -> None:
@@ -337,7 +378,7 @@ def test_official_images_have_one_law() -> None:
 
 def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
-        read(tmp_path, size=128, contour=9)
+        read(tmp_path, source="official", size=128, contour=9)
     for text in ("pathfinder128/curv_contour_length_9", "lra_release", "7.7 GB", "generate"):
         assert text in str(caught.value)
 

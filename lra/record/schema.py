@@ -47,6 +47,8 @@ class DataRecord(Record):
     """The data a run used."""
 
     source: str
+    unofficial_because: str = ""
+    """What the data has in another way than the official release, if its source is unofficial."""
     fingerprint: str
     sizes: dict[str, NonNegativeInt]
     notes: dict[str, int] = {}
@@ -57,6 +59,7 @@ class DataRecord(Record):
         """Describe a data set."""
         return cls(
             source=dataset.source,
+            unofficial_because=dataset.unofficial_because,
             fingerprint=dataset.fingerprint,
             sizes=dataset.sizes,
             notes=dict(dataset.notes),

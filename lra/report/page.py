@@ -99,6 +99,11 @@ def _versions(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
+def _data(record: RunRecord) -> str:
+    reason = f" ({record.data.unofficial_because})" if record.data.unofficial_because else ""
+    return f"{record.data.source}{reason}, {record.data.fingerprint[:16]}"
+
+
 def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
     accuracy = _number(record.test_accuracy, "{:.2f} %")
     facts = {
@@ -112,7 +117,7 @@ def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
         "parameters": f"{record.params:,}",
         "time": f"{record.wall_seconds:,.0f} s",
         "device": f"{record.device}, {record.precision}",
-        "data": f"{record.data.source}, {record.data.fingerprint[:16]}",
+        "data": _data(record),
         "code": _code(record.git),
         "versions": _versions(record.versions),
     }

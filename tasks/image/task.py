@@ -130,6 +130,7 @@ class Image(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
+            unofficial_because=cache.manifest.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines={"majority class": majority(splits["train"].labels, splits["test"].labels)},
             folder=cache.folder,
@@ -150,7 +151,7 @@ class Image(Task):
     def _read(self, made: Build, path: Path) -> None:
         batches = read_batches(path)
         if content(batches) != OFFICIAL_CONTENT:
-            made.source = "unofficial"
+            made.mark_unofficial("the checksum of its content is not that of the release")
         made.sizes = {name: len(labels) for name, (_, labels) in batches.items()}
         images = [
             CHANNELS[self.channels](batches[name][0][start : start + CHUNK])

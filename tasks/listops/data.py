@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tasks.base import DataError, accuracy_percent
+from tasks.base import accuracy_percent
 from tasks.cache import Build, Cache, cache_folder, open_or_build
-from tasks.listops.format import read_official
+from tasks.listops.format import FILES, read_official
 from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
-from tasks.sources.exports import origin_of
+from tasks.sources.exports import Mark, content_digest, settle_source
+from tasks.sources.releases import warn_unless_official
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -40,47 +41,62 @@ def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int
     def build(made: Build) -> None:
         _save(made, generate(law, seed, counts))
 
-    return _open(data_dir, request, build)
+    return _open(data_dir, "generated", "generated", request, build)
 
 
-def open_official(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, int]) -> Cache:
-    """Open the cache of the official files; where there is none, read the files.
+def open_files(data_dir: Path, files: Mapping[str, Path]) -> Cache:
+    """Open the cache of files in the official format; where there is none, read and check them.
 
     Args:
         data_dir: where the files and the cache are.
         files: paths by split.
-        counts: examples that each split must have.
-    Raises: DataError if a file is malformed, has changed, or has another number of examples.
+    Raises: DataError if a file is malformed, holds a wrong answer, or has changed.
     """
     sizes = {path.name: path.stat().st_size for path in files.values()}
-    request = {
-        "source": origin_of(files["train"].parent),
-        "files": sizes,
-        "counts": dict(counts),
-    }
+    request = {"source": "read", "files": sizes}
 
     def build(made: Build) -> None:
+        from tasks.listops.evaluate import check_answers, survey
+        from tasks.listops.official import differences
+
         made.origin = {
             str(path.relative_to(data_dir)): origin_facts(path) for path in files.values()
         }
         splits = {name: read_official(path) for name, path in files.items()}
+        surveys = {name: survey(split) for name, split in splits.items()}
         for name, split in splits.items():
-            count = len(split.labels)
-            if count != counts[name]:
-                raise DataError(
-                    f"{files[name]} has {count} examples, expected {counts[name]}: is it complete? "
-                    f"If it is meant to be so, use task.{name}={count} and task.source=official"
-                )
+            # The header is line 1, and no line is left out.
+            check_answers(split, surveys[name], lambda i, path=files[name]: f"{path}:{i + 2}")
         _save(made, splits)
+        folder = files["train"].parent
+        content = content_digest(_content(made.folder))
+        settle_source(made, folder, content, differences(splits, surveys))
+        warn_unless_official(made, folder)
 
-    cache = _open(data_dir, request, build)
+    cache = _open(data_dir, "read", "official", request, build)
     cache.check_origin(data_dir)
     return cache
 
 
-def _open(data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]) -> Cache:
-    source = request["source"]
-    folder = cache_folder(data_dir, "listops", source, request)
+def _content(folder: Path) -> Iterator[np.ndarray]:
+    """Open the arrays of a cache that its examples are in, one after another."""
+    for split in FILES:
+        for kind in ARRAYS:
+            yield np.load(folder / f"{split}_{kind}.npy", mmap_mode="r", allow_pickle=False)
+
+
+def mark_of(cache: Cache) -> Mark:
+    """Describe a cache for the mark beside files exported from it."""
+    manifest = cache.manifest
+    content = content_digest(_content(cache.folder))
+    because = manifest.unofficial_because
+    return Mark(source=manifest.source, unofficial_because=because, content=content)
+
+
+def _open(
+    data_dir: Path, name: str, source: str, request: dict[str, Any], build: Callable[[Build], None]
+) -> Cache:
+    folder = cache_folder(data_dir, "listops", name, request)
     return open_or_build(folder, task="listops", source=source, request=request, build=build)
 
 

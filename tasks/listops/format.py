@@ -84,6 +84,9 @@ def _parse(line: bytes, where: str) -> tuple[bytes, int]:
     if len(fields) != 2:  # noqa: PLR2004
         raise DataError(f"{where}: got {len(fields)} tab-separated fields, expected 2")
     source, target = fields
+    opened, closed = source.count(b"("), source.count(b")")
+    if opened != closed:
+        raise DataError(f"{where}: {opened} parentheses open, but {closed} close")
     try:
         ids = bytes([_TOKEN_IDS[token] for token in source.translate(None, b"()").split()])
     except KeyError as error:
@@ -94,6 +97,12 @@ def _parse(line: bytes, where: str) -> tuple[bytes, int]:
     if not ids:
         raise DataError(f"{where}: the expression is empty")
     return ids, _LABELS[target]
+
+
+def count_examples(path: Path) -> int:
+    """Count the lines of an official file but for the header."""
+    with path.open("rb") as file:
+        return sum(1 for _ in file) - 1
 
 
 def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: np.ndarray) -> None:

@@ -43,6 +43,11 @@ class Law:
     max_arguments: int
 
 
+OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
+OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
+"""Examples of the official files, by split."""
+
+
 @dataclass(frozen=True)
 class Expressions:
     """Token sequences end to end."""
@@ -176,39 +181,3 @@ def _apply(level: _Level, arguments: np.ndarray) -> np.ndarray:
         middle = ordered[row, (count - 1) // 2] + ordered[row, count // 2]
         median[is_median] = middle // 2
     return np.choose(kind, (minimum, maximum, median, total))
-
-
-def evaluate(tokens: bytes) -> int:
-    """Evaluate one expression by reading its token ids: the reference for `grow`'s labels.
-
-    Raises: ValueError if the brackets do not match.
-    """
-    stack: list[list[int]] = []
-    value = 0
-    for position, token in enumerate(tokens, start=1):
-        if position > 1 and not stack:
-            raise ValueError(f"token {position} stands outside the brackets")
-        if token == CLOSE_ID and stack:
-            operator, *arguments = stack.pop()
-            if not arguments:
-                raise ValueError(f"the operator that closes at token {position} has no arguments")
-            value = _OPERATIONS[operator - OPERATOR_ID](arguments)
-            if stack:
-                stack[-1].append(value)
-        elif OPERATOR_ID <= token < CLOSE_ID:
-            stack.append([token])
-        elif stack and DIGIT_ID <= token < OPERATOR_ID:
-            stack[-1].append(token - DIGIT_ID)
-        else:
-            raise ValueError(f"token {position} has id {token}, which cannot stand there")
-    if stack or not tokens:
-        raise ValueError(f"the brackets of {len(tokens)} tokens do not match")
-    return value
-
-
-def _median(arguments: list[int]) -> int:
-    ordered = sorted(arguments)
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
-
-
-_OPERATIONS = (min, max, _median, lambda arguments: sum(arguments) % 10)

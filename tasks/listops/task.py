@@ -15,17 +15,26 @@ from pydantic import Field, PositiveInt
 
 from tasks.base import Added, DataError, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
-from tasks.listops.data import open_generated, open_official, split_arrays
-from tasks.listops.format import FILES, FOLDERS, find_official, write_official
+from tasks.listops.data import mark_of, open_files, open_generated, split_arrays
+from tasks.listops.format import FILES, FOLDERS, count_examples, find_official, write_official
 from tasks.listops.generate import example_digest
-from tasks.listops.law import CLOSE_ID, END_ID, OPERATOR_ID, OPERATORS, VOCAB_SIZE, Law, evaluate
+from tasks.listops.law import (
+    CLOSE_ID,
+    END_ID,
+    OFFICIAL_COUNTS,
+    OFFICIAL_LAW,
+    OPERATOR_ID,
+    OPERATORS,
+    VOCAB_SIZE,
+    Expressions,
+    Law,
+)
 from tasks.manifest import canonical_hash
 from tasks.progress import progress
-from tasks.sources.exports import mark_origin
+from tasks.sources.exports import mark_export
+from tasks.sources.releases import insist_on_official
 from tasks.splits import PackedTokens, Sequences
 
-OFFICIAL_LAW = Law(min_length=501, max_length=1999, max_depth=10, max_arguments=10)
-OFFICIAL_COUNTS = {"train": 96_000, "val": 2_000, "test": 2_000}
 SPLITS = tuple(OFFICIAL_COUNTS)
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
@@ -35,8 +44,9 @@ class ListOps(Task):
     """Evaluate an expression, to a digit; tokens are digits, four operators and a closing bracket.
 
     Args:
-        source: official files, generated expressions, or auto: official files if they are there
-            and have the limits, seed and numbers of examples asked for.
+        source: official files, generated expressions, or auto: files in the official format if they
+            are there, and the official law is asked for, with the official numbers of examples
+            or those that the files have.
         min_length: tokens of the shortest expression, parentheses not counted.
         max_length: tokens of the longest expression.
         max_depth: most levels of a tree.
@@ -97,35 +107,38 @@ class ListOps(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        files = self._official(data_dir)
+        files = self._files(data_dir)
         if files is None:
             cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
         else:
-            cache = open_official(data_dir, files, self.counts)
+            cache = open_files(data_dir, files)
+            if self.source == "official":
+                insist_on_official(cache, self.source)
         return self._dataset(cache)
 
-    def _official(self, data_dir: Path) -> dict[str, Path] | None:
-        """Find the official files, if they are wanted and can be what the options ask for."""
-        if self.source == "generate":
-            return None
+    def _files(self, data_dir: Path) -> dict[str, Path] | None:
+        """Find files in the official format, if they are wanted and can be what is asked for."""
         is_official = self.law == OFFICIAL_LAW and self.data_seed == 0
-        if self.source == "auto":
-            wanted = is_official and self.counts == OFFICIAL_COUNTS
-            return find_official(data_dir) if wanted else None
-        if not is_official:
+        if self.source == "generate" or (self.source == "auto" and not is_official):
+            return None
+        if self.source == "official" and not (is_official and self.counts == OFFICIAL_COUNTS):
             raise DataError(
-                "task.source is official, but the official files have a law of their own: leave "
-                "min_length, max_length, max_depth, max_arguments and data_seed as they are, or "
-                "use task.source=generate"
+                "task.source is official, but the official files have a law and numbers of "
+                "examples of their own: leave min_length, max_length, max_depth, max_arguments, "
+                "train, val, test and data_seed as they are, or use task.source=generate"
             )
         found = find_official(data_dir)
-        if found is None:
+        if found is None and self.source == "official":
             places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
             raise DataError(
                 f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
                 f"unpack lra_release.gz there, or use task.source=generate"
             )
-        return found
+        if found is None or self.counts == OFFICIAL_COUNTS:
+            return found
+        smallest_first = sorted(SPLITS, key=lambda name: found[name].stat().st_size)
+        fits = all(count_examples(found[name]) == self.counts[name] for name in smallest_first)
+        return found if fits else None
 
     def _dataset(self, cache: Cache) -> Dataset:
         splits: dict[str, PackedTokens] = {}
@@ -142,6 +155,7 @@ class ListOps(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
+            unofficial_because=cache.manifest.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines=cache.manifest.baselines,
             folder=cache.folder,
@@ -161,41 +175,44 @@ class ListOps(Task):
 
     def verify(self, dataset: Dataset) -> list[str]:
         """See `Task.verify`: checks checksums, lengths and answers, and that no example recurs."""
+        from tasks.listops.evaluate import check_answers, survey
+
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
         seen: set[bytes] = set()
         total = 0
         for name in SPLITS:
             tokens, offsets, labels = split_arrays(cache, name)
+            examples = Expressions(np.asarray(tokens), np.diff(offsets), labels)
+            where = f"{dataset.folder}: {name} example"
+            check_answers(examples, survey(examples), lambda i, where=where: f"{where} {i}")
             for i in progress(f"checking {name}", range(len(labels)), unit="examples"):
-                example = tokens[offsets[i] : offsets[i + 1]].tobytes()
-                seen.add(example_digest(example))
-                self._check(example, int(labels[i]), f"{dataset.folder}: {name} example {i}")
+                seen.add(example_digest(tokens[offsets[i] : offsets[i + 1]].tobytes()))
             total += len(labels)
+            if dataset.source in ("generated", "official"):
+                self._check_lengths(examples.lengths, where)
         repeated = total - len(seen)
         if repeated and dataset.source == "generated":
             raise DataError(f"{dataset.folder}: {repeated} examples occur more than once")
+        lengths = np.concatenate([split.lengths for split in dataset.splits.values()])
+        end = int(self.end_token is not None)
         return [
             "sizes and checksums of all files match the manifest",
-            f"{total} expressions have {self.law.min_length} to {self.law.max_length} tokens",
+            f"{total} expressions have {lengths.min() - end} to {lengths.max() - end} tokens",
             f"{total} answers were evaluated again and are right",
             f"{repeated} examples occur more than once",
         ]
 
-    def _check(self, example: bytes, label: int, where: str) -> None:
-        if not self.law.min_length <= len(example) <= self.law.max_length:
-            raise DataError(f"{where} has {len(example)} tokens, outside the law's limits")
-        try:
-            value = evaluate(example)
-        except ValueError as error:
-            raise DataError(f"{where}: {error}") from None
-        if value != label:
-            raise DataError(f"{where} is worth {value}, but its label is {label}")
+    def _check_lengths(self, lengths: np.ndarray, where: str) -> None:
+        outside = np.flatnonzero((lengths < self.law.min_length) | (lengths > self.law.max_length))
+        if len(outside):
+            found = f"{where} {outside[0]} has {lengths[outside[0]]} tokens"
+            raise DataError(f"{found}, outside the law's limits")
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        mark_origin(folder, dataset.source, FILES.values())
+        mark_export(folder, mark_of(cache), FILES.values())
         for name in SPLITS:
             write_official(folder / FILES[name], *split_arrays(cache, name))
         return [folder / FILES[name] for name in SPLITS]

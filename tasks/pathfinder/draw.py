@@ -3,6 +3,7 @@
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,6 +91,24 @@ def trace(law: Law, seed: int, index: int) -> Trace:
         markers=facts[0, :4].reshape(2, 2),
         label=int(labels[0]),
     )
+
+
+def seed_of(law: Law, image: np.ndarray, label: int, seeds: Iterable[int]) -> int | None:
+    """Find the seed whose first image is this one.
+
+    Args:
+        law: law of the images.
+        image: (size, size) uint8.
+        label: 0 or 1.
+        seeds: the seeds to try.
+    Returns: the seed; None if it is none of these.
+    """
+    drawn, labels = np.empty((1, *image.shape), dtype=np.uint8), np.empty(1, dtype=np.uint8)
+    for seed in seeds:
+        draw(law, seed, 0, drawn, labels)
+        if labels[0] == label and np.array_equal(drawn[0], image):
+            return seed
+    return None
 
 
 @njit(nogil=True, cache=True)

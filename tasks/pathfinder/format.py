@@ -51,7 +51,7 @@ class _Listing:
     """Malformed lines, each with its place and fault."""
 
 
-def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
+def read_release(made: Build, path: Path, prefix: str, size: int) -> int:
     """Read a folder of the release, or that folder in an archive, into a cache.
 
     Saves images (listed, size * size, 1) uint8, labels (listed,) uint8, and the rows of the
@@ -62,6 +62,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
         path: the folder, or an archive.
         prefix: end of the folder's name in an archive.
         size: rows and columns of an image.
+    Returns: the number of images that the metadata lists, malformed lines included.
     Raises: DataError if there is no metadata, for images of another size, and if more than
         MOST_SKIPPED of the images or lines cannot be read.
     """
@@ -97,6 +98,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> None:
         "lines of metadata skipped": len(listing.skipped),
         "images that no metadata lists": unlisted,
     }
+    return len(listing.names) + len(listing.skipped)
 
 
 def _files(

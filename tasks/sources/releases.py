@@ -105,21 +105,46 @@ def open_release(
         if len(files) <= FEW:
             made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
         read(made, path)
-        if made.source != "official":
-            logger.warning(
-                f"{path} is not the official release ({made.sizes}): results with it "
-                f"are marked {made.source}, and compare only with each other"
-            )
+        warn_unless_official(made, path)
 
     folder = cache_folder(data_dir, release.task, name, request)
     cache = open_or_build(
         folder, task=release.task, source="official", request=request, build=build
     )
     cache.check_origin(data_dir)
-    if source != "auto" and cache.manifest.source != "official":
+    if source != "auto":
+        insist_on_official(cache, source)
+    return cache
+
+
+def sizes_differ(sizes: Mapping[str, int], official: Mapping[str, int], unit: str) -> str:
+    """Say that splits have other sizes than those of the release."""
+    has, expected = (
+        ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        for counts in (sizes, official)
+    )
+    return f"it has other numbers of {unit} than the release: {has}; expected {expected}"
+
+
+def warn_unless_official(made: Build, path: Path) -> None:
+    """Warn of files that have the official file structure only."""
+    if made.source != "official":
+        reason = f": {made.unofficial_because}" if made.unofficial_because else ""
+        logger.warning(
+            f"{path} is not the official release{reason}. Results with it are marked "
+            f"{made.source}, and compare only with each other"
+        )
+
+
+def insist_on_official(cache: Cache, source: str) -> None:
+    """Refuse data that is not the official release.
+
+    Raises: DataError that says why it is not.
+    """
+    if cache.manifest.source != "official":
+        reason = cache.manifest.unofficial_because
         raise DataError(
             f"task.source is {source}, but {cache.folder} was read from other data than the "
-            f"official release; put that in its place and delete this folder, or use "
-            f"task.source=auto to take the data for what it is"
+            f"official release{f': {reason}' if reason else ''}; put that in its place and delete "
+            f"this folder, or use task.source=auto to take the data for what it is"
         )
-    return cache
