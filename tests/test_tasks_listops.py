@@ -176,7 +176,10 @@ def test_export_reads_back_to_the_same_data(tmp_path: Path) -> None:
     dataset = task.prepare(tmp_path / "a")
     task.export(dataset, tmp_path / "b")
     again = READ_SMALL.prepare(tmp_path / "b")
-    assert again.source == dataset.source == "generated", "an export is not the release"
+    assert dataset.source == "generated"
+    assert again.source == "unofficial", "an export is not the release, nor of another law"
+    assert again.unofficial_because.startswith("its expressions have 8 to")
+    READ_SMALL.verify(again)
     for name, split in dataset.splits.items():
         everything = np.arange(len(split))
         assert np.array_equal(again.splits[name].labels, split.labels)
@@ -359,6 +362,16 @@ def test_files_of_another_law_are_not_official(
     assert re.search(reason, dataset.unofficial_because)
     with pytest.raises(DataError, match=reason):
         prepared_few(tmp_path, "official")
+
+
+def test_an_export_of_the_official_law_is_generated_again(tmp_path: Path) -> None:
+    counts = {"train": 400, "val": 20, "test": 20}
+    task = ListOps(data_seed=10**6, **counts)  # pyright: ignore[reportArgumentType]
+    task.export(task.prepare(tmp_path / "a"), tmp_path / "b")
+    again = ListOps(**counts).prepare(tmp_path / "b")  # pyright: ignore[reportArgumentType]
+    assert (again.source, again.unofficial_because) == ("generated", "")
+    with pytest.raises(DataError, match="other data than the official"):
+        ListOps(source="official").prepare(tmp_path / "b")
 
 
 @pytest.mark.usefixtures("few")

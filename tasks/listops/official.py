@@ -16,8 +16,14 @@ SEEDS_TRIED = 100
 """Seeds of our generator, from 0 on, whose first expression is compared with that of the files."""
 
 
-def differences(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
-    """Compare examples with the numbers and the law of the official ones.
+def other_numbers(splits: Mapping[str, Expressions]) -> str:
+    """Say that splits have other numbers of examples than the official ones; empty if not."""
+    sizes = {name: len(split.labels) for name, split in splits.items()}
+    return "" if sizes == OFFICIAL_COUNTS else sizes_differ(sizes, OFFICIAL_COUNTS, "examples")
+
+
+def other_law(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+    """Compare expressions with the official law.
 
     So many expressions reach every limit of the official law, so each must be met exactly; only of
     the lengths the limits are wider.
@@ -27,12 +33,9 @@ def differences(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]
         surveys: what they are made of, by split.
     Returns: the first difference in words; empty if there is none.
     """
-    sizes = {name: len(split.labels) for name, split in splits.items()}
-    if sizes != OFFICIAL_COUNTS:
-        return sizes_differ(sizes, OFFICIAL_COUNTS, "examples")
     lengths = np.concatenate([split.lengths for split in splits.values()])
-    labels = np.concatenate([split.labels for split in splits.values()])
-    depths = np.concatenate([found.depths for found in surveys.values()])
+    classes = len(np.unique(np.concatenate([split.labels for split in splits.values()])))
+    depth = max(int(found.depths.max()) for found in surveys.values())
     fewest = min(int(found.fewest.min()) for found in surveys.values())
     most = max(int(found.most.max()) for found in surveys.values())
     law = OFFICIAL_LAW
@@ -46,17 +49,17 @@ def differences(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]
             f"its operators have {fewest} to {most} arguments, those of the release "
             f"{FEWEST_ARGUMENTS} to {law.max_arguments}"
         )
-    if depths.max() != law.max_depth - 1:
+    if depth != law.max_depth - 1:
         return (
-            f"its operators are nested up to {depths.max()} deep, those of the release up to "
+            f"its operators are nested up to {depth} deep, those of the release up to "
             f"{law.max_depth - 1}"
         )
-    if len(np.unique(labels)) != CLASSES:
-        return f"its examples are of {len(np.unique(labels))} classes, those of the release of 10"
-    return _generated_by_us(splits["train"])
+    if classes != CLASSES:
+        return f"its examples are of {classes} classes, those of the release of {CLASSES}"
+    return ""
 
 
-def _generated_by_us(train: Expressions) -> str:
+def generated_by_us(train: Expressions) -> str:
     """Name the seed with which our generator makes these examples; empty if there is none."""
     for seed in range(SEEDS_TRIED):
         ours = grow(OFFICIAL_LAW, seed, 0)
