@@ -51,6 +51,17 @@ class Cache:
         """See `Manifest.fingerprint`."""
         return self.manifest.fingerprint
 
+    @property
+    def unofficial_because(self) -> str:
+        """See `Manifest.unofficial_because`; earlier versions did not note it."""
+        manifest = self.manifest
+        if manifest.source == "unofficial" and not manifest.unofficial_because:
+            return (
+                "an earlier version of this suite, which read the data, did not note why; to learn "
+                "it, delete the data cache"
+            )
+        return manifest.unofficial_because
+
     def array(self, name: str) -> np.ndarray:
         """Map an array into memory.
 

@@ -34,6 +34,7 @@ LATE = {
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "tasks.listops.data": "numba, for data that is generated",
     "tasks.listops.task": "numba, for data that is generated",
+    "tasks.pathfinder.official": "numba, for data that is no release",
     "tasks.pathfinder.task": "numba, for data that is read",
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""

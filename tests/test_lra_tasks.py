@@ -51,6 +51,7 @@ def test_every_task_runs_in_both_protocols(task: str, protocol: str, tmp_path: P
     assert "majority class" in done.baselines
     reads = task in {"text", "retrieval", "image"}
     assert done.data.source == ("unofficial" if reads else "generated")
+    assert bool(done.data.unofficial_because) == reads
     assert f"{done.data.source} data" in boards([done])[0].conditions[task]
 
 

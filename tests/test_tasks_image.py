@@ -57,6 +57,7 @@ def test_every_version_gives_the_same_data(tmp_path: Path, kind: str) -> None:
     dataset = task.prepare(tmp_path)
     assert dataset.sizes == {"train": 90, "val": 10, "test": 20}
     assert dataset.source == "unofficial"
+    assert dataset.unofficial_because.startswith("the checksum of its content")
     place(tmp_path / "other", "python archive")
     assert Image().prepare(tmp_path / "other").fingerprint == dataset.fingerprint
     task.verify(dataset)

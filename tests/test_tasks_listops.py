@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from conftest import ROOT
 from tasks.base import DataError, Dataset
-from tasks.listops.evaluate import check_answers, evaluate, survey
+from tasks.listops.evaluate import Survey, check_answers, evaluate, survey
 from tasks.listops.format import write_official
 from tasks.listops.generate import generate
 from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, grow
+from tasks.listops.official import beyond_law, short_of_law
 from tasks.listops.task import ListOps, PackedExpressions
 from tasks.splits import Sequences
 
@@ -365,7 +366,7 @@ def test_files_of_another_law_are_not_official(
 
 
 def test_an_export_of_the_official_law_is_generated_again(tmp_path: Path) -> None:
-    counts = {"train": 400, "val": 20, "test": 20}
+    counts = {"train": 5, "val": 1, "test": 1}
     task = ListOps(data_seed=10**6, **counts)  # pyright: ignore[reportArgumentType]
     task.export(task.prepare(tmp_path / "a"), tmp_path / "b")
     again = ListOps(**counts).prepare(tmp_path / "b")  # pyright: ignore[reportArgumentType]
@@ -375,10 +376,56 @@ def test_an_export_of_the_official_law_is_generated_again(tmp_path: Path) -> Non
 
 
 @pytest.mark.usefixtures("few")
-def test_our_expressions_are_known_without_a_mark(tmp_path: Path) -> None:
-    write_small_official(tmp_path, OFFICIAL_LAW, 7, OFFICIAL_FEW)
-    dataset = prepared_few(tmp_path)
-    assert dataset.unofficial_because == "it is what this suite generates with task.data_seed=7"
+@pytest.mark.parametrize("seed", [7, 99])
+def test_our_expressions_are_known_without_a_mark(tmp_path: Path, seed: int) -> None:
+    write_small_official(tmp_path, OFFICIAL_LAW, seed, OFFICIAL_FEW)
+    path = tmp_path / "basic_train.tsv"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([lines[0], *lines[2:], lines[1]]))
+    reason = f"it holds what this suite generates with task.data_seed={seed}"
+    assert prepared_few(tmp_path).unofficial_because == reason
+
+
+def surveyed(**changes: list[int]) -> tuple[dict[str, Expressions], dict[str, Survey]]:
+    """Make two examples a split that meet the official law, and change those of the test split."""
+    splits, surveys = {}, {}
+    for name in COUNTS:
+        facts = {"lengths": [501, 1999], "depths": [9, 8], "fewest": [2, 2], "most": [10, 9]}
+        facts |= {"labels": [0, 1]} | (changes if name == "test" else {})
+        arrays = {key: np.array(values) for key, values in facts.items()}
+        tokens, labels = np.zeros(0, np.uint8), arrays.pop("labels")
+        splits[name] = Expressions(tokens, arrays.pop("lengths"), labels)
+        surveys[name] = Survey(values=labels, **arrays)
+    return splits, surveys
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"lengths": [500, 1999]}, "have 500 to 1,999 tokens"),
+        ({"lengths": [501, 2000]}, "have 501 to 2,000 tokens"),
+        ({"fewest": [1, 2]}, "have 1 to 10 arguments"),
+        ({"most": [11, 9]}, "have 2 to 11 arguments"),
+        ({"depths": [10, 9]}, "nested up to 10 deep"),
+    ],
+)
+def test_one_split_beyond_the_law_is_enough(changes: dict[str, list[int]], reason: str) -> None:
+    assert reason in beyond_law(*surveyed(**changes))
+    assert beyond_law(*surveyed()) == ""
+
+
+def test_what_falls_short_of_the_law_is_named() -> None:
+    splits, surveys = surveyed()
+    assert short_of_law(splits, surveys).startswith("its examples are of 2 classes")
+    whole = {**splits, "val": dataclasses.replace(splits["val"], labels=np.arange(10))}
+    assert short_of_law(whole, surveys) == ""
+    for field, value, reason in (
+        ("depths", 8, "nested up to 8 deep"),
+        ("fewest", 3, "have 3 to 10 arguments"),
+        ("most", 9, "have 2 to 9 arguments"),
+    ):
+        changed = {name: s._replace(**{field: np.full(2, value)}) for name, s in surveys.items()}
+        assert reason in short_of_law(whole, changed)
 
 
 def test_marks_count_for_the_files_that_they_were_written_for(tmp_path: Path) -> None:

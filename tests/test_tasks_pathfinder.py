@@ -6,10 +6,13 @@ import io
 import itertools
 import json
 import logging
+import re
 import signal
+import struct
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ import numpy as np
 import pytest
 
 from conftest import ROOT
+from lra.record.schema import DataRecord
 from made_data import write_archive
 from tasks.base import DataError, Dataset
 from tasks.cache import Build
@@ -205,7 +209,7 @@ def test_an_export_reads_back_to_the_same_cache(made: Dataset, tmp_path: Path) -
 
 def unmarked(made: Dataset, folder: Path) -> Path:
     place = exported(made, folder)
-    (folder / "exported-from").unlink()
+    (place / "exported-from").unlink()
     return place
 
 
@@ -218,47 +222,124 @@ def test_the_release_may_lie_anywhere_near(made: Dataset, tmp_path: Path, below:
     assert same(made, dataset)
 
 
-def test_official_is_what_has_the_number_and_is_not_ours(
-    made: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a small number for that of the release."""
+    monkeypatch.setattr("tasks.pathfinder.official.OFFICIAL_COUNT", COUNT)
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Images of a seed that no release is compared with."""
+    return small(data_seed=500).prepare(tmp_path_factory.mktemp("theirs"))
+
+
+@pytest.mark.usefixtures("few")
+def test_official_is_what_has_the_number_and_is_not_ours(theirs: Dataset, tmp_path: Path) -> None:
+    unmarked(theirs, tmp_path)
+    dataset = Pathfinder(source="official").prepare(tmp_path)
+    assert (dataset.source, dataset.unofficial_because) == ("official", "")
+
+
+def empty_first(place: Path) -> None:
+    (place / "imgs/0/sample_0.png").write_bytes(b"")
+
+
+def first_line_last(place: Path) -> None:
+    path = place / "metadata/0.npy"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([*lines[1:], lines[0]]))
+
+
+def first_line_lost(place: Path) -> None:
+    path = place / "metadata/0.npy"
+    path.write_text("\n".join(["junk", *path.read_text().splitlines()[1:]]))
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("change", [None, empty_first, first_line_last, first_line_lost])
+def test_our_images_are_known_without_a_mark(made: Dataset, tmp_path: Path, change: Any) -> None:
+    place = unmarked(made, tmp_path)
+    if change is not None:
+        change(place)
+    reason = "it holds what this suite draws with task.data_seed=0, task.law=lra"
+    assert read(tmp_path).unofficial_because == reason
+
+
+@pytest.mark.usefixtures("few")
+def test_clean_images_and_other_seeds_are_known_too(tmp_path: Path) -> None:
+    unmarked(small(law="clean", data_seed=99).prepare(tmp_path / "made"), tmp_path / "out")
+    assert "data_seed=99, task.law=clean" in read(tmp_path / "out").unofficial_because
+
+
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        (r" 14 4 2 ", " 6 2 2 ", "its metadata says that contours have 6 dashes, expected 14"),
+        (r"(png \d+) \d", r"\1 1", "all its labels are 1"),
+    ],
+)
+def test_other_images_are_not_official(
+    theirs: Dataset, tmp_path: Path, before: str, after: str, reason: str
 ) -> None:
-    monkeypatch.setattr("tasks.pathfinder.task.OFFICIAL_COUNT", COUNT)
-    unmarked(made, tmp_path / "ours")
-    ours = read(tmp_path / "ours")
-    assert ours.source == "unofficial", "an export is known without its mark, too"
-    assert ours.unofficial_because == (
-        "it is what this suite draws with task.data_seed=0, task.law=lra"
-    )
-    place = unmarked(made, tmp_path / "theirs")
-    first, second = (place / f"imgs/0/sample_{i}.png" for i in (0, 1))
-    first.write_bytes(second.read_bytes())
-    theirs = Pathfinder(source="official").prepare(tmp_path / "theirs")
-    assert (theirs.source, theirs.unofficial_because) == ("official", "")
+    path = unmarked(theirs, tmp_path) / "metadata" / "0.npy"
+    path.write_text(re.sub(before, after, path.read_text()))
+    assert read(tmp_path).unofficial_because == reason
 
 
-def test_a_mark_counts_for_the_files_it_was_written_for(made: Dataset, tmp_path: Path) -> None:
-    place = exported(made, tmp_path)
-    first, second = (place / f"imgs/0/sample_{i}.png" for i in (0, 1))
-    first.write_bytes(second.read_bytes())
+@pytest.mark.usefixtures("few")
+@pytest.mark.parametrize("change", ["image", "label", "mark"])
+def test_a_mark_counts_for_the_files_it_was_written_for(
+    theirs: Dataset, tmp_path: Path, change: str
+) -> None:
+    place = exported(theirs, tmp_path, data_seed=500)
+    if change == "image":
+        first, second = (place / f"imgs/0/sample_{i}.png" for i in (0, 1))
+        first.write_bytes(second.read_bytes())
+    elif change == "label":
+        path = place / "metadata/0.npy"
+        lines = path.read_text().splitlines()
+        lines[0] = lines[0].replace("png 0 0", "png 0 2").replace("png 0 1", "png 0 0")
+        path.write_text("\n".join([lines[0].replace("png 0 2", "png 0 1"), *lines[1:]]))
+    else:
+        (place / "exported-from").write_text("generated\n")
     dataset = read(tmp_path)
     assert dataset.source == "unofficial"
     assert "not those that exported-from beside them" in dataset.unofficial_because
+    assert DataRecord.of(dataset).unofficial_because == dataset.unofficial_because
 
 
 def test_a_mark_makes_nothing_official(made: Dataset, tmp_path: Path) -> None:
-    exported(made, tmp_path)
-    mark = tmp_path / "exported-from"
+    mark = exported(made, tmp_path) / "exported-from"
     mark.write_text(mark.read_text().replace('"generated"', '"official"'))
     assert read(tmp_path).unofficial_because == "it lists 60 images, the release 200,000"
 
 
-def test_marks_of_earlier_versions_count_for_nothing(made: Dataset, tmp_path: Path) -> None:
-    exported(made, tmp_path)
-    (tmp_path / "exported-from").write_text("generated\n")
+def test_a_mark_names_one_of_the_known_sources(made: Dataset, tmp_path: Path) -> None:
+    mark = exported(made, tmp_path) / "exported-from"
+    mark.write_text(mark.read_text().replace('"generated"', '"official "'))
     assert read(tmp_path).source == "unofficial"
 
 
-def test_the_whole_archive_will_do(made: Dataset, tmp_path: Path) -> None:
-    place = unmarked(made, tmp_path / "unpacked")
+def test_exports_lie_side_by_side(made: Dataset, tmp_path: Path) -> None:
+    exported(made, tmp_path)
+    easy = small(contour=6)
+    easy.export(easy.prepare(tmp_path / "made"), tmp_path)
+    assert read(tmp_path).source == "generated"
+    assert read(tmp_path, contour=6).source == "generated"
+
+
+def test_an_unofficial_set_keeps_its_reason_in_an_export(made: Dataset, tmp_path: Path) -> None:
+    unmarked(made, tmp_path / "a")
+    again = read(tmp_path / "a")
+    exported(again, tmp_path / "b")
+    assert read(tmp_path / "b").unofficial_because == again.unofficial_because
+
+
+@pytest.mark.parametrize("marked", [False, True])
+def test_the_whole_archive_will_do(made: Dataset, tmp_path: Path, marked: bool) -> None:
+    place = (exported if marked else unmarked)(made, tmp_path / "unpacked")
     top = "lra_release/lra_release"
     files = {
         f"{top}/{path.relative_to(tmp_path / 'unpacked')}": path.read_bytes()
@@ -268,7 +349,9 @@ def test_the_whole_archive_will_do(made: Dataset, tmp_path: Path) -> None:
     easy = {name.replace("length_14", "length_9"): content for name, content in files.items()}
     archive = write_archive(tmp_path / "data" / "a.gz", {**easy, **files})
     archive.rename(tmp_path / "data" / "lra_release.gz")
-    assert same(made, read(tmp_path / "data"))
+    dataset = read(tmp_path / "data")
+    assert same(made, dataset)
+    assert dataset.source == ("generated" if marked else "unofficial")
 
 
 def test_metadata_may_be_a_real_array(made: Dataset, tmp_path: Path) -> None:
@@ -346,6 +429,17 @@ def damage_metadata(place: Path) -> None:
     (place / "metadata/0.npy").write_text("<html>\n")
 
 
+def damage_header(place: Path) -> None:
+    (place / "metadata/0.npy").write_bytes(b"\x93NUMPY\x01\x00\x0b\x00{'descr': (\n")
+
+
+def damage_large(place: Path) -> None:
+    header = struct.pack(">IIBBBBB", 30_000, 30_000, 8, 0, 0, 0, 0)
+    chunk = b"IHDR" + header
+    body = struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    (place / "imgs/0/sample_5.png").write_bytes(b"\x89PNG\r\n\x1a\n" + body)
+
+
 def damage_size(place: Path) -> None:
     from PIL import Image
 
@@ -358,6 +452,8 @@ def damage_size(place: Path) -> None:
         (damage_many, "5 of 60 images"),
         (damage_one, r"sample_5\.png is damaged"),
         (damage_metadata, "no metadata lists an image"),
+        (damage_header, r"0\.npy is damaged"),
+        (damage_large, r"sample_5\.png is"),
         (damage_size, r"sample_5\.png is \(64, 64\), expected \(32, 32\)"),
     ],
 )
@@ -384,9 +480,11 @@ def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
 
 
 def test_an_export_overwrites_no_release(made: Dataset, tmp_path: Path) -> None:
-    unmarked(made, tmp_path)
-    with pytest.raises(DataError, match="an export would overwrite"):
-        exported(made, tmp_path)
+    place = unmarked(made, tmp_path)
+    for mark in (place, tmp_path):
+        (mark / "exported-from").write_text("generated\n")
+        with pytest.raises(DataError, match="an export would overwrite"):
+            exported(made, tmp_path)
 
 
 def test_a_changed_image_does_not_verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,7 @@ NEAREST = {32: 2, 128: 3}
 
 @pytest.mark.parametrize("size", [32, 128])
 def test_statistics_are_those_of_the_original(size: int) -> None:
-    """Each mean within four of its standard errors, and the spread within a twentieth or four."""
+    """Each mean within four of its standard errors, and each spread within a twentieth."""
     parts = [statistics(ours(size, seed)) for seed in SEEDS]
     measured = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     for name, (mean, deviation) in EXPECTED[size].items():
@@ -174,8 +174,8 @@ def test_no_dash_heads_into_the_frame(size: int, contour: int) -> None:
         assert (images[:, 20:-20, 20:-20] > BRIGHT).sum() == (images > BRIGHT).sum()
 
 
-def test_dashes_of_a_positive_join_its_markers_in_the_pixels() -> None:
-    """Every dash between the markers is lit, at 128 pixels, and none is far from the one before."""
+def test_every_dash_from_the_first_marker_is_lit() -> None:
+    """At 128 pixels; and the contour leads to the second marker if the label says so."""
     rules = law(128, 14, border_quirk=True)
     sample = ours(128, SEEDS[0])
     for index in range(200):

@@ -50,6 +50,7 @@ def test_the_files_may_lie_anywhere_near(tmp_path: Path, place: str) -> None:
     dataset = small().prepare(tmp_path)
     assert dataset.sizes == {"train": 40, "val": 10, "test": 10}
     assert dataset.source == "unofficial"
+    assert "other numbers of pairs than the release" in dataset.unofficial_because
     label, _, _, first, second = pair_lines(40)[7].split(b"\t")
     shown, found = texts(dataset, "train", 7)
     assert shown == [text.decode()[:399] + "$" for text in (first, second)]

@@ -54,6 +54,7 @@ def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> 
     dataset = small().prepare(tmp_path)
     assert dataset.sizes == {"train": 12, "val": 4, "test": 16}
     assert dataset.source == "unofficial"
+    assert dataset.unofficial_because.startswith("the checksum of its content")
     assert words(dataset, "test", 0) == "a dull film of cats, test 0$"
     assert dataset.splits["test"].labels.tolist() == [0] * 8 + [1] * 8
     place(tmp_path / "again", "archive")

@@ -102,7 +102,7 @@ class DocumentTask(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
-            unofficial_because=cache.manifest.unofficial_because,
+            unofficial_because=cache.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view, vars(self.alphabet)]),
             baselines={
                 "majority class": majority(splits["train"].labels, splits["test"].labels),

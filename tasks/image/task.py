@@ -130,7 +130,7 @@ class Image(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
-            unofficial_because=cache.manifest.unofficial_because,
+            unofficial_because=cache.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines={"majority class": majority(splits["train"].labels, splits["test"].labels)},
             folder=cache.folder,

@@ -14,8 +14,7 @@ from tasks.listops.format import FILES, read_official
 from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
-from tasks.sources.exports import Mark, content_digest, settle_source
-from tasks.sources.releases import warn_unless_official
+from tasks.sources.exports import MARK, settle_source
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -44,20 +43,21 @@ def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int
     return _open(data_dir, "generated", "generated", request, build)
 
 
-def open_files(data_dir: Path, files: Mapping[str, Path]) -> Cache:
+def open_files(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, int]) -> Cache:
     """Open the cache of files in the official format; where there is none, read and check them.
 
     Args:
         data_dir: where the files and the cache are.
         files: paths by split.
+        counts: examples that are asked for, by split.
     Raises: DataError if a file is malformed, holds a wrong answer, or has changed.
     """
     sizes = {path.name: path.stat().st_size for path in files.values()}
-    request = {"source": "read", "files": sizes}
+    request = {"source": "official", "files": sizes, "counts": dict(counts)}
 
     def build(made: Build) -> None:
         from tasks.listops.evaluate import check_answers, survey
-        from tasks.listops.official import generated_by_us, other_law, other_numbers
+        from tasks.listops.official import beyond_law, generated_by_us, other_numbers, short_of_law
 
         made.origin = {
             str(path.relative_to(data_dir)): origin_facts(path) for path in files.values()
@@ -68,32 +68,28 @@ def open_files(data_dir: Path, files: Mapping[str, Path]) -> Cache:
             # The header is line 1, and no line is left out.
             check_answers(split, surveys[name], lambda i, path=files[name]: f"{path}:{i + 2}")
         _save(made, splits)
-        folder = files["train"].parent
-        law = other_law(splits, surveys)
-        doubt = other_numbers(splits) or law or generated_by_us(splits["train"])
-        settle_source(made, folder, content_digest(_content(made.folder)), doubt)
-        if law and made.source != "unofficial":  # an export of ours, but not of what is asked for
-            made.mark_unofficial(law)
-        warn_unless_official(made, folder)
+        beyond = beyond_law(splits, surveys)
+        doubt = other_numbers(splits) or beyond or short_of_law(splits, surveys)
+        mark = files["train"].with_name(MARK)
+        settle_source(
+            made,
+            mark.read_bytes() if mark.is_file() else None,
+            content_of(made.folder),
+            doubt or generated_by_us(splits),
+        )
+        if beyond and made.source != "unofficial":  # an export of ours, but of another law
+            made.mark_unofficial(beyond)
 
-    cache = _open(data_dir, "read", "official", request, build)
+    cache = _open(data_dir, "files", "official", request, build)
     cache.check_origin(data_dir)
     return cache
 
 
-def _content(folder: Path) -> Iterator[np.ndarray]:
+def content_of(folder: Path) -> Iterator[np.ndarray]:
     """Open the arrays of a cache that its examples are in, one after another."""
     for split in FILES:
         for kind in ARRAYS:
             yield np.load(folder / f"{split}_{kind}.npy", mmap_mode="r", allow_pickle=False)
-
-
-def mark_of(cache: Cache) -> Mark:
-    """Describe a cache for the mark beside files exported from it."""
-    manifest = cache.manifest
-    content = content_digest(_content(cache.folder))
-    because = manifest.unofficial_because
-    return Mark(source=manifest.source, unofficial_because=because, content=content)
 
 
 def _open(

@@ -13,7 +13,7 @@ from tasks.listops.law import CLOSE_ID, DIGIT_ID, OPERATOR_ID, OPERATORS, TOKENS
 
 _MALFORMED = -1
 _DIGITS = 10
-_MIN, _MAX, _MED, _SM = (OPERATOR_ID + OPERATORS.index(name) for name in OPERATORS)
+_MIN, _MAX, _SM = (OPERATOR_ID + OPERATORS.index(name) for name in ("[MIN", "[MAX", "[SM"))
 
 
 class Survey(NamedTuple):

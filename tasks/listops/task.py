@@ -15,7 +15,7 @@ from pydantic import Field, PositiveInt
 
 from tasks.base import Added, DataError, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
-from tasks.listops.data import mark_of, open_files, open_generated, split_arrays
+from tasks.listops.data import content_of, open_files, open_generated, split_arrays
 from tasks.listops.format import FILES, FOLDERS, count_examples, find_official, write_official
 from tasks.listops.generate import example_digest
 from tasks.listops.law import (
@@ -32,7 +32,7 @@ from tasks.listops.law import (
 from tasks.manifest import canonical_hash
 from tasks.progress import progress
 from tasks.sources.exports import mark_export
-from tasks.sources.releases import insist_on_official
+from tasks.sources.releases import check_official
 from tasks.splits import PackedTokens, Sequences
 
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -111,9 +111,8 @@ class ListOps(Task):
         if files is None:
             cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
         else:
-            cache = open_files(data_dir, files)
-            if self.source == "official":
-                insist_on_official(cache, self.source)
+            cache = open_files(data_dir, files, self.counts)
+            check_official(cache, self.source)
         return self._dataset(cache)
 
     def _files(self, data_dir: Path) -> dict[str, Path] | None:
@@ -155,7 +154,7 @@ class ListOps(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
-            unofficial_because=cache.manifest.unofficial_because,
+            unofficial_because=cache.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines=cache.manifest.baselines,
             folder=cache.folder,
@@ -212,7 +211,7 @@ class ListOps(Task):
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
         """See `Task.export`."""
         cache = read_cache(dataset.folder)
-        mark_export(folder, mark_of(cache), FILES.values())
+        mark_export(folder, cache, content_of(cache.folder), FILES.values())
         for name in SPLITS:
             write_official(folder / FILES[name], *split_arrays(cache, name))
         return [folder / FILES[name] for name in SPLITS]

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from tasks.pathfinder.compiled import compiled
 from tasks.pathfinder.sheet import below, uniform, within
 from tasks.pathfinder.stamps import ALONG, BACK_TO_PIVOT, DEGREES, TO_NEXT_PIVOT
 
@@ -28,7 +28,7 @@ _LEAST_DARK = 0.01
 """A distractor is not tried where a smaller share of the mask than this is free."""
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def move(pieces, y, x, direction, vector):
     """Go along a vector of a direction, rounding y and x up.
 
@@ -38,14 +38,14 @@ def move(pieces, y, x, direction, vector):
     return math.ceil(y + dy), math.ceil(x + dx)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _put(sheet, contour, dash, y, x, direction):
     sheet.dashes[contour, dash, 0] = y
     sheet.dashes[contour, dash, 1] = x
     sheet.dashes[contour, dash, 2] = direction
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _start(rules, pieces, sheet, contour, y, x, direction):
     """Start a contour by a dash from (y, x); tell whether its head and pivot lie in the image."""
     head_y, head_x = move(pieces, y, x, direction, ALONG)
@@ -56,7 +56,7 @@ def _start(rules, pieces, sheet, contour, y, x, direction):
     return within(rules, head_y, head_x, 0) and within(rules, pivot_y, pivot_x, 0)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _has_room(rules, pieces, sheet, y, x, direction):
     """Tell whether the halo of a dash keeps off all others."""
     starts, items = pieces.halos
@@ -67,14 +67,14 @@ def _has_room(rules, pieces, sheet, y, x, direction):
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add_halo(rules, pieces, sheet, dash):
     """Enter the halo of a dash into the mask, and what it does to the crowd."""
     _add(rules, pieces.halos, sheet.mask, dash)
     _add(rules, pieces.crowds, sheet.crowd, dash)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _add(rules, lists, canvas, dash):
     starts, items = lists
     for i in range(starts[dash[2]], starts[dash[2] + 1]):
@@ -83,7 +83,7 @@ def _add(rules, lists, canvas, dash):
             canvas[row, column] = max(canvas[row, column], items[i, 2])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _extend(rules, pieces, sheet, contour, dash):
     """Add a dash to a contour, and the one before it to the mask; tell whether there was room."""
     last = sheet.dashes[contour, dash - 1]
@@ -116,7 +116,7 @@ def _extend(rules, pieces, sheet, contour, dash):
     return False
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _start_first_target(rules, pieces, sheet, margin):
     """Start contour 0 in the middle of the image; tell whether it could."""
     starts, items = pieces.openings
@@ -131,7 +131,7 @@ def _start_first_target(rules, pieces, sheet, margin):
     return False
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _start_second_target(rules, pieces, sheet, margin):
     """Start contour 1 at a distance from the start of contour 0; tell whether it could."""
     for _ in range(rules.dash_draws):
@@ -144,14 +144,14 @@ def _start_second_target(rules, pieces, sheet, margin):
     return False
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _fill_frame(canvas, width):
     """Empty a canvas but for a full frame."""
     canvas[:] = _FULL
     canvas[width : len(canvas) - width, width : len(canvas) - width] = 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def grow_targets(rules, pieces, sheet, margin):
     """Grow both target contours alternately; tell whether neither got stuck.
 
@@ -173,7 +173,7 @@ def grow_targets(rules, pieces, sheet, margin):
     return True
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _is_free(rules, pieces, sheet, y, x, direction):
     """Tell whether a distractor may start here: its footprint, where seen, is dark and off the rim.
 
@@ -190,7 +190,7 @@ def _is_free(rules, pieces, sheet, y, x, direction):
     return is_seen
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _find_place(rules, pieces, sheet, direction):
     """Draw one of the places (y, x) where a distractor may start; (-1, -1) if there is none."""
     # A few draws usually hit such a place; if they all miss, all places are listed.
@@ -210,7 +210,7 @@ def _find_place(rules, pieces, sheet, direction):
     return place // rules.size, place % rules.size
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _start_distractor(rules, pieces, sheet, margin, contour):
     """Start a distractor where there is room; tell whether it could."""
     for _ in range(rules.dash_draws):
@@ -227,7 +227,7 @@ def _start_distractor(rules, pieces, sheet, margin, contour):
     return False
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def grow_distractor(rules, pieces, sheet, margin, contour):
     """Grow a distractor from one start; tell whether it was completed, else restore the mask."""
     if not _start_distractor(rules, pieces, sheet, margin, contour):

@@ -3,12 +3,11 @@
 # ruff: noqa: PLR0917 - compiled functions take their arguments by position
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 
+from tasks.pathfinder.compiled import compiled
 from tasks.pathfinder.contours import grow_distractor, grow_targets
 from tasks.pathfinder.law import Law
 from tasks.pathfinder.sheet import begin, below, rules, sheet, within
@@ -93,25 +92,7 @@ def trace(law: Law, seed: int, index: int) -> Trace:
     )
 
 
-def seed_of(law: Law, image: np.ndarray, label: int, seeds: Iterable[int]) -> int | None:
-    """Find the seed whose first image is this one.
-
-    Args:
-        law: law of the images.
-        image: (size, size) uint8.
-        label: 0 or 1.
-        seeds: the seeds to try.
-    Returns: the seed; None if it is none of these.
-    """
-    drawn, labels = np.empty((1, *image.shape), dtype=np.uint8), np.empty(1, dtype=np.uint8)
-    for seed in seeds:
-        draw(law, seed, 0, drawn, labels)
-        if labels[0] == label and np.array_equal(drawn[0], image):
-            return seed
-    return None
-
-
-@njit(nogil=True, cache=True)
+@compiled
 def _draw_all(rules, pieces, sheet, seed, first, images, labels, facts):
     for i in range(len(labels)):
         begin(sheet, seed, first + i)
@@ -121,7 +102,7 @@ def _draw_all(rules, pieces, sheet, seed, first, images, labels, facts):
         _stretch(sheet.light, images[i])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _grow_contours(rules, pieces, sheet, label, facts):
     """Grow all contours and pick the tips to mark; return the number of contours.
 
@@ -144,7 +125,7 @@ def _grow_contours(rules, pieces, sheet, label, facts):
     return contours
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _compose(rules, pieces, sheet, contours, facts):
     """Draw the contours and the markers; where some overlap, the brightest one counts."""
     light = sheet.light
@@ -164,7 +145,7 @@ def _compose(rules, pieces, sheet, contours, facts):
     _compose_marker(rules, pieces, light, facts[2], facts[3])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _compose_marker(rules, pieces, light, y, x):
     """Draw a marker; near the border, its stamp is another one, whose canvas stays inside."""
     side = len(pieces.markers)
@@ -177,7 +158,7 @@ def _compose_marker(rules, pieces, light, y, x):
             light[top + row, left + column] = max(old, marker[row, column] / _FULL)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _stretch(light, image):
     """Scale an image so that its brightest pixel is 255; its darkest pixel is 0 already."""
     scale = _FULL / light.max()

@@ -22,6 +22,7 @@ from tasks.cache import Build
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 from tasks.sources.archives import walk
+from tasks.sources.exports import MARK
 
 logger = logging.getLogger(__name__)
 
@@ -34,14 +35,17 @@ LARGEST_FILE = 16 * 2**20
 
 METADATA_INSIDE, IMAGES_INSIDE = "metadata/*.npy", "imgs/*/*.png"
 
-_METADATA = re.compile(r"(?:^|/)metadata/(\d+)\.npy$")
+_METADATA = re.compile(rf"(?:^|/)(?:metadata/(\d+)\.npy|{MARK})$")
+"""The files read before the images; the mark of an export has no number."""
 _IMAGE = re.compile(r"(?:^|/)(imgs/\d+/sample_\d+\.png)$")
 _LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 _FIELDS_READ = 4
+_CONTOUR = 5
+"""Field that says how many dashes a target contour has."""
 
 
 @dataclass(frozen=True)
-class _Listing:
+class Listing:
     """The images that the metadata lists, in the order of batches and lines."""
 
     names: list[str]
@@ -49,9 +53,17 @@ class _Listing:
     labels: np.ndarray
     skipped: list[str]
     """Malformed lines, each with its place and fault."""
+    contours: set[str]
+    """How many dashes target contours have, as the metadata says, where it does."""
+    mark: bytes | None
+    """Content of the mark of an export of ours; None without one."""
+
+    def __len__(self) -> int:
+        """Count the images, with those whose line is malformed."""
+        return len(self.names) + len(self.skipped)
 
 
-def read_release(made: Build, path: Path, prefix: str, size: int) -> int:
+def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     """Read a folder of the release, or that folder in an archive, into a cache.
 
     Saves images (listed, size * size, 1) uint8, labels (listed,) uint8, and the rows of the
@@ -62,7 +74,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> int:
         path: the folder, or an archive.
         prefix: end of the folder's name in an archive.
         size: rows and columns of an image.
-    Returns: the number of images that the metadata lists, malformed lines included.
+    Returns: what the metadata says.
     Raises: DataError if there is no metadata, for images of another size, and if more than
         MOST_SKIPPED of the images or lines cannot be read.
     """
@@ -73,7 +85,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> int:
     skipped = list(listing.skipped)
     unlisted = 0
     for name, place, content in _files(path, prefix, IMAGES_INSIDE, _IMAGE):
-        row = row_of.get(name)
+        row = row_of.get(name or "")
         if row is None:
             unlisted += 1
         elif not content:
@@ -98,12 +110,12 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> int:
         "lines of metadata skipped": len(listing.skipped),
         "images that no metadata lists": unlisted,
     }
-    return len(listing.names) + len(listing.skipped)
+    return listing
 
 
 def _files(
     path: Path, prefix: str, inside: str, pattern: re.Pattern[str]
-) -> Iterator[tuple[str, str, bytes]]:
+) -> Iterator[tuple[str | None, str, bytes]]:
     """Read the files whose names fit a pattern: each one's matched group, place and content."""
     above = "" if path.is_dir() else f"(?:^|/){re.escape(prefix)}"
     wanted = re.compile(above + pattern.pattern)
@@ -111,11 +123,16 @@ def _files(
         yield match[1], f"{path}/{match.string}", file.read()
 
 
-def _read_metadata(path: Path, prefix: str) -> _Listing:
+def _read_metadata(path: Path, prefix: str) -> Listing:
     batches: dict[int, tuple[str, list[list[str]]]] = {}
+    mark = (path / MARK).read_bytes() if (path / MARK).is_file() else None
     for batch, place, content in _files(path, prefix, METADATA_INSIDE, _METADATA):
-        batches[int(batch)] = (place, _rows(content, place))
+        if batch is None:
+            mark = content
+        else:
+            batches[int(batch)] = (place, _rows(content, place))
     names: list[str] = []
+    contours: set[str] = set()
     labels = bytearray()
     skipped: list[str] = []
     for _, (place, rows) in sorted(batches.items()):
@@ -126,11 +143,12 @@ def _read_metadata(path: Path, prefix: str) -> _Listing:
                 continue
             names.append(f"{fields[0]}/{fields[1]}")
             labels.append(_LABELS[fields[3]])
+            contours |= {field.removesuffix(".0") for field in fields[_CONTOUR : _CONTOUR + 1]}
     if not names:
         raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
     if len(set(names)) < len(names):
         raise DataError(f"{path}: the metadata of {prefix} lists an image twice")
-    return _Listing(names, np.frombuffer(bytes(labels), dtype=np.uint8), skipped)
+    return Listing(names, np.frombuffer(bytes(labels), dtype=np.uint8), skipped, contours, mark)
 
 
 def _rows(content: bytes, place: str) -> list[list[str]]:
@@ -138,22 +156,24 @@ def _rows(content: bytes, place: str) -> list[list[str]]:
     if content.startswith(b"\x93NUMPY"):
         try:
             table = np.load(io.BytesIO(content), allow_pickle=False)
-        except (ValueError, EOFError) as error:
-            raise DataError(f"{place} is damaged ({error})") from None
+        except Exception as error:
+            raise DataError(f"{place} is damaged ({type(error).__name__}: {error})") from None
         return [[str(value) for value in row] for row in np.atleast_2d(table)]
     return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
 
 
 def _decode(content: bytes, place: str, size: int) -> np.ndarray:
     """Decode an image: (size * size,) uint8."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     try:
         with Image.open(io.BytesIO(content), formats=["png"]) as image:
             if image.size != (size, size):
                 raise DataError(f"{place} is {image.size}, expected {(size, size)} pixels")
             return np.asarray(image.convert("L"), dtype=np.uint8).reshape(-1)
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except DataError:
+        raise
+    except Exception as error:
         raise DataError(f"{place} is damaged ({error}); get it anew") from None
 
 

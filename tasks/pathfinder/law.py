@@ -48,7 +48,8 @@ class Law:
     distractor_draws: int = 5
     """Number of starts drawn for a distractor before it is left out."""
     rim: int = 1
-    """Width of the frame that the footprint of a distractor's first dash keeps off."""
+    """Width of the frame that the footprint of a distractor's first dash keeps off; where it is
+    within the padding, the padding does that already."""
     border_quirk: bool
     """Whether no contour starts in a direction whose footprint lies outside the image altogether
     when it is placed around some pixel, as in the original generator."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from tasks.pathfinder.compiled import compiled
 
 BRIGHT = 128
 """Grey level that the centre of a marker exceeds."""
@@ -26,7 +27,7 @@ def find_markers(images: np.ndarray, size: int, radius: float) -> np.ndarray:
     return markers
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _find(images, dy, dx, apart, markers):
     """Fill markers (n, 4); dy and dx (pixels of a disk,) are offsets from its centre."""
     size = images.shape[1]

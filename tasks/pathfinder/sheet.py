@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from tasks.pathfinder.compiled import compiled
 from tasks.pathfinder.law import Law
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -79,7 +79,7 @@ def sheet(law: Law) -> Sheet:
     )
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _mix(word):
     """Scatter the words of 64 bits one to one: splitmix64 (Steele, Lea and Flood, 2014)."""
     word = (word ^ (word >> _SHIFTS[0])) * _FACTORS[0]
@@ -87,32 +87,32 @@ def _mix(word):
     return word ^ (word >> _SHIFTS[2])
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def begin(sheet, seed, index):
     """Point the sheet at the random words of an image: word k depends on seed, index and k."""
     sheet.words[0] = _mix(_mix(seed + _STEP) + np.uint64(index) * _STEP)
     sheet.words[1] = 0
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def _word(sheet):
     sheet.words[1] += _ONE
     return _mix(sheet.words[0] + sheet.words[1] * _STEP)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def below(sheet, count):
     """Draw an integer from 0 to count - 1, uniform to within count / 2**32."""
     return np.int64(((_word(sheet) >> _HALF) * np.uint64(count)) >> _HALF)
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def uniform(sheet):
     """Draw a number from 0 to below 1."""
     return np.float64(_word(sheet) >> _ELEVEN) * 2.0**-53
 
 
-@njit(nogil=True, cache=True)
+@compiled
 def within(rules, y, x, frame):
     """Tell whether a pixel is in the image and not in a frame of this width."""
     low, high = frame, rules.size - frame

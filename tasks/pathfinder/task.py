@@ -22,11 +22,11 @@ from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS
 from tasks.pathfinder.law import law as law_of
-from tasks.sources.exports import Mark, content_digest, mark_export, settle_source
+from tasks.pathfinder.official import OFFICIAL_COUNT, difference
+from tasks.sources.exports import mark_export, settle_source
 from tasks.sources.releases import Release, open_release
 from tasks.splits import Pixels, scale
 
-OFFICIAL_COUNT = 200_000
 DRAWN_AGAIN = 500
 """Number of images that a verification draws a second time, to compare."""
 
@@ -34,9 +34,6 @@ IMAGES_PER_TEST_IMAGE = 10
 """Images in all splits for each image of the test set."""
 SIZES = (32, 64, 128, 256)
 SPLITS = ("train", "val", "test")
-LAWS = ("lra", "clean")
-SEEDS_TRIED = 100
-"""Seeds of our generator, from 0 on, whose first image is compared with that of a release."""
 IMAGES_A_CHUNK = 1000
 MIDDLE_GRAY = (127.5, 127.5)
 """Mean and deviation that scale levels to -1 ... 1, as S4's experiments do."""
@@ -124,7 +121,7 @@ class Pathfinder(Task):
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
-            unofficial_because=cache.manifest.unofficial_because,
+            unofficial_because=cache.unofficial_because,
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines={
                 "majority class": majority(splits["train"].labels, test.labels),
@@ -139,10 +136,8 @@ class Pathfinder(Task):
         if self.source == "generate":
             return None
         release = self._release()
-        # Whether files hold what this suite draws depends on the version of the law.
         request = {"size": self.size, "contour": self.contour, "source": "read"}
-        request |= {"law": self.law.version}
-        name = f"read-{self.size}-{self.contour}"
+        name = f"files-{self.size}-{self.contour}"
         if self.source == "auto":
             is_cached = cache_folder(data_dir, "pathfinder", name, request).exists()
             if not is_cached and release.find(data_dir) is None:
@@ -166,26 +161,12 @@ class Pathfinder(Task):
         )
 
     def _read(self, made: Build, path: Path) -> None:
-        listed = read_release(made, path, self.folder_name, self.size)
+        listing = read_release(made, path, self.folder_name, self.size)
         images, labels, rows = (np.load(made.folder / f"{name}.npy", mmap_mode="r")
                                 for name in ("images", "labels", "rows"))  # fmt: skip
-        doubt = f"it lists {listed:,} images, the release {OFFICIAL_COUNT:,}"
-        if listed == OFFICIAL_COUNT:
-            doubt = self._generated_by_us(images[0], int(labels[0]))
-        folder = path.parent.parent if path.is_dir() else path
-        settle_source(made, folder, content_digest(_content(images, labels, rows)), doubt)
+        doubt = difference(listing, images, labels, self.size, self.contour)
+        settle_source(made, listing.mark, _content(images, labels, rows), doubt)
         self._predict_by_markers(made)
-
-    def _generated_by_us(self, image: np.ndarray, label: int) -> str:
-        """Name the seed with which our generator draws this image first; empty if there is none."""
-        from tasks.pathfinder.draw import seed_of
-
-        for name in LAWS:
-            law = law_of(self.size, self.contour, border_quirk=name == "lra")
-            seed = seed_of(law, image.reshape(self.size, self.size), label, range(SEEDS_TRIED))
-            if seed is not None:
-                return f"it is what this suite draws with task.data_seed={seed}, task.law={name}"
-        return ""
 
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate
@@ -269,13 +250,8 @@ class Pathfinder(Task):
         cache = read_cache(dataset.folder)
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
-        mark = Mark(
-            source=dataset.source,
-            unofficial_because=dataset.unofficial_because,
-            content=content_digest(_content(images, labels, rows)),
-        )
-        mark_export(folder, mark, [self.folder_name])
         place = folder / self.folder_name
+        mark_export(place, cache, _content(images, labels, rows), ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 

@@ -105,15 +105,13 @@ def open_release(
         if len(files) <= FEW:
             made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
         read(made, path)
-        warn_unless_official(made, path)
 
     folder = cache_folder(data_dir, release.task, name, request)
     cache = open_or_build(
         folder, task=release.task, source="official", request=request, build=build
     )
     cache.check_origin(data_dir)
-    if source != "auto":
-        insist_on_official(cache, source)
+    check_official(cache, source)
     return cache
 
 
@@ -126,25 +124,25 @@ def sizes_differ(sizes: Mapping[str, int], official: Mapping[str, int], unit: st
     return f"it has other numbers of {unit} than the release: {has}; expected {expected}"
 
 
-def warn_unless_official(made: Build, path: Path) -> None:
-    """Warn of files that have the official file structure only."""
-    if made.source != "official":
-        reason = f": {made.unofficial_because}" if made.unofficial_because else ""
-        logger.warning(
-            f"{path} is not the official release{reason}. Results with it are marked "
-            f"{made.source}, and compare only with each other"
-        )
+def check_official(cache: Cache, source: str) -> None:
+    """Warn of data that is not the official release, or refuse it.
 
-
-def insist_on_official(cache: Cache, source: str) -> None:
-    """Refuse data that is not the official release.
-
-    Raises: DataError that says why it is not.
+    Args:
+        cache: data that was read from files.
+        source: the task's option `source`; all but auto insist on the release.
+    Raises: DataError that says why the data is not official.
     """
-    if cache.manifest.source != "official":
-        reason = cache.manifest.unofficial_because
-        raise DataError(
-            f"task.source is {source}, but {cache.folder} was read from other data than the "
-            f"official release{f': {reason}' if reason else ''}; put that in its place and delete "
-            f"this folder, or use task.source=auto to take the data for what it is"
+    if cache.manifest.source == "official":
+        return
+    reason = f": {cache.unofficial_because}" if cache.unofficial_because else ""
+    if source == "auto":
+        logger.warning(
+            f"{cache.folder} was read from other data than the official release{reason}. Results "
+            f"with it are marked {cache.manifest.source}, and compare only with each other"
         )
+        return
+    raise DataError(
+        f"task.source is {source}, but {cache.folder} was read from other data than the official "
+        f"release{reason}; put that in its place and delete this folder, or use task.source=auto "
+        f"to take the data for what it is"
+    )

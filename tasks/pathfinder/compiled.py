@@ -1,0 +1,26 @@
+"""The decorator of Pathfinder's compiled functions.
+
+Numba keeps machine code beside the source and looks for changes in a function's own file only, but
+the code of a function holds that of all it calls. So machine code that is older than any file of
+this folder is dropped first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from numba import njit
+
+
+def _drop_stale(folder: Path) -> None:
+    """Delete the indices of machine code that is older than the newest source."""
+    newest = max(path.stat().st_mtime_ns for path in folder.glob("*.py"))
+    for index in folder.glob("__pycache__/*.nbi"):
+        with contextlib.suppress(OSError):  # another process was faster, or the folder is read-only
+            if index.stat().st_mtime_ns < newest:
+                index.unlink()
+
+
+_drop_stale(Path(__file__).parent)
+compiled = njit(nogil=True, cache=True)
