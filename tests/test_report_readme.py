@@ -130,6 +130,7 @@ def test_no_records_make_no_leaderboard(tmp_path: Path) -> None:
 
 
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
+AT_CHANCE = {"test_accuracy": 1.0}
 
 
 def row_of(preset: str, tasks: tuple[str, ...], **changes: object) -> list:
@@ -143,6 +144,8 @@ def row_of(preset: str, tasks: tuple[str, ...], **changes: object) -> list:
         (row_of("quick", FIVE) + row_of("budget", FIVE) + row_of("paper", FIVE[:4]), "budget"),
         (row_of("quick", FIVE[:3]) + row_of("budget", FIVE[:2]), "quick"),
         (row_of("mine", FIVE) + row_of("paper", FIVE[:1]), "paper"),
+        (row_of("quick", FIVE) + row_of("budget", FIVE, **AT_CHANCE), "quick"),
+        (row_of("quick", FIVE, **AT_CHANCE) + row_of("budget", FIVE[:4]), "budget"),
     ],
 )
 def test_the_leading_board_is_of_the_first_preset_with_a_whole_row(runs: list, preset: str) -> None:

@@ -310,7 +310,7 @@ FINGERPRINT = "3e7c30dd461419ed"
 def test_images_of_all_sizes_are_those_first_made(
     size: int, contour: int, count: int, fingerprint: str
 ) -> None:
-    """They were compared with images of the original's own code before they were written down."""
+    """This law's images were compared with those of the original's own code."""
     data = drawn(law(size, contour, border_quirk=True), count)
     digest = hashlib.sha256(data.images.tobytes() + data.labels.tobytes())
     assert digest.hexdigest()[:16] == fingerprint

@@ -20,7 +20,7 @@ PRESETS = ("paper", "budget", "quick")
 def leading_board(boards: Sequence[Board]) -> Board | None:
     """Choose the main board of the first preset that has a whole row, else the fullest board.
 
-    A row is whole if it has a result on every task but Path-X.
+    A row is whole if it has a result on every task but Path-X; one at chance does not count.
     """
     main = [board for board in boards if board.is_main and board.preset in PRESETS]
     main.sort(key=lambda board: PRESETS.index(board.preset))
@@ -29,9 +29,10 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
 
 
 def _done(board: Board) -> list[set[str]]:
-    """Return the tasks that each row has results on."""
+    """Return the tasks that each row has results on which are better than chance."""
     return [
-        {task for task, cell in cells.items() if cell.accuracies} for cells in board.rows.values()
+        {task for task, cell in cells.items() if cell.accuracies and not cell.is_at_chance}
+        for cells in board.rows.values()
     ]
 
 
