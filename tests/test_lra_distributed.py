@@ -198,6 +198,40 @@ def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path)
     assert result(tmp_path)[0].steps == int(more)
 
 
+DROPOUT = ("--set", "model.dropout=0.3", "--set", "log.every_steps=1")
+
+
+@pytest.mark.slow
+def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path) -> None:
+    finish(start(tmp_path / "whole", *DROPOUT))
+    finish(start(tmp_path / "parts", *DROPOUT, "--max-steps", "7"))
+    _, err = finish(start(tmp_path / "parts", *DROPOUT))
+    assert "resumed at step 7" in err
+    (_, whole), (_, parts) = result(tmp_path / "whole"), result(tmp_path / "parts")
+    timed = {"seconds", "steps_per_second"}
+    assert [{k: v for k, v in line.items() if k not in timed} for line in whole] == [
+        {k: v for k, v in line.items() if k not in timed} for line in parts
+    ]
+    saved = [
+        torch.load(path, weights_only=True)["trainer"]
+        for folder in ("whole", "parts")
+        for path in (tmp_path / folder).glob("results/runs/*/*/*/checkpoints/step-000000020-*.pt")
+    ]
+    for one, other in zip(saved[0]["random"], saved[-1]["random"], strict=True):
+        assert torch.equal(one["torch"], other["torch"])
+    assert len(saved[0]["random"]) == 2
+    assert all(torch.equal(v, saved[-1]["model"][k]) for k, v in saved[0]["model"].items())
+
+
+@pytest.mark.slow
+def test_a_run_may_go_on_with_another_number_of_processes(tmp_path: Path) -> None:
+    finish(start(tmp_path, *DROPOUT, "--max-steps", "7"))
+    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "12"))
+    _, err = finish(start(tmp_path, *DROPOUT))
+    assert "resumed at step 12" in err
+    assert result(tmp_path)[0].steps == 20
+
+
 @pytest.mark.slow
 def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     """torchrun's elastic restart: all processes begin again at the last checkpoint."""

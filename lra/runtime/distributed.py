@@ -124,11 +124,15 @@ class ProcessGroup:
 
     def first_reason(self, reason: str | None) -> str | None:
         """Return a reason that a process has, the same to all; None if none has."""
+        return next((one for one in self.gather(reason) if one is not None), None)
+
+    def gather(self, value: T) -> list[T]:
+        """Return the values of all processes, by rank."""
         if self.world_size == 1:
-            return reason
-        gathered: list[str | None] = [None] * self.world_size
-        dist.all_gather_object(gathered, reason)
-        return next((one for one in gathered if one is not None), None)
+            return [value]
+        gathered: list[Any] = [None] * self.world_size
+        dist.all_gather_object(gathered, value)
+        return gathered
 
     def on_main_process(self, make: Callable[[], Any]) -> Any:
         """Let the main process make something, and give it to all.

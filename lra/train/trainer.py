@@ -261,7 +261,7 @@ class Trainer:
         self.model.load_state_dict(self.best["model"])
 
     def state(self) -> dict[str, Any]:
-        """Capture everything that later steps depend on."""
+        """Capture everything that later steps depend on; all processes must take part."""
         return {
             "seconds": self.seconds,
             "validated_step": self.validated_step,
@@ -271,7 +271,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "plateau": self.plateau.state(),
-            "random": random_state(self.device),
+            "random": self.group.gather(random_state(self.device)),
             "best": self.best,
             "interval": self.interval.sums,
             "step_seconds": self.step_seconds,
@@ -303,5 +303,14 @@ class Trainer:
         self.interval.sums = state["interval"]
         self.step_seconds = state["step_seconds"]
         self.step_flops = state["step_flops"]
-        restore_random_state(state["random"], self.device)
-        self.group.seed_rank(self.order.seed, self.step)
+        self._restore_random_state(state["random"])
+
+    def _restore_random_state(self, states: list[dict[str, Any]] | dict[str, Any]) -> None:
+        """Give each process its generators back; with other processes, the main one alone."""
+        if isinstance(states, dict):  # a checkpoint from before every process had a state there
+            states = [states]
+        if len(states) == self.group.world_size:
+            restore_random_state(states[self.group.rank], self.device)
+        else:
+            restore_random_state(states[0], self.device)
+            self.group.seed_rank(self.order.seed, self.step)
