@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType  # pyright: ignore[reportPrivateImportUsage]
 from torch.profiler import ProfilerActivity, profile
 
 PROFILED_STEPS = 3
@@ -37,16 +38,23 @@ def profile_steps(step: Callable[[], None], device: torch.device) -> dict[str, f
     with profile(activities=activities) as recorded:
         for _ in range(PROFILED_STEPS):
             step()
-    names = [*_RANGES.values(), *_OPERATIONS, "other"]
-    spent = dict.fromkeys(names, 0.0)
-    events = list(recorded.events() or [])
+    spent = _spent(list(recorded.events() or []), on_device=device.type == "cuda")
+    total = sum(spent.values()) or 1.0
+    return {name: round(100 * time / total, 1) for name, time in spent.items()}
+
+
+def _spent(events: list[Any], *, on_device: bool) -> dict[str, float]:
+    """Add up the time of events by purpose, in microseconds.
+
+    A kernel of a GPU is an event of its own, and counts with the operation that launched it, too.
+    """
+    events = [event for event in events if event.device_type == DeviceType.CPU]
+    spent = dict.fromkeys([*_RANGES.values(), *_OPERATIONS, "other"], 0.0)
     of_kernels = _nodes_of_kernels(events)
-    on_device = device.type == "cuda"
     for event in events:
         time = event.self_device_time_total if on_device else event.self_cpu_time_total
         spent[_purpose(event, of_kernels)] += time
-    total = sum(spent.values()) or 1.0
-    return {name: round(100 * time / total, 1) for name, time in spent.items()}
+    return spent
 
 
 def _ancestors(event: Any) -> Iterable[Any]:

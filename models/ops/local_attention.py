@@ -84,7 +84,7 @@ def local_attention(
     length = query.shape[2]
     table = _pairs_of_a_block(window, query, causal=causal)
 
-    def attend(start: int) -> Tensor:
+    def attend(query: Tensor, key: Tensor, value: Tensor, start: int) -> Tensor:
         stop = min(start + BLOCK, length)
         low = max(0, start - window + 1)
         high = stop if causal else min(length, stop + window - 1)
@@ -101,9 +101,14 @@ def local_attention(
 
     starts = range(0, length, BLOCK)
     if mask is None:
-        return torch.cat([attend(start) for start in starts], dim=2)
-    parts = [checkpoint(attend, start, use_reentrant=False) for start in starts]
-    return torch.cat(parts, dim=2)  # pyright: ignore[reportArgumentType, reportCallIssue]
+        return torch.cat([attend(query, key, value, start) for start in starts], dim=2)
+    parts: list[Tensor] = []
+    for start in starts:
+        # By the devices of its tensors checkpoint knows whose random state dropout needs again.
+        part = checkpoint(attend, query, key, value, start, use_reentrant=False)
+        assert isinstance(part, Tensor)
+        parts.append(part)
+    return torch.cat(parts, dim=2)
 
 
 def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:
