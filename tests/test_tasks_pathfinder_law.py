@@ -6,14 +6,17 @@ import dataclasses
 import hashlib
 import itertools
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 from scipy import ndimage
 
+from tasks.pathfinder.compiled import _drop_stale
 from tasks.pathfinder.contours import _CROWDED, grow_distractor, grow_targets
 from tasks.pathfinder.draw import FACTS, _compose_marker, draw, trace
 from tasks.pathfinder.law import Law, law
@@ -323,6 +326,18 @@ def test_distractors_asked_for(size: int, contour: int, distractors: int) -> Non
     rules_of = law(size, contour, border_quirk=True)
     assert rules_of.distractors == distractors
     assert rules_of.distractor_dashes == contour // 3
+
+
+def test_machine_code_older_than_any_source_is_dropped(tmp_path: Path) -> None:
+    """A function's machine code holds that of what it calls, and Numba looks at its own file."""
+    (tmp_path / "__pycache__").mkdir()
+    files = {"old": "__pycache__/a.nbi", "source": "a.py", "new": "__pycache__/b.nbi"}
+    for time, name in enumerate(files.values(), start=1):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (time, time))
+    _drop_stale(tmp_path)
+    assert not (tmp_path / files["old"]).exists()
+    assert (tmp_path / files["new"]).exists()
 
 
 def test_unknown_laws_are_refused() -> None:

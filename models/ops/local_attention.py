@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -100,15 +103,10 @@ def local_attention(
         )
 
     starts = range(0, length, BLOCK)
-    if mask is None:
-        return torch.cat([attend(query, key, value, start) for start in starts], dim=2)
-    parts: list[Tensor] = []
-    for start in starts:
-        # By the devices of its tensors checkpoint knows whose random state dropout needs again.
-        part = checkpoint(attend, query, key, value, start, use_reentrant=False)
-        assert isinstance(part, Tensor)
-        parts.append(part)
-    return torch.cat(parts, dim=2)
+    # By the devices of its tensors checkpoint knows whose random state dropout needs again.
+    again: Any = functools.partial(checkpoint, attend, use_reentrant=False)
+    attend_block = attend if mask is None else again
+    return torch.cat([attend_block(query, key, value, start) for start in starts], dim=2)
 
 
 def _pairs_of_a_block(window: int, query: Tensor, *, causal: bool) -> Tensor:

@@ -9,12 +9,11 @@ import numpy as np
 from tasks.listops.evaluate import Survey
 from tasks.listops.generate import example_digest
 from tasks.listops.law import OFFICIAL_COUNTS, OFFICIAL_LAW, Expressions, grow
+from tasks.sources.exports import SEEDS_TRIED
 from tasks.sources.releases import sizes_differ
 
 FEWEST_ARGUMENTS = 2
 CLASSES = 10
-SEEDS_TRIED = 100
-"""Seeds of our generator, from 0 on, whose first expressions are looked for among those read."""
 
 
 def other_numbers(splits: Mapping[str, Expressions]) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 
 from tasks.pathfinder.format import Listing
 from tasks.pathfinder.law import law
+from tasks.sources.exports import SEEDS_TRIED
 
 OFFICIAL_COUNT = 200_000
 """Images of a size and a level."""
@@ -16,8 +17,8 @@ OFFICIAL_COUNT = 200_000
 LAWS = {"lra": True, "clean": False}
 """Names of our laws, and whether each has the border quirk."""
 
-SEEDS_TRIED, IMAGES_TRIED = 100, 3
-"""Seeds of our generator, from 0 on, whose first images are looked for among those read."""
+IMAGES_TRIED = 3
+"""First images of a seed of ours that are looked for among those read."""
 
 
 def difference(

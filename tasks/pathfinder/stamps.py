@@ -25,7 +25,7 @@ _FULL = 255
 _FARAWAY = 2**10
 """Offset at which coordinates are rounded down, so that a hair below an integer is that integer."""
 
-NO_WEIGHT = 1e-12
+_NO_WEIGHT = 1e-12
 """A turn that weighs no more than this is a right angle, which rounding keeps from 0."""
 
 _MARKER_REACH = 6
@@ -193,7 +193,7 @@ def _turns(law: Law, family: _Family, first: int) -> list[tuple[np.ndarray, np.n
     turn = np.minimum(turn, 2 * np.pi - turn)
     weights = np.cos(np.minimum(law.continuity * turn, np.pi / 2)) ** 2
     rows = np.column_stack([first + np.arange(len(family.points)), family.points])
-    return [(rows[row > NO_WEIGHT], row[row > NO_WEIGHT]) for row in weights]
+    return [(rows[row > _NO_WEIGHT], row[row > _NO_WEIGHT]) for row in weights]
 
 
 def _openings(law: Law, family: _Family, base: int) -> np.ndarray:

@@ -16,6 +16,9 @@ from tasks.cache import Build, Cache
 MARK = "exported-from"
 """File beside exported data that names its source and the digest of its content."""
 
+SEEDS_TRIED = 100
+"""Seeds of our generators, from 0 on, whose first examples are looked for in what is read."""
+
 Source = Literal["official", "generated", "generated, clean law", "unofficial"]
 
 
