@@ -13,7 +13,8 @@ from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
-from tasks.base import BENCHMARK, DataError, Task
+from tasks.base import BENCHMARK, Task
+from tasks.errors import DataError
 
 logger = logging.getLogger("lra.prepare")
 

@@ -4,4 +4,7 @@ The harness finds a task because a module here defines a subclass of `Task`, or 
 one.
 """
 
-__all__ = ["base", "cache", "manifest", "order", "progress", "random_words", "resident", "splits"]
+__all__ = [
+    "base", "cache", "errors", "files", "manifest", "order", "progress", "random_words", "resident",
+    "splits", "untrusted",
+]  # fmt: skip

@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tasks.errors import DataError
+
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
@@ -24,10 +26,6 @@ class Added:
     """
 
     default: Any
-
-
-class DataError(Exception):
-    """Data that is missing, malformed or damaged: the message says what to do about it."""
 
 
 @dataclass(frozen=True, kw_only=True)

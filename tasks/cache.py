@@ -14,6 +14,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from tasks.base import DataError
-from tasks.manifest import Manifest, OriginFacts, canonical_hash, file_facts
+from tasks.errors import DataError
+from tasks.files import naming, reserve, write_atomically
+from tasks.manifest import LARGEST_MANIFEST, Manifest, OriginFacts, canonical_hash, file_facts
+from tasks.untrusted import faults_named, map_array, read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,13 @@ class Cache:
             )
         return manifest.unofficial_because
 
+    def faults_named(self) -> AbstractContextManager[None]:
+        """Turn whatever is raised while the arrays are taken up into a DataError."""
+        return faults_named(
+            f"the data cache {self.folder}",
+            "delete that folder and run the same command again to rebuild it",
+        )
+
     def array(self, name: str) -> np.ndarray:
         """Map an array into memory.
 
@@ -72,7 +82,7 @@ class Cache:
                 f"the data cache {self.folder} has no {name}.npy, as another version of this code "
                 f"made it; delete that folder and run the same command again to rebuild it"
             )
-        return np.load(self.folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+        return map_array(self.folder / f"{name}.npy")
 
     def check_files(self, *, checksums: bool) -> None:
         """Compare the files with the manifest: their sizes, and their checksums on request.
@@ -124,8 +134,9 @@ def read_cache(folder: Path) -> Cache:
     Raises: DataError if the manifest is unreadable.
     """
     try:
-        manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
-    except (OSError, ValidationError) as error:
+        content = read_regular(folder / "manifest.json", largest=LARGEST_MANIFEST)
+        manifest = Manifest.model_validate_json(content)
+    except (DataError, OSError, ValidationError) as error:
         reason = str(error).splitlines()[0]
         raise _damaged(folder, f"manifest.json is unreadable ({reason})") from None
     return Cache(folder, manifest)
@@ -165,19 +176,33 @@ class Build:
 
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array."""
-        np.save(self.folder / f"{name}.npy", array, allow_pickle=False)
+        path = self.folder / f"{name}.npy"
+        with naming(path):
+            np.save(path, array, allow_pickle=False)
 
     def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
         """Map an array of a fixed size, to be written in place.
 
         The array that an interrupted preparation of the same request left is used again; a new
-        array holds zeros.
+        array holds zeros. Its space on the disk is taken at once.
+
+        Raises: OSError naming the file where the disk lacks that space.
         """
         path = self.folder / f"{name}.npy"
         if path.is_file():
             with contextlib.suppress(ValueError):  # the file is incomplete
-                return np.lib.format.open_memmap(path, mode="r+")
-        return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+                found = np.lib.format.open_memmap(path, mode="r+")
+                if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
+                    reserve(path)
+                    return found
+        with naming(path):
+            array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+        reserve(path)
+        return array
+
+    def array(self, name: str) -> np.ndarray:
+        """Map an array that was written into memory, read-only."""
+        return map_array(self.folder / f"{name}.npy")
 
     def drop(self, name: str) -> None:
         """Delete an array that the finished data does not need."""
@@ -217,11 +242,11 @@ def _partial(folder: Path, request: dict[str, Any]) -> Path:
     """Make the folder to build in, or find that of an interrupted build of the same request."""
     partial = folder.with_name(f"{folder.name}.partial")
     mark = partial / REQUEST
-    text = json.dumps(request, sort_keys=True)
-    if not (mark.is_file() and mark.read_text(encoding="utf-8") == text):
+    text = json.dumps(request, sort_keys=True).encode()
+    if not (mark.is_file() and read_regular(mark) == text):
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
-        mark.write_text(text, encoding="utf-8")
+        write_atomically(mark, text)
     return partial
 
 
@@ -256,7 +281,6 @@ def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
         skipped=made.skipped,
         files={path.name: file_facts(path) for path in paths},
     )
-    with (made.folder / "manifest.json").open("w") as file:
-        file.write(manifest.model_dump_json(indent=2) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    write_atomically(
+        made.folder / "manifest.json", (manifest.model_dump_json(indent=2) + "\n").encode()
+    )

@@ -5,12 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
+from tasks.untrusted import open_regular
+
 PREDICTIONS = "_predictions.npy"
 """End of the names of files that hold what trivial baselines predict."""
+
+
+LARGEST_MANIFEST = 256 * 2**20
+"""Most bytes of a manifest, which has a line on each thing that was left out."""
 
 
 class FileFacts(BaseModel):
@@ -70,8 +76,8 @@ def canonical_hash(value: object) -> str:
 
 def file_facts(path: Path) -> FileFacts:
     """Read a file's size and checksum."""
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    with open_regular(path) as file:
+        digest = hashlib.file_digest(cast("Any", file), "sha256").hexdigest()
     return FileFacts(bytes=path.stat().st_size, sha256=digest)
 
 

@@ -15,11 +15,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
-from tasks.base import DataError, split_proportionally
+from tasks.base import split_proportionally
 from tasks.baselines import bag, logistic
 from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit, choose_alphabet
 from tasks.documents.task import DocumentTask, Rows
+from tasks.errors import DataError
 from tasks.order import choose_rows
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
@@ -29,7 +30,11 @@ OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5a
 """The digest that `_reviews` computes for the original 50,000 reviews."""
 
 LARGEST_REVIEW = 2**20
-"""Most bytes that a review in an archive may have."""
+LARGEST_TOTAL = 4 * 2**30
+"""Most bytes that a review may have, and all that is unpacked from an archive."""
+
+LARGEST_NUMBER = 2**31
+"""Highest number of a review; those of the release end at 50,000."""
 
 RELEASE = Release(
     task="text",
@@ -148,8 +153,11 @@ def _reviews(
     """
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
     digests: list[bytes] = []
-    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, largest=LARGEST_REVIEW):
+    limits = {"largest": LARGEST_REVIEW, "total": LARGEST_TOTAL}
+    for found, file in walk(path, _REVIEW, inside=RELEASE.inside, **limits):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
+        if number > LARGEST_NUMBER:
+            raise DataError(f"{path}: {found.string} has a number above {LARGEST_NUMBER}")
         text = file.read()
         rows[split].append((label, number, documents.add(text)))
         digests.append(hashlib.sha256(f"{split} {label} ".encode() + text).digest())

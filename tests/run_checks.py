@@ -6,15 +6,41 @@ import json
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from lra.record.run import load_record
+from lra.runtime.environment import random_state
 from lra.train.checkpoint import load_newest
+from lra.train.state import RunState, TrainerState
 
 
-def final_state(folder: Path) -> dict:
+def final_state(folder: Path) -> TrainerState:
     state = load_newest(folder / "checkpoints")
     assert state is not None
     return state["trainer"]
+
+
+def state_of(model: nn.Module) -> RunState:
+    """Make the state of a run that has trained a model for a step."""
+    generators = random_state(torch.device("cpu"))
+    return {
+        "trainer": {
+            "validated_step": 0,
+            "sampler": {"seed": 0, "next_step": 1},
+            "model": model.state_dict(),
+            "optimizer": {},
+            "random": [generators],
+            "best": None,
+            "interval": {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0},
+            "step_seconds": [],
+            "step_flops": [],
+        },
+        "wall_seconds": 1.0,
+        "peak_memory_mib": 1.0,
+        "device": "CPU",
+        "commits": [],
+        "identity": {},
+    }
 
 
 def assert_same(a: object, b: object, path: str = "") -> None:
@@ -35,7 +61,7 @@ def assert_same(a: object, b: object, path: str = "") -> None:
         assert a == b, path
 
 
-def timeless(state: dict) -> dict:
+def timeless(state: TrainerState) -> dict:
     """Drop what a clock measured."""
     interval = {k: v for k, v in state["interval"].items() if k != "seconds"}
     timed = {"seconds": 0.0, "validated_seconds": 0.0, "step_seconds": []}

@@ -27,7 +27,8 @@ from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import save_checkpoint
 from lra.train.evaluation import evaluate
 from made_results import record as made_record
-from tasks.base import DataError
+from run_checks import state_of
+from tasks.errors import DataError
 
 
 def nothing() -> None:
@@ -237,8 +238,7 @@ def test_mixers_out_of_distribution_are_those_of_the_training(tmp_path: Path, mi
     config = resolve("listops", mixer, preset="quick", overrides=TINY)
     info = config.build_task().info
     model = Classifier(config, info).eval()
-    state = {"trainer": {"best": None, "model": model.state_dict()}}
-    save_checkpoint(tmp_path / "checkpoints", 1, state)
+    save_checkpoint(tmp_path / "checkpoints", 1, state_of(model))
     tokens = torch.randint(0, 15, (60,))
     lengths = torch.tensor([[25], [35]])
     for longest in (40, 80, 333):
@@ -255,8 +255,7 @@ def test_grids_may_be_larger(tmp_path: Path) -> None:
     config = resolve("pathfinder", "tnn", preset="quick", overrides=["model.dim=4"])
     assert config.model.axes == "native"
     info = config.build_task().info
-    state = {"trainer": {"best": None, "model": Classifier(config, info).state_dict()}}
-    save_checkpoint(tmp_path / "checkpoints", 1, state)
+    save_checkpoint(tmp_path / "checkpoints", 1, state_of(Classifier(config, info)))
     larger = replace(info, max_length=4096, grid=(64, 64))
     model = best_model(tmp_path, config, larger)
     assert model is not None

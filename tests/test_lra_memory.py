@@ -15,6 +15,7 @@ from lra.runtime import environment
 from lra.runtime.errors import UserError
 from lra.train import micro_batch
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
+from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
 from tasks.base import Dataset
 
@@ -133,7 +134,7 @@ def test_a_resumed_run_keeps_its_micro_batch(
     first.train_step()
     second = trainer_of(dataset, "train.batch_size=16", "train.micro_batch=auto")
     tried = made_up_memory(monkeypatch, each=1.0, available=1000.0)
-    second.restore(first.state())
+    restore(second, capture(first))
     second.train_step()
     assert (second.micro_batch, tried) == (6, [])
 

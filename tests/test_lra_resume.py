@@ -237,7 +237,7 @@ def test_damaged_checkpoints_fall_back(
     capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
     shown = capsys.readouterr().err
-    assert f"{newest} is damaged and set aside; falling back to the one before it" in shown
+    assert "is set aside, as its content is not what its name says; going on from the" in shown
     assert "resumed at step 10 of 20" in shown
     assert_same_run(only_folder(tmp_path), unbroken)
 
@@ -357,10 +357,11 @@ def test_test_set_is_measured_at_the_best_step(tmp_path: Path) -> None:
     assert record.selected_on == "val"
 
 
-def test_only_plain_values_are_loaded(tmp_path: Path) -> None:
+def test_only_plain_values_are_loaded(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     save_checkpoint(tmp_path, 1, {"bad": RunRecord})
-    with pytest.raises(Exception, match=r"weights_only|Weights only|Unsupported"):
-        load_newest(tmp_path)
+    assert load_newest(tmp_path) is None
+    assert "weights_only" in caplog.text.lower().replace("weights only", "weights_only")
 
 
 def test_checkpoints_kept(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from lra.train.evaluation import Score
 from lra.train.messages import warnings_at_start
 from lra.train.optimizer import rate_factor
 from lra.train.plateau import Plateau
+from lra.train.state import capture, restore
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset
 
@@ -351,14 +352,14 @@ def test_a_rate_falls_where_validation_stays_and_nothing_is_lost_on_the_way(
         validate(trainer, correct)
     assert trainer.train_step()["lr"] == pytest.approx(1e-3)
     resumed = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
-    resumed.restore(trainer.state())
+    restore(resumed, capture(trainer))
     for each in (trainer, resumed):
         validate(each, 50)
         assert each.train_step()["lr"] == pytest.approx(5e-4)
         assert each.optimizer.param_groups[0]["lr"] == pytest.approx(5e-4)
     assert caplog.messages.count("the learning rate falls to 0.5 of its highest") == 2
     again = trainer_of(dataset, *PLATEAU, "train.warmup_steps=0", "train.lr=1e-3")
-    again.restore(trainer.state())
+    restore(again, capture(trainer))
     assert again.train_step()["lr"] == pytest.approx(5e-4)
 
 

@@ -72,7 +72,8 @@ def test_kernels_are_those_of_the_best_model(tmp_path: Path) -> None:
     folder = results.path(run) / "checkpoints"
     state = read_newest(folder)
     assert state is not None
-    best = state["trainer"]["best"]["model"]
-    state["trainer"]["best"]["model"] = {name: torch.zeros_like(w) for name, w in best.items()}
+    best = state["trainer"]["best"]
+    assert best is not None
+    best["model"] = {name: torch.zeros_like(weight) for name, weight in best["model"].items()}
     save_checkpoint(folder, 21, state)
     assert all((kernel.matrices == 0).all() for kernel in learned_kernels(results, run))

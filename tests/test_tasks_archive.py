@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from made_data import write_archive, write_files
-from tasks.base import DataError
+from tasks.errors import DataError
 from tasks.sources.archives import walk
 
 FILES = {"top/a.txt": b"first" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
@@ -79,7 +79,7 @@ def test_what_an_archive_unpacks_to_is_limited(tmp_path: Path) -> None:
     assert bomb.stat().st_size < 10**4
     with pytest.raises(DataError, match=r"a\.txt has 1,000,000 bytes, more than expected"):
         texts(bomb, largest=10**5)
-    with pytest.raises(DataError, match=r"b\.txt has 1,000,000 bytes, more than expected"):
+    with pytest.raises(DataError, match="unpacks to more than is expected"):
         texts(bomb, total=15 * 10**5)
 
 

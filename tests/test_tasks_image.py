@@ -22,7 +22,7 @@ from made_data import (
     write_archive,
     write_files,
 )
-from tasks.base import DataError
+from tasks.errors import DataError
 from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.image.task import Image, tfds_order
 from tasks.sources.archives import walk

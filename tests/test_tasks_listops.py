@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT
-from tasks.base import DataError, Dataset
+from tasks.base import Dataset
+from tasks.errors import DataError
 from tasks.listops.evaluate import Survey, check_answers, evaluate, survey
 from tasks.listops.format import write_official
 from tasks.listops.generate import generate

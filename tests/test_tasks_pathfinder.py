@@ -22,8 +22,9 @@ import pytest
 from conftest import ROOT
 from lra.record.schema import DataRecord
 from made_data import write_archive
-from tasks.base import DataError, Dataset
+from tasks.base import Dataset
 from tasks.cache import Build
+from tasks.errors import DataError
 from tasks.pathfinder.draw import draw
 from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers

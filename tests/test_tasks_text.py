@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from made_data import real_data, reviews, write_archive, write_files
-from tasks.base import DataError, Dataset
+from tasks.base import Dataset
 from tasks.documents.documents import END, UNKNOWN
+from tasks.errors import DataError
 from tasks.splits import PackedTokens
 from tasks.text import Text
 

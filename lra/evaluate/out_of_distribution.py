@@ -20,7 +20,8 @@ from lra.record.schema import DataRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, autocast_of, evaluate
-from tasks.base import DataError, Dataset, largest_class
+from tasks.base import Dataset, largest_class
+from tasks.errors import DataError
 
 EXAMPLES = 2000
 """Number of examples in a freshly drawn test set, unless another one is asked for."""

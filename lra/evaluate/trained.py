@@ -12,6 +12,7 @@ from lra.record.run import RunRecord
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from tasks.base import TaskInfo
+from tasks.untrusted import faults_named
 
 
 def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> RunConfig:
@@ -60,5 +61,6 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
     if other or own.keys() != weights.keys():
         names = ", ".join(other or sorted(weights.keys() - own.keys()))
         raise UserError(f"{folder}: the weights do not fit a model for this data: {names}")
-    model.load_state_dict(weights)
+    with faults_named(f"the newest checkpoint of {folder}"):
+        model.load_state_dict(weights)
     return model.eval()

@@ -18,7 +18,7 @@ from lra.record.run import RunRecord, all_records, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, carry_out
 from lra.runtime.console import MISSING, markdown, write_out
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
+from tasks.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
 
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
 from tasks.base import Dataset
+from tasks.files import write_atomically
 
 ROUNDING = 1e-6
 """Percentage points by which an accuracy may differ from the one that its counts give."""

@@ -27,7 +27,7 @@ from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, speed_boards
 from lra.report.table import Table
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
+from tasks.files import write_atomically
 from tasks.progress import progress
 
 FORMATS = ("markdown", "latex", "csv", "html")

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pickle import UnpicklingError
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +18,8 @@ from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure
 from lra.report.results import Results
-from lra.runtime.errors import UserError
+from tasks.errors import KnownError
+from tasks.untrusted import faults_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,8 +102,9 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
         for task, cell in cells.items():
             for run in cell.runs:
                 try:
-                    kernels = learned_kernels(results, run)
-                except (UserError, RuntimeError, KeyError, EOFError, UnpicklingError) as error:
+                    with faults_named("its checkpoint"):
+                        kernels = learned_kernels(results, run)
+                except KnownError as error:
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:

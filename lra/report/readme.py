@@ -30,7 +30,7 @@ from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
 from lra.report.table import Table
 from lra.runtime.errors import UserError, unknown
-from lra.runtime.files import write_atomically
+from tasks.files import write_atomically
 
 BUBBLES, OUT_OF_DISTRIBUTION, LENGTHS = "bubbles", "out-of-distribution", "lengths"
 """Kinds of figures in blocks; the name of a figure's file starts with its kind."""

@@ -7,7 +7,6 @@ __all__ = [
     "distributed",
     "environment",
     "errors",
-    "files",
     "flops",
     "progress",
     "synchronized_norm",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from lra.runtime.console import show_messages
+from lra.runtime.console import in_one_line, show_messages
 from lra.runtime.errors import HeldError, UserError
+from tasks.errors import KnownError
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -37,7 +39,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
-        self.exit(USER_ERROR, f"{self.prog}: error: {message} (see --help)\n")
+        self.exit(USER_ERROR, in_one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
 
 
 def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
@@ -153,22 +155,28 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         return action()
     except HeldError as error:
         return _fail(program, str(error), HELD)
-    except (UserError, OSError) as error:
+    except KnownError as error:
         return _fail(program, str(error), USER_ERROR)
+    except OSError as error:
+        return _fail(program, _said(error), USER_ERROR)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
     except Exception as error:
-        # Both import torch, which takes seconds: an interrupt is to be met before that, too.
+        # It imports torch, which takes seconds: an interrupt is to be met before that, too.
         from lra.runtime.environment import is_out_of_memory
-        from tasks.base import DataError
 
-        if isinstance(error, DataError):
-            return _fail(program, str(error), USER_ERROR)
         if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
             return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
         raise
 
 
+def _said(error: OSError) -> str:
+    """Say which file an error of the file system is about, and what it is."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"
+
+
 def _fail(program: str, message: str, code: int) -> int:
-    sys.stderr.write(f"{program}: error: {' '.join(message.splitlines())}\n")
+    sys.stderr.write(in_one_line(f"{program}: error: {message}") + "\n")
     return code

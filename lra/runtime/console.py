@@ -13,6 +13,9 @@ from tqdm import tqdm
 MISSING = "-"
 """What a table shows where there is nothing."""
 
+LONGEST_MESSAGE = 400
+"""Most letters of a message; of a longer one the middle is left out."""
+
 _LOGGERS = ("lra", "models", "tasks")
 
 
@@ -26,7 +29,7 @@ class _TqdmHandler(logging.Handler):
         """Write a message, marked if it is a warning."""
         mark = "warning: " if record.levelno >= logging.WARNING else ""
         with contextlib.suppress(BrokenPipeError):
-            tqdm.write(mark + self.format(record), file=sys.stderr)
+            tqdm.write(in_one_line(mark + self.format(record)), file=sys.stderr)
 
 
 def show_messages(level: int = logging.INFO) -> None:
@@ -47,10 +50,29 @@ def hide_messages() -> None:
     show_messages(logging.CRITICAL + 1)
 
 
+def printable(text: str) -> str:
+    """Write what a terminal would obey, or could not encode, as escapes; lines stay lines."""
+    if text.replace("\n", "").isprintable():
+        return text
+    return "".join(
+        c if c == "\n" or c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode()
+        for c in text
+    )
+
+
+def in_one_line(text: str) -> str:
+    """Write a message on one line of at most LONGEST_MESSAGE letters."""
+    line = printable(" ".join(text.splitlines()))
+    if len(line) <= LONGEST_MESSAGE:
+        return line
+    kept = (LONGEST_MESSAGE - 5) // 2
+    return f"{line[:kept]} ... {line[-kept:]}"
+
+
 def write_out(text: str) -> None:
     """Write to standard output; a reader that has had enough is no error."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.

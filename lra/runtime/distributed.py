@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lra.runtime.errors import UserError
 from lra.runtime.synchronized_norm import synchronize_norms
-from tasks.base import DataError
+from tasks.errors import KnownError
 
 T = TypeVar("T")
 
@@ -145,7 +145,7 @@ class ProcessGroup:
         if self.is_main_process:
             try:
                 made = {"value": make()}
-            except (UserError, DataError, OSError) as error:
+            except (KnownError, OSError) as error:
                 made = {"error": str(error)}
         made = self.broadcast(made)
         if "error" in made:

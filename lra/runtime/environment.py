@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
+from pydantic import InstanceOf
+from typing_extensions import TypedDict
 
 from lra.runtime.errors import UserError
 
@@ -115,7 +117,16 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def random_state(device: torch.device) -> dict[str, Any]:
+class RandomState(TypedDict):
+    """The state of all generators."""
+
+    python: list[Any]
+    numpy: list[Any]
+    torch: InstanceOf[torch.Tensor]
+    cuda: InstanceOf[torch.Tensor] | None
+
+
+def random_state(device: torch.device) -> RandomState:
     """Capture the state of all generators as tensors and plain values."""
     numpy_state: Any = np.random.get_state()  # noqa: NPY002
     kind, keys, position, has_gauss, cached = numpy_state
@@ -128,7 +139,7 @@ def random_state(device: torch.device) -> dict[str, Any]:
     }
 
 
-def restore_random_state(state: dict[str, Any], device: torch.device) -> None:
+def restore_random_state(state: RandomState, device: torch.device) -> None:
     """Put all generators back into a captured state."""
     version_, internal, gauss = state["python"]
     random.setstate((version_, tuple(internal), gauss))

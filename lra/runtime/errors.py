@@ -5,9 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from tasks.errors import KnownError
 
-class UserError(Exception):
-    """What was given, what was expected, where it came from, and what to do."""
+
+class UserError(KnownError):
+    """A mistake in the command, in the settings, or in the user's own files."""
 
 
 class HeldError(UserError):

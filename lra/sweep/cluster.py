@@ -14,9 +14,9 @@ import psutil
 
 from lra.config.yaml_layers import parse_yaml
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder
+from tasks.files import write_atomically
 
 JOB = "job.json"
 """File in a run's folder that says which job makes the run."""

@@ -20,9 +20,9 @@ from lra.record.schema import Status
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.runtime.environment import ROOT
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder
+from tasks.files import write_atomically
 
 State = Literal["new", "to go on", "held", "done", "at its limit", "diverged", "oom", "failed"]
 """How far a run is; held means that another process is at work on it."""

@@ -6,14 +6,22 @@ import hashlib
 import io
 import logging
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import ValidationError
 
-from lra.runtime.files import write_atomically
+from lra.train.state import RunState, checked
+from tasks.errors import DataError
+from tasks.files import write_atomically
+from tasks.untrusted import faults_named, read_regular
 
 logger = logging.getLogger(__name__)
+
+LARGEST = 64 * 2**30
+"""Most bytes of a checkpoint."""
 
 KEPT = 2
 """Checkpoints kept, so that a damaged one has a predecessor."""
@@ -21,11 +29,12 @@ KEPT = 2
 _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
-def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
+def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     """Write a checkpoint and remove all but the newest two; one process at a time.
 
     Args:
-        state: tensors, numbers, strings, lists and dicts only.
+        state: a `RunState`.
+    Raises: OSError naming the file, of a full disk for one; the older checkpoints are left then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".step-*.tmp"):
@@ -40,33 +49,41 @@ def save_checkpoint(folder: Path, step: int, state: dict[str, Any]) -> Path:
     return path
 
 
-def load_newest(folder: Path) -> dict[str, Any] | None:
-    """Load the newest checkpoint that is whole, to the CPU, or None where there is none.
+def load_newest(folder: Path) -> RunState | None:
+    """Load the newest sound checkpoint, to the CPU, or None where there is none.
 
-    A damaged one is set aside under another name, and said so.
+    A damaged one, or one that holds something else, is set aside under another name, and said so.
     """
     for path in _newest_first(folder):
-        if (state := _load_whole(path)) is not None:
+        state = _load_sound(path)
+        if not isinstance(state, str):
             return state
         path.rename(path.with_name(f"{path.name}.damaged"))
-        logger.info(
-            f"checkpoint {path} is damaged and set aside; falling back to the one before it"
-        )
+        logger.info(f"checkpoint {path} is set aside, as {state}; going on from the one before it")
     return None
 
 
-def read_newest(folder: Path) -> dict[str, Any] | None:
-    """Load the newest checkpoint that is whole and leave all as they are; None without one."""
-    return next((s for path in _newest_first(folder) if (s := _load_whole(path)) is not None), None)
+def read_newest(folder: Path) -> RunState | None:
+    """Load the newest sound checkpoint and leave all as they are; None without one."""
+    found = map(_load_sound, _newest_first(folder))
+    return next((state for state in found if not isinstance(state, str)), None)
 
 
-def _load_whole(path: Path) -> dict[str, Any] | None:
-    """Load a checkpoint to the CPU; None if its content is not what its name says."""
-    content = path.read_bytes()
+def _load_sound(path: Path) -> RunState | str:
+    """Load a checkpoint to the CPU, or say why it cannot be: it need not be one of ours."""
     match = _NAME.fullmatch(path.name)
-    if match is None or _digest(content) != match[2]:
-        return None
-    return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    try:
+        content = read_regular(path, largest=LARGEST)
+        if match is None or _digest(content) != match[2]:
+            return "its content is not what its name says"
+        with faults_named("its content"):
+            state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        return checked(state)
+    except ValidationError as error:
+        first = error.errors()[0]
+        return f"it is no state of a run: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+    except DataError as error:
+        return str(error)
 
 
 def _newest_first(folder: Path) -> list[Path]:

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from pydantic import FiniteFloat
+from typing_extensions import TypedDict
+
+
+class IntervalSums(TypedDict):
+    """Sums over steps: their losses in nats, right and seen examples, and seconds."""
+
+    loss: FiniteFloat
+    correct: FiniteFloat
+    seen: FiniteFloat
+    steps: FiniteFloat
+    seconds: FiniteFloat
+
+
+def _zero() -> IntervalSums:
+    return {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0}
+
 
 class Interval:
     """Sums over the steps since the last call of `clear`."""
 
     def __init__(self) -> None:
-        self.sums = dict.fromkeys(("loss", "correct", "seen", "steps", "seconds"), 0.0)
-        """Sums by name, which a checkpoint holds."""
+        self.sums = _zero()
+        """What a checkpoint holds."""
 
     def add(self, loss: float, correct: int, seen: int, seconds: float) -> None:
         """Take in a step: its mean loss, and how many of the examples seen were right."""
@@ -29,4 +46,4 @@ class Interval:
 
     def clear(self) -> None:
         """Begin a new interval."""
-        self.sums = dict.fromkeys(self.sums, 0.0)
+        self.sums = _zero()

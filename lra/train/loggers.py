@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from lra.runtime.files import write_atomically
+from tasks.files import write_atomically
 
 VALIDATED = "val_"
 """Start of the names of what is measured on the validation set."""

@@ -22,7 +22,6 @@ from lra.runtime.environment import (
     reset_peak_memory,
     versions,
 )
-from lra.runtime.files import write_atomically
 from lra.runtime.progress import Progress
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
@@ -34,9 +33,11 @@ from lra.train.messages import (
     warnings_at_start,
 )
 from lra.train.run_folder import RunFolder
+from lra.train.state import RunState, capture, restore
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
+from tasks.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -127,10 +128,10 @@ class Run:
             logger.info(message)
             return self._finish("oom", message)
 
-    def _resume(self, state: dict[str, Any] | None) -> None:
+    def _resume(self, state: RunState | None) -> None:
         trainer = self.trainer
         if state is not None:
-            trainer.restore(state["trainer"])
+            restore(trainer, state["trainer"])
             self.seconds_before = state["wall_seconds"]
             self.earlier_commits = state["commits"]
             logger.info(f"resumed at step {trainer.step} of {trainer.total_steps}")
@@ -219,7 +220,7 @@ class Run:
 
     def _checkpoint(self) -> None:
         state = {
-            "trainer": self.trainer.state(),
+            "trainer": capture(self.trainer),
             "wall_seconds": self.wall_seconds(),
             "peak_memory_mib": self.peak_memory(),
             "device": self.hardware(),

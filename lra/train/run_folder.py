@@ -19,9 +19,10 @@ from filelock import FileLock, Timeout
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import HeldError, UserError
-from lra.runtime.files import write_atomically
 from lra.train.checkpoint import load_newest, save_checkpoint
+from lra.train.state import RunState
 from tasks.base import Split
+from tasks.files import write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -146,7 +147,7 @@ class RunFolder:
         """Write a checkpoint of a run with an identity (see `resume`)."""
         save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
-    def resume(self, identity: dict[str, Any]) -> dict[str, Any] | None:
+    def resume(self, identity: dict[str, Any]) -> RunState | None:
         """Load the newest whole checkpoint; None where there is none.
 
         Args:

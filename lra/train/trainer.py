@@ -6,13 +6,15 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import torch
+from pydantic import Field, InstanceOf, NonNegativeInt
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import record_function
+from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
@@ -46,12 +48,20 @@ RESIDENT_FRACTION = 0.25
 """How much of a GPU's free memory a data set may take."""
 
 
+class Best(TypedDict):
+    """The best model so far, by its accuracy in percent on the validation split."""
+
+    val_accuracy: Annotated[float, Field(ge=0, le=100)]
+    step: NonNegativeInt
+    model: dict[str, InstanceOf[Tensor]]
+
+
 class Diverged(Exception):
     """The loss or the gradient is no longer finite."""
 
 
 class Trainer:
-    """Trains a classifier; the whole of its state can be saved and restored exactly.
+    """Trains a classifier; `lra.train.state` captures the whole of its state.
 
     Args:
         dataset: with splits train and val.
@@ -104,7 +114,7 @@ class Trainer:
         """Time that all steps of the run took."""
         self.validated_step = 0
         self.validated_seconds = 0.0
-        self.best: dict[str, Any] | None = None
+        self.best: Best | None = None
         self.interval = Interval()
         self.step_seconds: list[float] = []
         self.step_flops: list[float] = []
@@ -259,58 +269,3 @@ class Trainer:
         """Put the best model's weights in place of the last ones."""
         assert self.best is not None
         self.model.load_state_dict(self.best["model"])
-
-    def state(self) -> dict[str, Any]:
-        """Capture everything that later steps depend on; all processes must take part."""
-        return {
-            "seconds": self.seconds,
-            "validated_step": self.validated_step,
-            "validated_seconds": self.validated_seconds,
-            "micro_batch": self.micro_batch,
-            "sampler": {"seed": self.order.seed, "next_step": self.step},
-            "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "plateau": self.plateau.state(),
-            "random": self.group.gather(random_state(self.device)),
-            "best": self.best,
-            "interval": self.interval.sums,
-            "step_seconds": self.step_seconds,
-            "step_flops": self.step_flops,
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up a captured state.
-
-        Raises: UserError for weights that another version of the model has.
-        """
-        self.step = state["sampler"]["next_step"]
-        # Checkpoints from before seconds and micro_batch were noted lack them.
-        self.seconds = state.get("seconds", 0.0)
-        self.validated_seconds = state.get("validated_seconds", 0.0)
-        self.validated_step = state["validated_step"]
-        self.micro_batch = state.get("micro_batch") or self.micro_batch
-        try:
-            self.model.load_state_dict(state["model"])
-        except RuntimeError as error:
-            raise UserError(
-                f"the checkpoint is of another version of mixer {self.config.mixer_name}: "
-                f"{str(error).splitlines()[1].strip()} use --resume never to start a new run"
-            ) from None
-        self.optimizer.load_state_dict(state["optimizer"])
-        if "plateau" in state:  # as those from before there was that schedule have none
-            self.plateau.restore(state["plateau"])
-        self.best = state["best"]
-        self.interval.sums = state["interval"]
-        self.step_seconds = state["step_seconds"]
-        self.step_flops = state["step_flops"]
-        self._restore_random_state(state["random"])
-
-    def _restore_random_state(self, states: list[dict[str, Any]] | dict[str, Any]) -> None:
-        """Give each process its generators back; with other processes, the main one alone."""
-        if isinstance(states, dict):  # a checkpoint from before every process had a state there
-            states = [states]
-        if len(states) == self.group.world_size:
-            restore_random_state(states[self.group.rank], self.device)
-        else:
-            restore_random_state(states[0], self.device)
-            self.group.seed_rank(self.order.seed, self.step)

@@ -16,8 +16,8 @@ from typing import IO
 
 import numpy as np
 
-from tasks.base import DataError
 from tasks.documents.documents import Documents
+from tasks.errors import DataError
 from tasks.sources.archives import walk
 
 logger = logging.getLogger(__name__)

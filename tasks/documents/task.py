@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
 from tasks.documents.documents import Alphabet, check_documents, open_documents
+from tasks.errors import DataError
 from tasks.manifest import canonical_hash
 from tasks.sources.releases import Release, open_release
 from tasks.splits import PackedTokens
@@ -90,6 +91,10 @@ class DocumentTask(Task):
             request=self.alphabet.request(),
             read=self.read,
         )
+        with cache.faults_named():
+            return self._dataset(cache)
+
+    def _dataset(self, cache: Cache) -> Dataset:
         sequences = open_documents(cache, self.alphabet)
         labels, documents = self._arrays(cache, "labels"), self._arrays(cache, "documents")
         chosen = self.choose({name: len(found) for name, found in labels.items()})

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import codecs
 import hashlib
-import pickle
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from tasks.base import DataError
+from tasks.errors import DataError
+from tasks.image.pickled import read_pickled
 from tasks.sources.archives import walk
 
 TRAIN_FILES = 5
@@ -24,7 +23,8 @@ OFFICIAL_CONTENT = "e17ae26d9622378fe898a115f40baa06b528285d35460266da2440e10a2f
 """The digest that `content` computes for the original 60,000 images."""
 
 LARGEST_BATCH = 64 * 2**20
-"""Most bytes that a batch in an archive may have."""
+LARGEST_TOTAL = 2**30
+"""Most bytes that a batch may have, and all that is unpacked from an archive."""
 INSIDE = "*_batch*"
 """Pattern of the names of batches in a folder."""
 FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)(\.bin)?$")
@@ -37,7 +37,7 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH):
+    for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH, total=LARGEST_TOTAL):
         number = int(match[1] or 0)
         if number in found:
             raise DataError(f"{path} holds batch {match[0]} more than once; keep one of them")
@@ -70,35 +70,14 @@ def _read_binary(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_pickled(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        batch = _ArrayUnpickler(file, encoding="bytes").load()
-        data, labels = np.asarray(batch[b"data"]), np.asarray(batch[b"labels"])
-    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, IndexError) as error:
-        raise DataError(f"{shown} is no batch of CIFAR-10 ({error}); is it complete?") from None
-    if data.dtype != np.uint8 or data.shape != (len(labels), 3 * POSITIONS):
+    data, labels = read_pickled(file.read(), shown)
+    expected = (len(labels), 3 * POSITIONS) if labels.ndim == 1 else None
+    if data.dtype != np.uint8 or data.shape != expected:
         raise DataError(
-            f"{shown} holds {data.dtype} data of shape {data.shape}, expected uint8 of "
-            f"{(len(labels), 3 * POSITIONS)}"
+            f"{shown} holds {data.dtype} data of shape {data.shape} and labels of shape "
+            f"{labels.shape}, expected uint8 of (n, {3 * POSITIONS}) and n labels"
         )
     return _checked(data, labels, shown)
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """An unpickler that loads arrays of numbers and refuses everything that could run code."""
-
-    _KNOWN: Mapping[tuple[str, str], Any] = {
-        ("numpy", "ndarray"): np.ndarray,
-        ("numpy", "dtype"): np.dtype,
-        ("numpy.core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # pyright: ignore
-        ("numpy._core.multiarray", "_reconstruct"): np._core.multiarray._reconstruct,  # pyright: ignore
-        ("_codecs", "encode"): codecs.encode,
-    }
-
-    def find_class(self, module_name: str, global_name: str) -> Any:
-        """Look up one of the few names that arrays need."""
-        if (module_name, global_name) not in self._KNOWN:
-            raise pickle.UnpicklingError(f"it asks for {module_name}.{global_name}; refused")
-        return self._KNOWN[module_name, global_name]
 
 
 def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.ndarray, np.ndarray]:

@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import DataError, Dataset, Task, TaskInfo, split_proportionally
+from tasks.base import Dataset, Task, TaskInfo, split_proportionally
 from tasks.baselines import majority
-from tasks.cache import Build, read_cache
+from tasks.cache import Build, Cache, read_cache
+from tasks.errors import DataError
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,
@@ -117,6 +118,10 @@ class Image(Task):
             request={"channels": self.channels},
             read=self._read,
         )
+        with cache.faults_named():
+            return self._dataset(cache)
+
+    def _dataset(self, cache: Cache) -> Dataset:
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         chosen = self._choose(cache.manifest.sizes)
         splits: dict[str, Pixels] = {}
@@ -140,8 +145,13 @@ class Image(Task):
     def _choose(self, sizes: dict[str, int]) -> dict[str, np.ndarray]:
         """List the images of each split; the official test set is stored after the training set."""
         of_train, of_test = sizes["train"], sizes["test"]
-        order = SPLIT_RULES[self.split](of_train)
         held = of_train // 10
+        if not (held and of_test):
+            raise DataError(
+                f"there are {of_train} images to train on and {of_test} to test on, expected at "
+                f"least 10 and 1; is the data complete?"
+            )
+        order = SPLIT_RULES[self.split](of_train)
         return {
             "train": order[:-held],
             "val": order[-held:],

@@ -15,6 +15,7 @@ from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
 from tasks.sources.exports import MARK, settle_source
+from tasks.untrusted import faults_named, map_array, read_regular
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -62,7 +63,10 @@ def open_files(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, i
         made.origin = {
             str(path.relative_to(data_dir)): origin_facts(path) for path in files.values()
         }
-        splits = {name: read_official(path) for name, path in files.items()}
+        splits: dict[str, Expressions] = {}
+        for name, path in files.items():
+            with faults_named(f"{path}"):
+                splits[name] = read_official(path)
         surveys = {name: survey(split) for name, split in splits.items()}
         for name, split in splits.items():
             # The header is line 1, and no line is left out.
@@ -73,7 +77,7 @@ def open_files(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, i
         mark = files["train"].with_name(MARK)
         settle_source(
             made,
-            mark.read_bytes() if mark.is_file() else None,
+            read_regular(mark) if mark.is_file() else None,
             content_of(made.folder),
             doubt or generated_by_us(splits),
         )
@@ -89,7 +93,7 @@ def content_of(folder: Path) -> Iterator[np.ndarray]:
     """Open the arrays of a cache that its examples are in, one after another."""
     for split in FILES:
         for kind in ARRAYS:
-            yield np.load(folder / f"{split}_{kind}.npy", mmap_mode="r", allow_pickle=False)
+            yield map_array(folder / f"{split}_{kind}.npy")
 
 
 def _open(

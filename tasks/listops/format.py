@@ -11,9 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.base import DataError
+from tasks.errors import DataError
+from tasks.files import naming
 from tasks.listops.law import CLOSE_ID, OPERATOR_ID, TOKENS, Expressions
 from tasks.progress import progress
+from tasks.untrusted import open_regular
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 FOLDERS = (
@@ -28,6 +30,10 @@ FOLDERS = (
 
 CHUNK = 1000
 """Number of expressions that are written at a time."""
+
+LARGEST_FILE = 4 * 2**30
+LONGEST_LINE = 2**24
+"""Most bytes of a file, and of a line of it."""
 
 _HEADER = b"Source\tTarget"
 _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
@@ -61,12 +67,13 @@ def read_official(path: Path) -> Expressions:
     tokens: list[bytes] = []
     labels = bytearray()
     with (
-        path.open("rb") as file,
+        open_regular(path, largest=LARGEST_FILE) as file,
         progress(f"reading {path}", total=path.stat().st_size, unit="B") as bar,
     ):
-        if (header := file.readline()).rstrip(b"\r\n") != _HEADER:
+        if (header := file.readline(LONGEST_LINE)).rstrip(b"\r\n") != _HEADER:
             raise DataError(f"{path}:1: got header {header[:60]!r}, expected {_HEADER!r}")
-        for number, line in enumerate(file, start=2):
+        lines = iter(lambda: file.readline(LONGEST_LINE), b"")
+        for number, line in enumerate(lines, start=2):
             ids, label = _parse(line, f"{path}:{number}")
             tokens.append(ids)
             labels.append(label)
@@ -101,7 +108,7 @@ def _parse(line: bytes, where: str) -> tuple[bytes, int]:
 
 def count_examples(path: Path) -> int:
     """Count the lines of an official file but for the header."""
-    with path.open("rb") as file:
+    with open_regular(path, largest=LARGEST_FILE) as file:
         return sum(1 for _ in file) - 1
 
 
@@ -109,7 +116,7 @@ def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: 
     """Write expressions, stored end to end as in `PackedTokens`, in the official format."""
     words = _words()
     partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
+    with naming(path), partial.open("wb") as file:
         file.write(_HEADER + b"\r\n")
         chunks = range(0, len(labels), CHUNK)
         for start in progress(f"writing {path}", chunks, unit="thousand"):

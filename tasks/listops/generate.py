@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
-from tasks.base import DataError
+from tasks.errors import DataError
 from tasks.listops.law import Expressions, Law, grow
 from tasks.progress import progress
 

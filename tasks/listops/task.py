@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Added, DataError, Dataset, Task, TaskInfo
+from tasks.base import Added, Dataset, Task, TaskInfo
 from tasks.cache import Cache, read_cache
+from tasks.errors import DataError
 from tasks.listops.data import content_of, open_files, open_generated, split_arrays
 from tasks.listops.format import FILES, FOLDERS, count_examples, find_official, write_official
 from tasks.listops.generate import example_digest
@@ -113,7 +114,8 @@ class ListOps(Task):
         else:
             cache = open_files(data_dir, files, self.counts)
             check_official(cache, self.source)
-        return self._dataset(cache)
+        with cache.faults_named():
+            return self._dataset(cache)
 
     def _files(self, data_dir: Path) -> dict[str, Path] | None:
         """Find files in the official format, if they are wanted and can be what is asked for."""

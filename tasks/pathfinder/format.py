@@ -17,12 +17,13 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.base import DataError
 from tasks.cache import Build
+from tasks.errors import DataError
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 from tasks.sources.archives import walk
 from tasks.sources.exports import MARK
+from tasks.untrusted import read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def _files(
 
 def _read_metadata(path: Path, prefix: str) -> Listing:
     batches: dict[int, tuple[str, list[list[str]]]] = {}
-    mark = (path / MARK).read_bytes() if (path / MARK).is_file() else None
+    mark = read_regular(path / MARK) if (path / MARK).is_file() else None
     for batch, place, content in _files(path, prefix, METADATA_INSIDE, _METADATA):
         if batch is None:
             mark = content

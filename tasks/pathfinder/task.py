@@ -14,9 +14,10 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base import DataError, Dataset, Task, TaskInfo, accuracy_percent
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
+from tasks.errors import DataError
 from tasks.manifest import canonical_hash
 from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
@@ -105,10 +106,19 @@ class Pathfinder(Task):
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
         cache = self._official(data_dir) or self._generated(data_dir)
+        with cache.faults_named():
+            return self._dataset(cache)
+
+    def _dataset(self, cache: Cache) -> Dataset:
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
         rows = rows[: self.examples]
         if len(rows) < (self.examples or 0):
             raise DataError(f"task.examples is {self.examples}, but there are {len(rows)} images")
+        if len(rows) < IMAGES_PER_TEST_IMAGE:
+            raise DataError(
+                f"{cache.folder} has {len(rows)} images, expected at least "
+                f"{IMAGES_PER_TEST_IMAGE}; is the data complete?"
+            )
         images, predictions = cache.array("images"), np.asarray(cache.array("marker_predictions"))
         order = random_split_order(len(rows)) if self.split == "random" else np.arange(len(rows))
         chosen = dict(zip(SPLITS, np.split(rows[order], _cuts(len(rows))), strict=True))
@@ -162,8 +172,7 @@ class Pathfinder(Task):
 
     def _read(self, made: Build, path: Path) -> None:
         listing = read_release(made, path, self.folder_name, self.size)
-        images, labels, rows = (np.load(made.folder / f"{name}.npy", mmap_mode="r")
-                                for name in ("images", "labels", "rows"))  # fmt: skip
+        images, labels, rows = map(made.array, ("images", "labels", "rows"))
         doubt = difference(listing, images, labels, self.size, self.contour)
         settle_source(made, listing.mark, _content(images, labels, rows), doubt)
         self._predict_by_markers(made)
@@ -192,8 +201,7 @@ class Pathfinder(Task):
         """Save the label of each image as predicted from the positions of its markers alone."""
         from tasks.pathfinder.markers import find_markers
 
-        images, labels = (np.load(made.folder / f"{name}.npy", mmap_mode="r")
-                          for name in ("images", "labels"))  # fmt: skip
+        images, labels = map(made.array, ("images", "labels"))
         made.sizes["all"] = len(labels)
         markers = find_markers(images, self.size, self.law.marker_radius)
         made.save("marker_predictions", cross_fitted_trees(markers, np.asarray(labels)))

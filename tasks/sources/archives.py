@@ -7,32 +7,43 @@ devices are refused, and the bytes that are read from it are limited.
 from __future__ import annotations
 
 import bz2
-import contextlib
 import gzip
 import io
 import lzma
 import re
 import tarfile
-import zlib
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
-from tasks.base import DataError
+from tasks.errors import DataError
 from tasks.progress import progress
+from tasks.untrusted import faults_named, open_regular
 
 CHUNK = 2**20
 GIB = 2**30
 LARGEST_FILE = 32 * GIB
 LARGEST_TOTAL = 128 * GIB
-"""Most bytes of all files read from an archive, unpacked."""
+"""Most bytes of all that is unpacked from an archive, whether it is wanted or skipped."""
+
+LARGEST_HEADER = 2**16
+MOST_NOTES = 100
+"""Most bytes that describe a file of an archive, its name for instance; most notes on all files."""
+
+LARGEST_GROWTH = 200
+AT_EASE = 64 * CHUNK
+"""An archive of which more than so many bytes are unpacked may not grow more than so many times."""
 
 _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"BZh", bz2.BZ2File),
 )
-_FAULTS = (tarfile.TarError, EOFError, lzma.LZMAError, zlib.error, OSError, ValueError)
+_DESCRIBING = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
 
 
 def walk(
@@ -51,23 +62,23 @@ def walk(
         path: a folder, or a tar archive, uncompressed or compressed by gzip, xz or bzip2.
         wanted: regular expression; files are read if it is found in their names.
         inside: pattern of the files of a folder.
-        largest: most bytes that a file of an archive may have.
-        total: most bytes that all files read from an archive may have.
+        largest: most bytes that a file may have.
+        total: most bytes that may be unpacked from an archive.
     Yields: the match of each file's name, in which "/" separates folders, and the open file.
     Raises: DataError for an archive that is damaged, cut off or hostile.
     """
     if path.is_dir():
-        return _walk_folder(path, inside, wanted)
+        return _walk_folder(path, inside, wanted, largest)
     return _walk_archive(path, wanted, largest, total)
 
 
 def _walk_folder(
-    folder: Path, inside: str, wanted: re.Pattern[str]
+    folder: Path, inside: str, wanted: re.Pattern[str], largest: int
 ) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     names = sorted(path.relative_to(folder).as_posix() for path in folder.glob(inside))
     matches = [match for name in names if (match := wanted.search(name))]
     for match in progress(f"reading {folder}", matches, unit="files"):
-        with (folder / match.string).open("rb") as file:
+        with open_regular(folder / match.string, largest=largest) as file:
             yield match, file
 
 
@@ -76,39 +87,79 @@ def _walk_archive(
 ) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     size = path.stat().st_size
     with (
-        path.open("rb") as raw,
+        open_regular(path) as raw,
         progress(f"reading {path}", total=size, unit="B") as bar,
         _faults_named(path),
-        _unpacked(_Counted(raw, bar)) as stream,
-        tarfile.open(fileobj=stream, mode="r|") as archive,
+        _unpacked(_Counted(raw, bar)) as unpacked,
     ):
-        for member in archive:
-            match = wanted.search(member.name)
-            if match is None or member.isdir():
-                continue
-            file = archive.extractfile(member) if member.isreg() else None
-            if file is None:
-                raise DataError(f"{path}: {member.name} is not a regular file; refused")
-            total -= member.size
-            if member.size > largest or total < 0:
-                raise DataError(
-                    f"{path}: {member.name} has {member.size:,} bytes, more than expected of it; "
-                    f"refused"
-                )
-            yield match, io.BufferedReader(_Member(path, file))
+        stream: Any = _Limited(unpacked, path, min(total, max(AT_EASE, LARGEST_GROWTH * size)))
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+            for member in archive:
+                vars(archive)["members"] = []  # it would keep them all, to find them by name
+                match = wanted.search(member.name)
+                if match is not None and not member.isdir():
+                    yield match, _open_member(archive, member, path, largest)
         while stream.read(CHUNK):  # the checksum of what came before is at the end
             pass
 
 
-@contextlib.contextmanager
-def _faults_named(path: Path) -> Iterator[None]:
-    """Turn the many errors of broken archives into one that names the archive."""
-    try:
-        yield
-    except _FAULTS as error:
+def _open_member(
+    archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, largest: int
+) -> IO[bytes]:
+    file = archive.extractfile(member) if member.isreg() else None
+    if file is None:
+        raise DataError(f"{path}: {member.name} is not a regular file; refused")
+    if member.size > largest:
         raise DataError(
-            f"{path} ({path.stat().st_size:,} bytes) is damaged or incomplete: {error}; get it anew"
-        ) from None
+            f"{path}: {member.name} has {member.size:,} bytes, more than expected of it; refused"
+        )
+    return io.BufferedReader(_Member(path, file))
+
+
+def _faults_named(path: Path) -> AbstractContextManager[None]:
+    """Turn the many errors of broken archives into one that names the archive."""
+    return faults_named(f"{path} ({path.stat().st_size:,} bytes)", "get it anew")
+
+
+class _Header(tarfile.TarInfo):
+    """What an archive says of a file.
+
+    Names and notes of absurd length are refused before they are read, and so are files with holes,
+    which no release has.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_holes()
+        if self.type in _DESCRIBING and self.size > LARGEST_HEADER:
+            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
+        if len(archive.pax_headers) > MOST_NOTES:
+            raise tarfile.ReadError(f"more than {MOST_NOTES} notes on all files")
+        return super()._proc_member(archive)  # pyright: ignore
+
+    def _refuse_holes(self, *_: object) -> None:
+        raise tarfile.ReadError(f"{self.name} is a file with holes")
+
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_holes
+
+
+class _Limited:
+    """What a decompressor makes of an archive, up to a number of bytes."""
+
+    def __init__(self, unpacked: Any, path: Path, left: int) -> None:
+        self.unpacked = unpacked
+        self.path = path
+        self.left = left
+
+    def read(self, size: int) -> bytes:
+        data = self.unpacked.read(size)
+        self.left -= len(data)
+        if self.left < 0:
+            raise DataError(
+                f"{self.path} ({self.path.stat().st_size:,} bytes) unpacks to more than is "
+                f"expected of it; refused"
+            )
+        return data
 
 
 class _Member(io.RawIOBase):

@@ -9,6 +9,7 @@ from typing import Any
 
 from filelock import FileLock
 
+from tasks.errors import KnownError
 from tasks.manifest import file_facts
 from tasks.progress import progress
 
@@ -21,7 +22,7 @@ ATTEMPTS = 5
 """How often one call resumes a download that broke off."""
 
 
-class DownloadError(Exception):
+class DownloadError(KnownError):
     """A file could not be downloaded."""
 
 

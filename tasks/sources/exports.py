@@ -10,8 +10,10 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tasks.base import DataError
 from tasks.cache import Build, Cache
+from tasks.errors import DataError
+from tasks.files import write_atomically
+from tasks.untrusted import read_regular
 
 MARK = "exported-from"
 """File beside exported data that names its source and the digest of its content."""
@@ -54,7 +56,7 @@ def mark_export(
     """
     path = folder / MARK
     present = [name for name in names if (folder / name).exists()]
-    if present and (not path.is_file() or read_mark(path.read_bytes()) is None):
+    if present and (not path.is_file() or read_mark(read_regular(path)) is None):
         raise DataError(
             f"{folder} holds {', '.join(present)}, which an export would overwrite; name another "
             f"folder"
@@ -67,9 +69,7 @@ def mark_export(
         }
     )
     folder.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{MARK}.partial")
-    partial.write_text(mark.model_dump_json(indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_atomically(path, (mark.model_dump_json(indent=2) + "\n").encode())
 
 
 def read_mark(content: bytes) -> Mark | None:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.base import DataError
 from tasks.cache import Build, Cache, cache_folder, open_or_build
+from tasks.errors import DataError
 from tasks.manifest import origin_facts
 from tasks.sources.downloads import DownloadError, download, registered
+from tasks.untrusted import faults_named
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +105,8 @@ def open_release(
         files = [path] if path.is_file() else sorted(path.glob(release.inside))
         if len(files) <= FEW:
             made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
-        read(made, path)
+        with faults_named(f"{path}", "is it complete?"):
+            read(made, path)
 
     folder = cache_folder(data_dir, release.task, name, request)
     cache = open_or_build(

@@ -1,0 +1,140 @@
+"""The whole state of a run: captured, checked where it comes from a file, and restored."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import (
+    AfterValidator,
+    Field,
+    InstanceOf,
+    JsonValue,
+    NonNegativeInt,
+    PositiveInt,
+    TypeAdapter,
+)
+from torch import Tensor
+from typing_extensions import TypedDict
+
+from lra.runtime.environment import RandomState, random_state, restore_random_state
+from lra.runtime.errors import UserError
+from lra.train.interval import IntervalSums
+from lra.train.trainer import Best, Trainer
+from tasks.untrusted import faults_named
+
+Seconds = Annotated[float, Field(ge=0, lt=1e18)]
+
+
+class Sampler(TypedDict):
+    """The order of the examples."""
+
+    seed: NonNegativeInt
+    next_step: NonNegativeInt
+
+
+class TrainerState(TypedDict):
+    """Everything that later steps depend on.
+
+    What checkpoints of earlier versions lack is not required.
+    """
+
+    seconds: NotRequired[Seconds]
+    validated_step: NonNegativeInt
+    validated_seconds: NotRequired[Seconds]
+    micro_batch: NotRequired[PositiveInt | None]
+    sampler: Sampler
+    model: dict[str, InstanceOf[Tensor]]
+    optimizer: dict[str, Any]
+    plateau: NotRequired[dict[str, float | None]]
+    random: list[RandomState] | RandomState
+    """The generators of each process; earlier versions captured those of the main one alone."""
+    best: Best | None
+    interval: IntervalSums
+    step_seconds: list[Annotated[float, Field(gt=0, lt=1e18)]]
+    step_flops: list[Annotated[float, Field(ge=0, lt=1e30)]]
+
+
+_PLAIN = TypeAdapter(dict[str, JsonValue])
+
+
+class RunState(TypedDict):
+    """What a checkpoint holds: the trainer's state, and the run's so far."""
+
+    trainer: TrainerState
+    wall_seconds: Seconds
+    peak_memory_mib: Annotated[float, Field(ge=0, lt=1e18)]
+    device: str
+    commits: list[str]
+    identity: Annotated[dict[str, Any], AfterValidator(_PLAIN.validate_python)]
+    """All settings, the seed and the data, see `RunFolder.resume`."""
+
+
+_RUN_STATE = TypeAdapter(RunState)
+
+
+def checked(content: object) -> RunState:
+    """Return what a checkpoint holds, if it is the state of a run.
+
+    Raises: ValidationError of pydantic for anything else.
+    """
+    return _RUN_STATE.validate_python(content, strict=True)
+
+
+def capture(trainer: Trainer) -> TrainerState:
+    """Capture everything that later steps depend on; all processes must take part."""
+    return {
+        "seconds": trainer.seconds,
+        "validated_step": trainer.validated_step,
+        "validated_seconds": trainer.validated_seconds,
+        "micro_batch": trainer.micro_batch,
+        "sampler": {"seed": trainer.order.seed, "next_step": trainer.step},
+        "model": trainer.model.state_dict(),
+        "optimizer": trainer.optimizer.state_dict(),
+        "plateau": trainer.plateau.state(),
+        "random": trainer.group.gather(random_state(trainer.device)),
+        "best": trainer.best,
+        "interval": trainer.interval.sums,
+        "step_seconds": trainer.step_seconds,
+        "step_flops": trainer.step_flops,
+    }
+
+
+def restore(trainer: Trainer, state: TrainerState) -> None:
+    """Give a trainer a captured state.
+
+    Raises: UserError for weights that another version of the model has; DataError for a state
+        that fits no trainer.
+    """
+    trainer.step = state["sampler"]["next_step"]
+    trainer.seconds = state.get("seconds", 0.0)
+    trainer.validated_seconds = state.get("validated_seconds", 0.0)
+    trainer.validated_step = state["validated_step"]
+    trainer.micro_batch = state.get("micro_batch") or trainer.micro_batch
+    try:
+        trainer.model.load_state_dict(state["model"])
+    except RuntimeError as error:
+        what = " ".join(str(error).splitlines()[1:2]).strip()
+        raise UserError(
+            f"the checkpoint is of another version of mixer {trainer.config.mixer_name}: {what} "
+            f"use --resume never to start a new run"
+        ) from None
+    with faults_named("the checkpoint", "use --resume never to start a new run"):
+        trainer.optimizer.load_state_dict(state["optimizer"])
+        if "plateau" in state:  # as those from before there was that schedule have none
+            trainer.plateau.restore(state["plateau"])
+        trainer.best = state["best"]
+        trainer.interval.sums = state["interval"]
+        trainer.step_seconds = state["step_seconds"]
+        trainer.step_flops = state["step_flops"]
+        _restore_random_state(trainer, state["random"])
+
+
+def _restore_random_state(trainer: Trainer, states: list[RandomState] | RandomState) -> None:
+    """Give each process its generators back; with other processes, the main one alone."""
+    if isinstance(states, dict):
+        states = [states]
+    if len(states) == trainer.group.world_size:
+        restore_random_state(states[trainer.group.rank], trainer.device)
+    else:
+        restore_random_state(states[0], trainer.device)
+        trainer.group.seed_rank(trainer.order.seed, trainer.step)

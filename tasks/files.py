@@ -1,0 +1,70 @@
+"""Files that are either complete or not there, and full disks that say which file they are for."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+STALE_SECONDS = 3600
+"""Age from which the temporary file of a write is that of a process that was killed."""
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file so that a crash leaves the old content or the new, never a part.
+
+    Raises: OSError naming the file.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with naming(path):
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes left of files that they wrote into a folder."""
+    for path in folder.glob(".*.tmp"):
+        with contextlib.suppress(OSError):  # another process removes it, too
+            if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                path.unlink()
+
+
+@contextlib.contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let errors of the file system name the file that is written, as that of a full disk does not.
+
+    Raises: OSError, with a file name.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is not None:
+            raise
+        what = error.strerror or f"it cannot be written in full ({error})"
+        raise OSError(error.errno or errno.EIO, what, str(path)) from None
+
+
+def reserve(path: Path) -> None:
+    """Take the space on the disk that a file needs to be written in place.
+
+    Without it, a disk that fills up would end the process by a signal.
+
+    Raises: OSError naming the file if the space is not there.
+    """
+    size = path.stat().st_size
+    with naming(path):
+        if hasattr(os, "posix_fallocate"):
+            with path.open("r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, size)
+        elif shutil.disk_usage(path).free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))

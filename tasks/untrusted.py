@@ -1,0 +1,107 @@
+"""What somebody else may have written: only regular files of a sane size, every fault one line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from tasks.errors import DataError, KnownError
+
+MIB = 2**20
+LARGEST_TEXT = 16 * MIB
+"""Most bytes of a file that is read as a whole, unless another number is given."""
+
+
+def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
+    """Open a regular file for reading; pipes, devices and folders are refused, without waiting.
+
+    Args:
+        largest: most bytes that it may have; None for any number.
+    Raises: DataError for anything but a regular file, or a larger one; OSError as `open` does.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise DataError(f"{path} is {_kind(facts.st_mode)}, expected a regular file; remove it")
+        if largest is not None and facts.st_size > largest:
+            raise DataError(
+                f"{path} has {facts.st_size:,} bytes, expected at most {largest:,}; is it "
+                f"another file?"
+            )
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.close(descriptor)
+        raise
+
+
+def _kind(mode: int) -> str:
+    kinds = ((stat.S_ISDIR, "folder"), (stat.S_ISFIFO, "pipe"), (stat.S_ISSOCK, "socket"))
+    return next((f"a {name}" for is_kind, name in kinds if is_kind(mode)), "a device")
+
+
+def read_regular(path: Path, *, largest: int = LARGEST_TEXT) -> bytes:
+    """Read a regular file as a whole.
+
+    Raises: DataError and OSError as `open_regular`.
+    """
+    with open_regular(path, largest=largest) as file:
+        return file.read()
+
+
+def read_text(path: Path, *, largest: int = LARGEST_TEXT) -> str:
+    """Read a regular file of UTF-8 text.
+
+    Raises: DataError also for other text; DataError and OSError as `open_regular`.
+    """
+    try:
+        return read_regular(path, largest=largest).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not UTF-8 text: {error}") from None
+
+
+def map_array(path: Path) -> np.ndarray:
+    """Map an array of numbers into memory, read-only.
+
+    Raises: DataError for a file that is no array of numbers, or shorter than it says.
+    """
+    with open_regular(path):
+        pass
+    with faults_named(f"{path}"):
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+@contextlib.contextmanager
+def faults_named(what: str, advice: str = "") -> Iterator[None]:
+    """Turn whatever is raised within, while something untrusted is read, into one DataError.
+
+    Errors that explain themselves pass, and so do interruptions, too little memory, and errors of
+    the file system.
+
+    Args:
+        what: what is read, as the message begins.
+        advice: what to do about it, as the message ends.
+    Raises: DataError naming what is read and what went wrong.
+    """
+    try:
+        yield
+    except (KnownError, KeyboardInterrupt, GeneratorExit, MemoryError):
+        raise
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        end = f"; {advice}" if advice else ""
+        raise DataError(f"{what} is damaged or incomplete ({describe(error)}){end}") from error
+
+
+def describe(error: BaseException) -> str:
+    """Name an exception and what it says."""
+    said: Any = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
