@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 
 class KnownError(Exception):
     """What was given, what was expected, where it came from, and what to do."""
@@ -9,3 +11,11 @@ class KnownError(Exception):
 
 class DataError(KnownError):
     """Data that is missing, malformed or damaged: the message says what to do about it."""
+
+
+def describe(error: BaseException) -> str:
+    """Name an exception and what it says, if it can say it."""
+    said = ""
+    with contextlib.suppress(Exception):
+        said = str(error)
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

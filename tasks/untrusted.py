@@ -7,11 +7,11 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from tasks.errors import DataError, KnownError
+from tasks.errors import DataError, KnownError, describe
 
 MIB = 2**20
 LARGEST_TEXT = 16 * MIB
@@ -99,9 +99,3 @@ def faults_named(what: str, advice: str = "") -> Iterator[None]:
             raise
         end = f"; {advice}" if advice else ""
         raise DataError(f"{what} is damaged or incomplete ({describe(error)}){end}") from error
-
-
-def describe(error: BaseException) -> str:
-    """Name an exception and what it says."""
-    said: Any = str(error)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -40,7 +40,7 @@ def default_mixer(
     source = find_mixer(name, "--mixers")
     options = compose_options(source, overrides)
     mixer = source.build(context, options)
-    check_plug_in(source, mixer, context.dim, causal=context.causal, grid=None)
+    check_plug_in(source, mixer, context.dim, context.max_length, causal=context.causal, grid=None)
     return source, mixer
 
 

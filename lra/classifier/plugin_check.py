@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
-from lra.config.plugin import MixerSource, described
-from lra.runtime.environment import is_out_of_memory
+from lra.config.plugin import MixerSource
 from lra.runtime.errors import UserError
 from models.base import Mixer
 
-LENGTH = 5
+LENGTHS = (5, 83)
+"""Positions of the sequences that a plug-in is tried on, if it is for sequences as long."""
 
 
 def check_plug_in(
     source: MixerSource,
     mixer: nn.Module,
     dim: int,
+    max_length: int,
     *,
     causal: bool,
     grid: tuple[int, int] | None,
@@ -27,86 +30,143 @@ def check_plug_in(
 
     Args:
         mixer: a fresh one; it is left in evaluation.
+        dim: its channels.
+        max_length: positions of the longest sequence that it is for.
         grid: (height, width) of its input, which then has no padding.
-    Raises: UserError for parameters or learning rates that cannot be trained, anything that
-        forward raises, a result of another shape or type than x, padding that reaches real
-        positions, and a causal context that is not met.
+    Raises: UserError for weights or learning rates that cannot be trained, anything that it raises
+        in training or evaluation, a result of another shape or type than x or that is not finite,
+        padding that reaches real positions, a causal context that is not met, and weights that
+        change their shapes.
     """
     if source.code is None:
         return
-    _check_parameters(source, mixer)
-    length = LENGTH if grid is None else grid[0] * grid[1]
-    padded = torch.ones(2, length, dtype=torch.bool)
-    padded[1, -2:] = False
-    x = torch.randn(2, length, dim)
-    for mask in (None,) if grid is not None else (padded, None):
-        _try_to_train(source, mixer, x, mask)
-    mixer.eval()
-    if grid is None:
-        changed = torch.where(padded[..., None], x, 10 * torch.randn_like(x))
-        if _differ(mixer, x, changed, padded, padded):
-            raise UserError(
-                f"{source.origin}: what stands at padded positions (mask False) changes real "
-                f"ones; set it to 0 at the input of whatever joins positions"
+    trial = Trial(source, mixer)
+    with source.faults_named("it failed on a trial"):
+        trial.check_weights()
+        shapes = trial.shapes()
+        lengths = [min(n, max_length) for n in LENGTHS] if grid is None else [grid[0] * grid[1]]
+        for length in dict.fromkeys(lengths):
+            x = torch.randn(2, length, dim)
+            mask = torch.ones(2, length, dtype=torch.bool)
+            mask[1, length // 2 + 1 :] = False
+            for given in (None,) if grid is not None else (mask, None):
+                trial.train(x, given)
+            for training in (True, False):
+                mixer.train(training)
+                if grid is None:
+                    trial.check_padding(x, mask)
+                if causal:
+                    trial.check_causality(x)
+        trial.check_shapes(shapes)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plug-in's mixer, and where it is from."""
+
+    source: MixerSource
+    mixer: nn.Module
+
+    def fault(self, text: str) -> UserError:
+        """Describe a fault of the plug-in."""
+        return UserError(f"{self.source.origin}: {text}")
+
+    def check_weights(self) -> None:
+        """Refuse weights that cannot be trained or saved."""
+        if "_parameters" not in vars(self.mixer):
+            raise self.fault("its constructor does not call super().__init__()")
+        for name, parameter in self.mixer.named_parameters():
+            if isinstance(parameter, UninitializedParameter):
+                raise self.fault(f"parameter {name} has no size yet; give it one when it is made")
+            if not parameter.is_floating_point():
+                raise self.fault(
+                    f"parameter {name} is {parameter.dtype}, expected real numbers; complex ones "
+                    f"can be kept as pairs (torch.view_as_real)"
+                )
+        for name, weight in self.mixer.state_dict().items():
+            if not isinstance(weight, Tensor) or weight.layout is not torch.strided:
+                raise self.fault(f"its state_dict holds {_kind(weight)}, {name}, expected a tensor")
+        if not isinstance(self.mixer, Mixer) and "learning_rates" in dir(type(self.mixer)):
+            raise self.fault("learning_rates is read from subclasses of models.base.Mixer alone")
+
+    def shapes(self) -> dict[str, torch.Size]:
+        """Return the shapes of all weights by their names."""
+        weights = [*self.mixer.named_parameters(), *self.mixer.state_dict().items()]
+        return {name: weight.shape for name, weight in weights}
+
+    def check_shapes(self, before: dict[str, torch.Size]) -> None:
+        """Refuse weights that were made, removed or replaced by others since."""
+        if changed := before.items() ^ self.shapes().items():
+            names = ", ".join(sorted({name for name, _ in changed}))
+            raise self.fault(f"forward adds or changes weights ({names}); make them at the start")
+
+    def train(self, x: Tensor, mask: Tensor | None) -> None:
+        """Go forward and back as a block does, x being a view that must not be overwritten."""
+        try:
+            inspect.signature(self.mixer.forward).bind(x, mask)
+        except TypeError as error:
+            raise self.fault(f"forward(x, mask) is not possible: {error}") from None
+        with self.source.faults_named(f"forward with mask {_mask(mask)}"):
+            (view,) = (1 * x.clone().requires_grad_()).split([len(x)])
+            y = self.apply(view, mask)
+            if y.requires_grad:
+                y.sum().backward()
+                self.mixer.zero_grad(set_to_none=True)
+
+    def apply(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Apply the mixer and check that its result is like x, and finite."""
+        y = self.mixer(x, mask)
+        like = (x.shape, x.dtype, x.layout)
+        if not isinstance(y, Tensor) or (y.shape, y.dtype, y.layout) != like:
+            raise self.fault(
+                f"forward returned {_kind(y)} for x {_kind(x)} and mask {_mask(mask)}; expected "
+                f"the shape and type of x"
             )
-    if causal:
+        if not y.isfinite().all():
+            raise self.fault(
+                f"forward returned numbers that are not finite for x {_kind(x)} of mean 0 and "
+                f"deviation 1, and mask {_mask(mask)}"
+            )
+        return y
+
+    def check_padding(self, x: Tensor, mask: Tensor) -> None:
+        """Compare results before and after a change at padded positions."""
+        changed = torch.where(mask[..., None], x, 10 * torch.randn_like(x))
+        if self._differ((x, changed), mask, mask):
+            mode = "training" if self.mixer.training else "evaluation"
+            raise self.fault(
+                f"what stands at padded positions (mask False) changes real ones in {mode}; set it "
+                f"to 0 at the input of whatever joins positions"
+            )
+
+    def check_causality(self, x: Tensor) -> None:
+        """Compare results before and after a change at the last position."""
         changed = x.clone()
         changed[:, -1] += 1
-        earlier = torch.ones_like(padded)
+        earlier = torch.ones(x.shape[:2], dtype=torch.bool)
         earlier[:, -1] = False
-        if _differ(mixer, x, changed, None, earlier):
-            raise UserError(
-                f"{source.origin}: model.causal is true, and the last position changes earlier "
-                f"ones; heed context.causal, or raise ValueError where it is true"
+        if self._differ((x, changed), None, earlier):
+            raise self.fault(
+                "model.causal is true, and the last position changes earlier ones; heed "
+                "context.causal, or raise ValueError where it is true"
             )
 
-
-def _check_parameters(source: MixerSource, mixer: nn.Module) -> None:
-    for name, parameter in mixer.named_parameters():
-        if not parameter.is_floating_point():
-            raise UserError(
-                f"{source.origin}: parameter {name} is {parameter.dtype}, expected real numbers; "
-                f"complex ones can be kept as pairs (torch.view_as_real)"
-            )
-    if not isinstance(mixer, Mixer) and "learning_rates" in dir(type(mixer)):
-        raise UserError(
-            f"{source.origin}: learning_rates is read from subclasses of models.base.Mixer alone"
-        )
+    @torch.no_grad()
+    def _differ(self, inputs: tuple[Tensor, Tensor], mask: Tensor | None, where: Tensor) -> bool:
+        """Whether two inputs give different results somewhere, with the same random numbers."""
+        results: list[Tensor] = []
+        for x in inputs:
+            with torch.random.fork_rng(devices=[]):
+                results.append(self.apply(x.clone(), mask)[where])
+        return not torch.allclose(results[0], results[1], 1e-3, 1e-4)
 
 
-def _try_to_train(source: MixerSource, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:
-    """Go forward and back once as a block does, x being a view that must not be overwritten."""
-    given = "None" if mask is None else f"{tuple(mask.shape)} bool"
-    try:
-        inspect.signature(mixer.forward).bind(x, mask)
-    except TypeError as error:
-        raise UserError(f"{source.origin}: forward(x, mask) is not possible: {error}") from None
-    try:
-        (view,) = (1 * x.clone().requires_grad_()).split([len(x)])
-        y = mixer(view, mask)
-        if isinstance(y, Tensor) and y.requires_grad:
-            y.sum().backward()
-    except Exception as error:
-        if is_out_of_memory(error):
-            raise
-        fault = described(error, inspect.getfile(source.cls))
-        raise UserError(f"{source.origin}: forward with mask {given}: {fault}") from None
-    if not isinstance(y, Tensor) or (y.shape, y.dtype) != (x.shape, x.dtype):
-        raise UserError(
-            f"{source.origin}: forward returned {_kind(y)} for x {_kind(x)} and mask {given}; "
-            f"expected the shape and type of x"
-        )
-
-
-@torch.no_grad()
-def _differ(
-    mixer: nn.Module, x: Tensor, changed: Tensor, mask: Tensor | None, where: Tensor
-) -> bool:
-    """Whether two inputs give different results at some positions."""
-    return not torch.allclose(mixer(x, mask)[where], mixer(changed, mask)[where], 1e-3, 1e-4)
+def _mask(mask: Tensor | None) -> str:
+    return "None" if mask is None else f"{tuple(mask.shape)} bool"
 
 
 def _kind(value: object) -> str:
     if not isinstance(value, Tensor):
         return f"a {type(value).__name__}"
-    return f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    kind = f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return kind if value.layout is torch.strided else f"{kind} {value.layout}"

@@ -53,4 +53,4 @@ def _build(config: RunConfig) -> None:
     different = min(model.depth, 2 if model.axes == "alternate" else 1)
     mixers = [build_layer(config, info, length, layer) for layer in range(different)]
     grid = None if model.axes == "flat" else info.grid
-    check_plug_in(config.mixer_source, mixers[0], model.dim, causal=model.causal, grid=grid)
+    check_plug_in(config.mixer_source, mixers[0], model.dim, length, causal=model.causal, grid=grid)

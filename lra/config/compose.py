@@ -13,6 +13,7 @@ A preset compares mixers with the task's own pooling and head: what `per_task` s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -82,7 +83,7 @@ def compose(
         preset=preset,
         protocol=protocol,
         task=validate("task", task, options_model(TASKS.get(task, "--task")), merged),
-        mixer=validate("mixer", source.name, source.options, merged),
+        mixer=_recordable(validate("mixer", source.name, source.options, merged), source),
         model=validate("model", "model", ModelConfig, merged),
         train=validate("train", "train", TrainConfig, merged),
         log=validate("log", "log", LogConfig, merged),
@@ -195,6 +196,19 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
         for section, key in layer.values:
             if section == "task":
                 raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
+
+
+def _recordable(options: Section, source: MixerSource) -> Section:
+    """Return the options of a mixer, if their values can be written as JSON."""
+    for name, value in options.model_dump().items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise UserError(
+                f"{source.origin}: no record can hold mixer.{name}, a {type(value).__name__}; "
+                f"give it a plain type: a number, text, boolean or list"
+            ) from None
+    return options
 
 
 def _refuse_idle_flags(model: ModelConfig, train: TrainConfig, merged: Merged) -> None:

@@ -7,19 +7,26 @@ import hashlib
 import importlib
 import inspect
 import json
+import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import cast, get_type_hints
 
+from pydantic import BaseModel, ValidationError
 from torch import nn
 
 from lra.config.registry import MIXERS, Section, options_model, options_section
+from lra.record.schema import Name, Text
 from lra.runtime.environment import is_out_of_memory
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UserError, unknown, user_code
 from models.base import Mixer, MixerContext
+from tasks.errors import KnownError, describe
+from tasks.untrusted import read_regular
 
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
@@ -51,15 +58,32 @@ class MixerSource:
         Raises: UserError for options that contradict one another or the context, and for
             whatever the constructor of a plug-in raises.
         """
+        with self.faults_named("its constructor failed"):
+            try:
+                return self.cls(context, **dict(options))
+            except ValueError as error:
+                raise UserError(f"mixer {self.name}: {error}") from None
+
+    @contextmanager
+    def faults_named(self, what: str) -> Iterator[None]:
+        """Turn whatever is raised while a plug-in is at work, `sys.exit` too, into its fault.
+
+        Errors that explain themselves pass, and so do interruptions, too little memory, and errors
+        of the file system that did not come through its file. With a registered mixer all pass.
+
+        Args:
+            what: what it means, "its constructor failed" for instance.
+        Raises: UserError naming the plug-in, the error and its place.
+        """
         try:
-            return self.cls(context, **dict(options))
-        except ValueError as error:
-            raise UserError(f"mixer {self.name}: {error}") from None
-        except Exception as error:
-            if self.code is None or is_out_of_memory(error):
+            yield
+        except (KnownError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            file = None if self.code is None else inspect.getfile(self.cls)
+            if file is None or is_out_of_memory(error) or _is_of_the_system(error, file):
                 raise
-            fault = described(error, inspect.getfile(self.cls))
-            raise UserError(f"{self.origin}: its constructor failed: {fault}") from None
+            raise UserError(f"{self.origin}: {what}: {described(error, file)}") from error
 
 
 def find_mixer(spec: str, flag: str) -> MixerSource:
@@ -87,9 +111,31 @@ def _find_plug_in(spec: str, flag: str) -> MixerSource:
         module = _load_module(target, origin)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
+    _refuse_unrecordable(spec, name, origin)
     cls = _class_of(module, name, origin)
+    user_code.update({inspect.getfile(module), inspect.getfile(cls)})
     options, code = _options(cls, origin), _digest(module, cls)
     return MixerSource(given=spec, name=name, cls=cls, options=options, flag=flag, code=code)
+
+
+class _InRecords(BaseModel):
+    """What records say of a plug-in."""
+
+    given: Text
+    name: Name
+
+
+def _refuse_unrecordable(spec: str, name: str, origin: str) -> None:
+    """Refuse what a run's record and folder could not be named after."""
+    try:
+        _InRecords(given=spec, name=name)
+    except ValidationError as error:
+        what = {"given": "the name of its file", "name": "its name"}
+        first = error.errors()[0]
+        raise UserError(
+            f"{origin}: {what[str(first['loc'][0])]} cannot stand in a record ({first['msg']}); "
+            f"rename it"
+        ) from None
 
 
 def _load_file(path: Path, origin: str) -> ModuleType:
@@ -97,8 +143,8 @@ def _load_file(path: Path, origin: str) -> ModuleType:
     if not path.is_file():
         raise UserError(f"{origin}: there is no file {path} (seen from {Path.cwd()})")
     path = path.resolve()
-    source = path.read_bytes()
-    identity = hashlib.sha256(f"{path}\0".encode() + source).hexdigest()
+    source = read_regular(path)
+    identity = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()
     module = ModuleType(f"_mixer_plug_in_{identity[:16]}")
     if module.__name__ in sys.modules:
         return sys.modules[module.__name__]
@@ -108,7 +154,9 @@ def _load_file(path: Path, origin: str) -> ModuleType:
     try:
         # Not by an import, whose cache of bytecode may lag behind an edit.
         exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         del sys.modules[module.__name__]
         raise _failed_import(error, origin, str(path)) from None
     return module
@@ -118,7 +166,9 @@ def _load_module(name: str, origin: str) -> ModuleType:
     _search_also(Path.cwd())
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise UserError(
@@ -140,12 +190,21 @@ def _failed_import(error: BaseException, origin: str, file: str) -> UserError:
 
 def described(error: BaseException, file: str) -> str:
     """Name an exception and its place, in a file whose path contains `file` if it passed one."""
-    text = f"{type(error).__name__}: {error}"
+    text = describe(error)
     if isinstance(error, SyntaxError):
         return text  # names the place itself
     frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
     place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
     return f"{text} ({place.filename}, line {place.lineno})"
+
+
+def _is_of_the_system(error: BaseException, file: str) -> bool:
+    """Whether an error is one of the file system that did not pass through a file of code."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return False
+    return all(file != frame.filename for frame in traceback.extract_tb(error.__traceback__))
 
 
 def _class_of(module: ModuleType, name: str, origin: str) -> type[Mixer]:
@@ -224,4 +283,4 @@ def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str)
 def _digest(module: ModuleType, cls: type) -> str:
     """Hash the file that was named, and the one that defines the class if that is another."""
     files = dict.fromkeys([str(module.__file__), inspect.getfile(cls)])
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+    return hashlib.sha256(b"".join(read_regular(Path(file)) for file in files)).hexdigest()[:16]

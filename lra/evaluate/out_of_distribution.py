@@ -100,7 +100,8 @@ def evaluate_on(
     """
     config = compose_other(folder, record, other)
     task = config.build_task()
-    model = best_model(folder, config_of(folder, record), task.info)
+    with config.mixer_source.faults_named("its trained model cannot be built"):
+        model = best_model(folder, config_of(folder, record), task.info)
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
     dataset = task.prepare(data_dir)
@@ -108,15 +109,16 @@ def evaluate_on(
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     start = time.perf_counter()
-    score = evaluate(
-        model.to(device),
-        dataset.splits["test"],
-        batch_size=batch_size,
-        device=device,
-        autocast=autocast_of(config.train.precision, device),
-        check=check,
-        title=f"evaluating on {len(dataset.splits['test'])} examples",
-    )
+    with config.mixer_source.faults_named("the evaluation failed"):
+        score = evaluate(
+            model.to(device),
+            dataset.splits["test"],
+            batch_size=batch_size,
+            device=device,
+            autocast=autocast_of(config.train.precision, device),
+            check=check,
+            title=f"evaluating on {len(dataset.splits['test'])} examples",
+        )
     seconds = time.perf_counter() - start
     return _record_of(record, other, config, dataset, score, seconds=seconds, device=device)
 

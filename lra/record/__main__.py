@@ -15,8 +15,8 @@ from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import FILES as EVALUATIONS
 from lra.record.evaluation import evaluations_of
 from lra.record.run import RunRecord, all_records, folder_of
-from lra.runtime.cli import INCOMPLETE, Parser, carry_out
-from lra.runtime.console import MISSING, markdown, write_out
+from lra.runtime.cli import INCOMPLETE, Parser, carry_out, new_file
+from lra.runtime.console import MISSING, csv_table, markdown, write_out
 from lra.runtime.errors import UserError
 from tasks.files import write_atomically
 
@@ -45,7 +45,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     commands.add_parser("validate", parents=[folder], help="read every record, name what is wrong")
     commands.add_parser("list", parents=[folder], help="print a line on every run")
     export = commands.add_parser("export", parents=[folder], help="write all fields as CSV")
-    export.add_argument("--csv", type=Path, help="file to write (standard output)")
+    export.add_argument("--csv", type=new_file, help="file to write (standard output)")
     merge = commands.add_parser(
         "merge", parents=[folder], help="copy the runs of other results folders into this one"
     )
@@ -177,7 +177,7 @@ def carry(options: argparse.Namespace) -> int:
                 faults += others
             logger.info(f"{count} records are valid, {len(faults)} are not")
         else:
-            text = to_frame(records).to_csv(index=False, lineterminator="\n")
+            text = csv_table(to_frame(records))
             if options.csv is None:
                 write_out(text)
             else:

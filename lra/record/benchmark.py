@@ -5,11 +5,19 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveInt
-
-from lra.record.schema import Amount, Name, Positive, Record, read_all
+from lra.record.schema import (
+    Amount,
+    Count,
+    Facts,
+    Name,
+    Positive,
+    PositiveCount,
+    Record,
+    Text,
+    read_all,
+)
 
 SCHEMA_VERSION = 1
 
@@ -27,24 +35,24 @@ class BenchRecord(Record):
     (all positions so far)."""
     status: Literal["done", "oom"] = "done"
     mixer: Name
-    mixer_code: str | None = None
+    mixer_code: Text | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     task: Name | None = None
     """Task that the classifier is for; null for op and decode, as are preset and protocol."""
     preset: Name | None = None
     protocol: Name | None = None
-    overrides: tuple[str, ...] = ()
+    overrides: tuple[Text, ...] = ()
     """Settings that --set changed, each as "section.key=value"."""
     lengths: Literal["full", "task"] = "full"
     """Whether sequences are synthetic and all of one length, or the task's own."""
-    length: PositiveInt
+    length: PositiveCount
     """Positions of every synthetic sequence, or of the task's longest sequence."""
-    batch_size: PositiveInt
-    channels: PositiveInt | None = None
+    batch_size: PositiveCount
+    channels: PositiveCount | None = None
     """Channels that a part of a mixer works on; null for classifiers."""
-    device: str
+    device: Text
     precision: Name
-    repeats: NonNegativeInt
+    repeats: Count
     """Number of rounds that medians and quartiles are taken over."""
     steps_per_second: Positive | None
     """Steps, batches or positions per second: the median over rounds, or the mean with the task's
@@ -65,14 +73,14 @@ class BenchRecord(Record):
     """Memory that the allocator holds; null on a CPU."""
     reference_peak_memory_mib: Positive | None = None
     reference_base_memory_mib: Amount | None = None
-    params: NonNegativeInt | None
+    params: Count | None
     flops_per_step: Amount | None
-    time_breakdown: dict[str, Amount] | None = None
+    time_breakdown: dict[Text, Amount] | None = None
     """Percent of a training step's time by purpose, such as kernels or matrix products."""
-    measured_with: tuple[str, ...]
+    measured_with: tuple[Text, ...]
     """Mixers that were measured in the same interleaved rounds."""
-    versions: dict[str, str]
-    git: dict[str, Any]
+    versions: dict[Text, Text]
+    git: Facts
 
     @property
     def method(self) -> str:

@@ -6,17 +6,21 @@ import hashlib
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
+from pydantic import Field, model_validator
 
 from lra.record.schema import (
     ROUNDING,
     Amount,
+    Count,
     DataRecord,
+    Facts,
     Name,
     Percent,
+    PositiveCount,
     Record,
+    Text,
     read_all,
 )
 
@@ -32,28 +36,28 @@ class EvaluationRecord(Record):
     run_id: Name
     task: Name
     mixer: Name
-    seed: int
-    config_hash: str
+    seed: Count
+    config_hash: Text
     """Hash of the settings of the run whose model was evaluated."""
-    length: PositiveInt | None
+    length: PositiveCount | None
     """Length that was asked for, in positions; null if none was."""
-    changes: list[str]
+    changes: list[Text]
     """Other options of the task that were changed, each as "task.key=value"."""
-    trained_length: PositiveInt
+    trained_length: PositiveCount
     """Positions of the longest sequence that the task admitted in training."""
     status: Literal["done"] = "done"
     test_accuracy: Percent
-    test_correct: NonNegativeInt
-    test_total: PositiveInt
+    test_correct: Count
+    test_total: PositiveCount
     loss: Annotated[float, Field(ge=0)] | None
     """Mean cross-entropy in nats; null if it is not finite."""
-    baselines: dict[str, Percent]
+    baselines: dict[Text, Percent]
     largest_class: Percent
     examples_per_second: Amount
-    device: str
-    precision: str
-    versions: dict[str, str]
-    git: dict[str, Any]
+    device: Text
+    precision: Text
+    versions: dict[Text, Text]
+    git: Facts
     data: DataRecord
 
     @model_validator(mode="after")

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import NonNegativeInt, PositiveInt, model_validator
+from pydantic import model_validator
 
 from lra.record.schema import (
     ROUNDING,
     SHIPPED,
     Amount,
+    Count,
     DataRecord,
+    Facts,
     Name,
     Percent,
     Positive,
+    PositiveCount,
     Record,
     Status,
+    Text,
     read_all,
     read_record,
 )
@@ -31,31 +35,31 @@ class RunRecord(Record):
     run_id: Name
     task: Name
     mixer: Name
-    mixer_code: str | None = None
+    mixer_code: Text | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
-    mixer_from: str | None = None
+    mixer_from: Text | None = None
     """Argument of --mixer, if it named a plug-in."""
     preset: Name
     protocol: Name
-    overrides: list[str]
+    overrides: list[Text]
     """Settings changed by flags; a run with any of them differs from its preset."""
-    seed: int
+    seed: Count
     status: Status
-    message: str | None
+    message: Text | None
     """Why the run ended, if it is not done."""
     test_accuracy: Percent | None
     """Accuracy on the test set in percent, measured once, when the run is done."""
-    test_correct: NonNegativeInt | None
-    test_total: PositiveInt | None
+    test_correct: Count | None
+    test_total: PositiveCount | None
     val_accuracy: Percent | None
     """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
     """Split that val_accuracy was measured on: test only if the published results select on it."""
-    best_step: NonNegativeInt | None
+    best_step: Count | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
-    steps: NonNegativeInt
+    steps: Count
     """Number of optimizer steps made."""
-    total_steps: PositiveInt
+    total_steps: PositiveCount
     epochs: Amount
     """Number of passes over the training set that these steps amount to."""
     steps_per_second: Positive | None
@@ -63,22 +67,22 @@ class RunRecord(Record):
     flops_per_step: Amount | None = None
     """Mean FLOPs of the first steps; see `lra.runtime.flops` for what counts."""
     peak_memory_mib: Positive
-    params: NonNegativeInt
-    length: PositiveInt
+    params: Count
+    length: PositiveCount
     """Positions of the longest sequence that the task admits."""
-    batch_size: PositiveInt
-    micro_batch: PositiveInt | None = None
+    batch_size: PositiveCount
+    micro_batch: PositiveCount | None = None
     """Examples per forward pass; null in records older than this field."""
     train_seconds: Amount | None = None
     """Seconds of all training steps; null in records older than this field."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
-    device: str
-    precision: str
-    versions: dict[str, str]
-    git: dict[str, Any]
-    config_hash: str
-    baselines: dict[str, Percent]
+    device: Text
+    precision: Text
+    versions: dict[Text, Text]
+    git: Facts
+    config_hash: Text
+    baselines: dict[Text, Percent]
     """Test accuracy in percent of trivial baselines."""
     largest_class: Percent | None = None
     """Percent of the test set that is in its largest class: the highest score of one answer to all.

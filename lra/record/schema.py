@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from lra.runtime.errors import UserError
 from tasks.base import Dataset
+from tasks.errors import DataError
 from tasks.files import write_atomically
+from tasks.untrusted import read_regular
 
 ROUNDING = 1e-6
 """Percentage points by which an accuracy may differ from the one that its counts give."""
@@ -20,8 +22,48 @@ Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
 Percent = Annotated[float, Field(ge=0, le=100)]
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+PositiveCount = Annotated[int, Field(ge=1, lt=2**63)]
 Amount = Annotated[float, Field(ge=0, lt=1e18)]
 Positive = Annotated[float, Field(gt=0, lt=1e18)]
+
+LONGEST_TEXT = 2000
+"""Most letters of a text in a record."""
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("holds control characters")
+    return text
+
+
+Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)]
+"""Text that can be shown on a terminal, in a figure and on a page."""
+
+
+LONGEST_FACTS = 100_000
+"""Most letters of all that git says."""
+
+
+def _texts(value: object) -> Iterator[str]:
+    """List all texts in what JSON holds, names of fields among them."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        yield from (text for item in value.items() for part in item for text in _texts(part))
+    elif isinstance(value, list):
+        yield from (text for part in value for text in _texts(part))
+
+
+def _all_printable(facts: dict[str, Any]) -> dict[str, Any]:
+    text = _printable("".join(_texts(facts)))
+    if len(text) > LONGEST_FACTS:
+        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
+    return facts
+
+
+Facts = Annotated[dict[str, Any], AfterValidator(_all_printable)]
+"""What git says of the code: the commit, whether files differ from it, all commits of a run."""
 
 SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
@@ -46,12 +88,12 @@ Kind = TypeVar("Kind", bound=Record)
 class DataRecord(Record):
     """The data a run used."""
 
-    source: str
-    unofficial_because: str = ""
+    source: Text
+    unofficial_because: Text = ""
     """What the data has in another way than the official release, if its source is unofficial."""
-    fingerprint: str
-    sizes: dict[str, NonNegativeInt]
-    notes: dict[str, int] = {}
+    fingerprint: Text
+    sizes: dict[Text, Count]
+    notes: dict[Text, Count] = {}
     """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
     @classmethod
@@ -66,22 +108,29 @@ class DataRecord(Record):
         )
 
 
+def fault_of(error: ValidationError) -> str:
+    """Name the first field that is wrong, and what is wrong with it."""
+    first = error.errors()[0]
+    return ": ".join([*map(str, first["loc"]), first["msg"]])
+
+
 def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
     """Read and check a record of a kind and a version of its schema.
 
     Raises: UserError naming the file and what is wrong with it.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        what = str(error)
-        if isinstance(error, ValidationError):
-            first = error.errors()[0]
-            what = ": ".join([*map(str, first["loc"]), first["msg"]])
+        return kind.model_validate_json(read_regular(path))
+    except (DataError, OSError, ValidationError) as error:
+        what = fault_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(
             f"{path}: not a record of schema {version}: {what}; move it away if it is of "
             f"no more use"
         ) from None
+
+
+LEVELS = 4
+"""Names at the end of a record's path that are looked at: task, mixer, run and file."""
 
 
 def read_all(
@@ -98,6 +147,8 @@ def read_all(
     records: list[Kind] = []
     faults: list[str] = []
     for path in sorted(paths):
+        if any(part.startswith(".") for part in path.parts[-LEVELS:]):
+            continue  # what a merge that was killed had copied so far
         try:
             record = read_record(kind, path, version)
             if (own := path_of(record)) != path:

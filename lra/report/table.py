@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lra.runtime.console import markdown_table
+from lra.runtime.console import csv_table, markdown_table
 
 BEST, SECOND = "best", "second"
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
@@ -96,7 +96,7 @@ class Table:
         """Write the unrounded numbers as CSV, one number per line."""
         import pandas as pd
 
-        return pd.DataFrame(list(self.facts)).to_csv(index=False, lineterminator="\n")
+        return csv_table(pd.DataFrame(list(self.facts)))
 
 
 def ranks(values: Sequence[float | None]) -> dict[int, str]:

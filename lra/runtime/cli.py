@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from lra.runtime.console import in_one_line, show_messages
-from lra.runtime.errors import HeldError, UserError
-from tasks.errors import KnownError
+from lra.runtime.errors import HeldError, UserError, place_in_user_code
+from tasks.errors import KnownError, describe
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -109,6 +109,14 @@ def _whole_number(text: str, least: int, most: int) -> int:
     return value
 
 
+def new_file(text: str) -> Path:
+    """Read the path of a file that is to be written."""
+    path = Path(text)
+    if not path.name or path.is_dir():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
+    return path
+
+
 def name_list(text: str, flag: str) -> list[str]:
     """Read comma-separated names, each once, in order.
 
@@ -161,12 +169,14 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         return _fail(program, _said(error), USER_ERROR)
     except KeyboardInterrupt:
         return _fail(program, "interrupted", INTERRUPTED)
-    except Exception as error:
+    except BaseException as error:
         # It imports torch, which takes seconds: an interrupt is to be met before that, too.
         from lra.runtime.environment import is_out_of_memory
 
         if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
             return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
+        if (place := place_in_user_code(error)) is not None:
+            return _fail(program, f"{place}: {describe(error)}", USER_ERROR)
         raise
 
 

@@ -7,8 +7,12 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from tqdm import tqdm
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MISSING = "-"
 """What a table shows where there is nothing."""
@@ -77,6 +81,24 @@ def write_out(text: str) -> None:
     except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def csv_table(frame: pd.DataFrame) -> str:
+    """Write a data frame as CSV, an apostrophe before text that a spreadsheet would compute."""
+    import pandas as pd
+
+    shown = frame.map(lambda cell: _quoted(cell) if isinstance(cell, str) else cell)
+    return pd.DataFrame(shown).to_csv(index=False, lineterminator="\n")
+
+
+def _quoted(text: str) -> str:
+    if not text.startswith(("=", "+", "-", "@", "\t", "\r")) or text == MISSING:
+        return text
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return text
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import traceback
 from collections.abc import Iterable
 
 from tasks.errors import KnownError
@@ -14,6 +15,17 @@ class UserError(KnownError):
 
 class HeldError(UserError):
     """Another process is at work on the same files: no mistake, but not the time for it."""
+
+
+user_code: set[str] = set()
+"""Files with code of the user's own that this process has run."""
+
+
+def place_in_user_code(error: BaseException) -> str | None:
+    """Return the last line of the user's own code that an error passed through, if it did."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{f.filename}, line {f.lineno}" for f in frames if f.filename in user_code]
+    return places[-1] if places else None
 
 
 def unknown(kind: str, given: str, valid: Iterable[str], source: str) -> UserError:

@@ -11,6 +11,8 @@ __all__ = [
     "run",
     "run_folder",
     "run_length",
+    "session",
+    "state",
     "stopping",
     "trainer",
 ]

@@ -8,22 +8,21 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
+from pydantic import ValidationError
 
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
-from lra.record.schema import DataRecord, Status
+from lra.record.schema import DataRecord, Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
-    device_name,
-    git_state,
     is_out_of_memory,
-    peak_memory_mib,
-    reset_peak_memory,
     versions,
 )
+from lra.runtime.errors import UserError
 from lra.runtime.progress import Progress
-from lra.train.evaluation import Score
+from lra.train.evaluation import NO_PREDICTION, Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.messages import (
     how_to_go_on,
@@ -33,11 +32,13 @@ from lra.train.messages import (
     warnings_at_start,
 )
 from lra.train.run_folder import RunFolder
+from lra.train.session import Session
 from lra.train.state import RunState, capture, restore
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
 from tasks.files import write_atomically
+from tasks.untrusted import faults_named
 
 logger = logging.getLogger(__name__)
 
@@ -57,12 +58,8 @@ class Run:
     stop: StopRequest
     group: ProcessGroup = SINGLE_PROCESS
     trainer: Trainer = field(init=False)
-    seconds_before: float = field(init=False, default=0.0)
-    peak_before: float = field(init=False, default=0.0)
-    git: dict[str, Any] = field(init=False)
-    earlier_commits: list[str] = field(init=False, default_factory=list)
+    session: Session = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
-    start: float = field(init=False)
     last_checkpoint: float = field(init=False)
 
     def execute(self) -> RunRecord:
@@ -74,20 +71,25 @@ class Run:
             found = self.group.on_main_process(lambda: self._open(held))
             if found["finished"] is not None:
                 return RunRecord.model_validate_json(found["finished"])
-            reset_peak_memory(self.device)
-            self.git = git_state()
-            self.start = self.last_checkpoint = time.monotonic()
-            self.trainer = Trainer(
-                self.config, self.info, self.dataset, self.seed, self.device, group=self.group
-            )
-            self._resume(found["state"])
-            self.group.on_main_process(lambda: self._open_loggers(held))
-            return self._train()
+            self.session = Session(self.device, self.group)
+            self.last_checkpoint = self.session.start
+            with self.config.mixer_source.faults_named("the run failed"):
+                self.trainer = Trainer(
+                    self.config, self.info, self.dataset, self.seed, self.device, group=self.group
+                )
+                self._resume(found["state"])
+                self.group.on_main_process(lambda: self._open_loggers(held))
+                return self._train()
 
     def _open(self, held: ExitStack) -> dict[str, Any]:
-        """Hold the folder, and read from it the record of a finished run, or the last state."""
-        held.enter_context(self.folder.locked())
+        """Hold the folder, and read from it the record of a finished run, or the last state.
+
+        A finished run is only read, as its folder may be.
+        """
         record = self.folder.record()
+        if record is None or record.status not in ("done", "diverged"):
+            held.enter_context(self.folder.locked())
+            record = self.folder.record()
         if record is None or record.status not in ("done", "diverged"):
             return {"finished": None, "state": self.folder.resume(self._identity())}
         old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
@@ -105,6 +107,7 @@ class Run:
         """Go on to the end or to a stop."""
         if self.group.is_main_process:
             write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
+        self._check_record()
         total = self.trainer.total_steps
         validations = self.trainer.length.validations()
         for text in warnings_at_start(self.config, total, self.dataset.selected_on, validations):
@@ -132,12 +135,8 @@ class Run:
         trainer = self.trainer
         if state is not None:
             restore(trainer, state["trainer"])
-            self.seconds_before = state["wall_seconds"]
-            self.earlier_commits = state["commits"]
             logger.info(f"resumed at step {trainer.step} of {trainer.total_steps}")
-            if state["device"] == self.hardware():
-                self.peak_before = state["peak_memory_mib"]
-            else:
+            if not self.session.go_on(state):
                 trainer.step_seconds.clear()
                 logger.info(f"until now on {state['device']}: speed and memory are measured anew")
         if self.group.is_main_process:
@@ -166,7 +165,7 @@ class Run:
                 if trainer.step >= trainer.total_steps:
                     return
                 made = trainer.step - progress.start_step
-                seconds = self.group.broadcast(self.wall_seconds() - self.seconds_before)
+                seconds = self.group.broadcast(self.session.own_seconds())
                 reason = self.stop.reason(trainer.step, made, seconds)
                 if (agreed := self.group.first_reason(reason)) is not None:
                     raise Stopped(agreed)
@@ -186,7 +185,7 @@ class Run:
     def _log(self, facts: dict[str, float]) -> None:
         if self.group.is_main_process:
             step = self.trainer.step
-            self.folder.log({"step": step, "seconds": self.wall_seconds(), **facts})
+            self.folder.log({"step": step, "seconds": self.session.wall_seconds(), **facts})
             for opened in self.metrics_loggers:
                 opened.write(step, facts)
 
@@ -221,10 +220,10 @@ class Run:
     def _checkpoint(self) -> None:
         state = {
             "trainer": capture(self.trainer),
-            "wall_seconds": self.wall_seconds(),
-            "peak_memory_mib": self.peak_memory(),
-            "device": self.hardware(),
-            "commits": self.commits(),
+            "wall_seconds": self.session.wall_seconds(),
+            "peak_memory_mib": self.session.peak_memory(),
+            "device": self.session.hardware(),
+            "commits": self.session.commits(),
         }
         if self.group.is_main_process:
             self.folder.save(self.trainer.step, state, self._identity())
@@ -234,26 +233,24 @@ class Run:
         since = self.group.broadcast(time.monotonic() - self.last_checkpoint)
         return since > 60 * self.config.log.checkpoint_minutes
 
-    def hardware(self) -> str:
-        """Name what the run is made on, as records show it."""
-        name = device_name(self.device)
-        return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
+    def _check_record(self) -> None:
+        """Make what the run is to end with, its results apart: the record, and the predictions.
 
-    def commits(self) -> list[str]:
-        """List the commits that the run's steps were made at, in order."""
-        return list(dict.fromkeys([*self.earlier_commits, str(self.git["commit"])]))
-
-    def wall_seconds(self) -> float:
-        """Return the time of all sessions, preparation of data apart."""
-        return self.seconds_before + time.monotonic() - self.start
-
-    def peak_memory(self) -> float:
-        """Return the most memory that a process took so far, in MiB."""
-        return max(self.peak_before, self.group.all_reduce_max(peak_memory_mib(self.device)))
+        Raises: UserError naming what would keep them from being written.
+        """
+        test = self.dataset.splits["test"]
+        nothing = np.full(len(test), NO_PREDICTION)
+        try:
+            self._record("done", None, Score(0, len(test), 0.0, nothing))
+        except ValidationError as error:
+            raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
+        with faults_named(f"the metadata of {self.config.task_name}"):
+            self.folder.predictions_table(test, nothing)
 
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
         record = self._record(status, message, test)
         if self.group.is_main_process:
+            self.folder.require()
             record.save(self.folder.path)
         return record
 
@@ -283,17 +280,17 @@ class Run:
             epochs=trainer.step / trainer.order.batches_per_epoch,
             steps_per_second=trainer.steps_per_second,
             flops_per_step=trainer.flops_per_step,
-            peak_memory_mib=self.peak_memory(),
+            peak_memory_mib=self.session.peak_memory(),
             params=trainer.num_parameters,
             length=self.info.max_length,
             batch_size=config.train.batch_size,
             micro_batch=trainer.micro_batch,
             train_seconds=trainer.seconds,
-            wall_seconds=self.wall_seconds(),
-            device=self.hardware(),
+            wall_seconds=self.session.wall_seconds(),
+            device=self.session.hardware(),
             precision=config.train.precision,
             versions=versions(),
-            git={**self.git, "all_commits": self.commits()},
+            git={**self.session.git, "all_commits": self.session.commits()},
             config_hash=config.hash,
             baselines=dict(self.dataset.baselines),
             largest_class=largest_class(self.dataset.splits["test"].labels),

@@ -22,13 +22,17 @@ from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import Split
-from tasks.files import write_atomically
+from tasks.errors import DataError
+from tasks.files import naming, remove_leftovers, write_atomically
+from tasks.untrusted import open_regular, read_regular
 
 logger = logging.getLogger(__name__)
 
 LOCK_SECONDS = 1.0
 """To wait for a lock, which who only looks whether it is free holds for an instant."""
 
+LARGEST_METRICS = 2**30
+"""Most bytes of metrics."""
 LONGEST_LINE = 4096
 """Bytes that two lines of metrics do not exceed."""
 
@@ -51,6 +55,7 @@ class RunFolder:
         self.path = path
         self._metrics = path / "metrics.jsonl"
         self.checkpoints = path / "checkpoints"
+        self._lock: int | None = None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -64,7 +69,20 @@ class RunFolder:
         except Timeout:
             raise HeldError(f"another process is at work on {self.path}") from None
         with held:
+            remove_leftovers(self.path)
+            self._lock = (self.path / "lock").stat().st_ino
             yield
+
+    def require(self) -> None:
+        """Make sure that the folder is still the one that is held, before anything is written.
+
+        Raises: UserError if it was removed, or replaced by another.
+        """
+        lock = self.path / "lock"
+        if self._lock is not None and not (lock.exists() and lock.stat().st_ino == self._lock):
+            raise UserError(
+                f"{self.path} was removed while the run was at work; nothing more is written there"
+            )
 
     def is_held(self) -> bool:
         """Whether another process is at work on the run now."""
@@ -83,16 +101,12 @@ class RunFolder:
     def last_metrics(self) -> dict[str, float]:
         """Read the last whole line of metrics; empty before the first."""
         try:
-            with self._metrics.open("rb") as file:
+            with open_regular(self._metrics) as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - LONGEST_LINE))
                 lines = file.read().splitlines()
-        except FileNotFoundError:
+        except (FileNotFoundError, DataError):
             return {}
-        for line in reversed(lines):
-            with suppress(json.JSONDecodeError):
-                if isinstance(found := json.loads(line), dict):
-                    return found
-        return {}
+        return next(filter(None, map(_numbers, reversed(lines))), {})
 
     @property
     def is_repeat(self) -> bool:
@@ -106,7 +120,8 @@ class RunFolder:
 
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
-        with self._metrics.open("a", encoding="utf-8") as file:
+        self.require()
+        with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
@@ -115,6 +130,13 @@ class RunFolder:
         Args:
             predictions: (examples,) classes.
         """
+        self.require()
+        content = self.predictions_table(split, predictions)
+        write_atomically(self.path / "predictions.csv", content.encode())
+
+    @staticmethod
+    def predictions_table(split: Split, predictions: np.ndarray) -> str:
+        """Write what `save_predictions` does."""
         columns = {
             "label": split.labels,
             "prediction": predictions,
@@ -125,26 +147,28 @@ class RunFolder:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-        write_atomically(self.path / "predictions.csv", text.getvalue().encode())
+        return text.getvalue()
 
     def drop_later_metrics(self, step: int, validated_step: int) -> None:
         """Remove metrics that a killed session wrote after its last checkpoint."""
         if not self._metrics.exists():
             return
-        kept: list[str] = []
-        for text in self._metrics.read_text(encoding="utf-8").splitlines():
-            try:
-                line = json.loads(text)
-            except json.JSONDecodeError:
-                continue  # the line that the kill cut short
-            if isinstance(line, dict) and line["step"] <= (
-                validated_step if "val_accuracy" in line else step
-            ):
-                kept.append(text + "\n")
-        write_atomically(self._metrics, "".join(kept).encode())
+        kept: list[bytes] = []
+        lost = 0
+        lines = read_regular(self._metrics, largest=LARGEST_METRICS).splitlines()
+        for number, text in enumerate(lines, start=1):
+            line = _numbers(text)
+            if "step" not in line:
+                lost += number < len(lines)  # the last one may be cut short by a kill
+            elif line["step"] <= (validated_step if "val_accuracy" in line else step):
+                kept.append(text + b"\n")
+        if lost:
+            logger.warning(f"{self._metrics}: {lost} lines without a step are dropped")
+        write_atomically(self._metrics, b"".join(kept))
 
     def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
         """Write a checkpoint of a run with an identity (see `resume`)."""
+        self.require()
         save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
     def resume(self, identity: dict[str, Any]) -> RunState | None:
@@ -181,6 +205,14 @@ class RunFolder:
                 f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
                 f"Use --resume never to start a new run beside it"
             )
+
+
+def _numbers(text: bytes) -> dict[str, float]:
+    """Read the numbers of a line of metrics; empty for anything else."""
+    with suppress(ValueError, RecursionError):
+        if isinstance(found := json.loads(text), dict):
+            return {k: v for k, v in found.items() if type(v) in (int, float)}
+    return {}
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

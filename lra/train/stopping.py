@@ -7,8 +7,10 @@ import signal
 from types import FrameType
 from typing import Any
 
+from tasks.errors import KnownError
 
-class Stopped(Exception):
+
+class Stopped(KnownError):
     """Training was asked to stop; its message says by what."""
 
 

@@ -34,6 +34,7 @@ from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
 from tasks.base import Batch, Dataset, TaskInfo
+from tasks.errors import KnownError
 from tasks.order import BatchOrder
 from tasks.resident import resident
 
@@ -56,7 +57,7 @@ class Best(TypedDict):
     model: dict[str, InstanceOf[Tensor]]
 
 
-class Diverged(Exception):
+class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
 
 

@@ -1,0 +1,60 @@
+"""What a run is made on, from which commits, for how long: in this session and those before."""
+
+from __future__ import annotations
+
+import time
+
+import torch
+
+from lra.runtime.distributed import ProcessGroup
+from lra.runtime.environment import device_name, git_state, peak_memory_mib, reset_peak_memory
+from lra.train.state import RunState
+
+
+class Session:
+    """The time, memory and commits of a run from when a session begins to work on it.
+
+    Args:
+        device: that this process computes on.
+        group: the processes that train together.
+    """
+
+    def __init__(self, device: torch.device, group: ProcessGroup) -> None:
+        reset_peak_memory(device)
+        self.device = device
+        self.group = group
+        self.git = git_state()
+        self.start = time.monotonic()
+        self._seconds_before = 0.0
+        self._peak_before = 0.0
+        self._earlier_commits: list[str] = []
+
+    def go_on(self, state: RunState) -> bool:
+        """Go on from a state; return whether that was captured on the same hardware."""
+        self._seconds_before = state["wall_seconds"]
+        self._earlier_commits = state["commits"]
+        is_same = state["device"] == self.hardware()
+        if is_same:
+            self._peak_before = state["peak_memory_mib"]
+        return is_same
+
+    def hardware(self) -> str:
+        """Name what the run is made on, as records show it."""
+        name = device_name(self.device)
+        return name if self.group.world_size == 1 else f"{self.group.world_size} x {name}"
+
+    def commits(self) -> list[str]:
+        """List the commits that the run's steps were made at, in order."""
+        return list(dict.fromkeys([*self._earlier_commits, str(self.git["commit"])]))
+
+    def wall_seconds(self) -> float:
+        """Return the time of all sessions, preparation of data apart."""
+        return self._seconds_before + self.own_seconds()
+
+    def own_seconds(self) -> float:
+        """Return the time of this session alone."""
+        return time.monotonic() - self.start
+
+    def peak_memory(self) -> float:
+        """Return the most memory that a process took so far, in MiB; all must take part."""
+        return max(self._peak_before, self.group.all_reduce_max(peak_memory_mib(self.device)))
