@@ -120,7 +120,7 @@ def test_imports_point_down(path: Path) -> None:
     [
         ("tasks.files", "from lra.config.schema import RunConfig"),
         ("lra.record.run", "import lra.train.run"),
-        ("lra.record.run", "from lra.record.__main__ import merge"),
+        ("lra.record.run", "from lra.record.__main__ import list_runs"),
         ("lra.train.trainer", "from lra.evaluate import trained"),
         ("lra.train.run", "import importlib\nimportlib.import_module('lra.bench.steps')"),
         ("lra.classifier.block", "def f():\n    from lra.train.run import Run"),

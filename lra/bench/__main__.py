@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from lra.runtime.interrupts import expect_interrupts
+
+if __name__ == "__main__":
+    expect_interrupts("lra.bench")
+
 import argparse
 import logging
 import sys

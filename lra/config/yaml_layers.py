@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from lra.runtime.errors import UserError, unknown
+from tasks.untrusted import read_text
 
 SECTIONS = ("task", "mixer", "model", "train", "log")
 
@@ -26,10 +27,27 @@ BESIDE = frozenset({"per_task", "presets", "protocols", "published_under", "sour
 """Keys of a file that stand beside the sections."""
 
 
+LARGEST, DEEPEST = 2**20, 20
+"""Most letters and levels of settings."""
+
+
 class _Loader(yaml.SafeLoader):
     """YAML in which 1e-3 is a number, only true and false are booleans, keys occur once."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse references, which make any size out of few bytes, and nesting without end."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("references (*) are not for settings")
+        if self.depth == DEEPEST:
+            raise yaml.YAMLError(f"more than {DEEPEST} levels")
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 _DIGITS = [*"-+0123456789"]
@@ -63,10 +81,13 @@ def parse_yaml(text: str, source: str) -> Any:
 
     Raises: UserError naming the source for anything that is not YAML.
     """
+    if len(text) > LARGEST:
+        raise UserError(f"{source}: {len(text):,} letters, expected at most {LARGEST:,}")
     try:
         return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError) as error:
-        raise UserError(f"{source}: not valid YAML: {' '.join(str(error).split())}") from None
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{source}: not valid YAML: {said}") from None
 
 
 def plain(value: Any) -> str:
@@ -158,10 +179,7 @@ class SettingsFile:
 
     def __init__(self, path: Path, shown: str) -> None:
         self.shown = shown
-        try:
-            text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        except UnicodeDecodeError as error:
-            raise UserError(f"{shown}: not UTF-8 text: {error}") from None
+        text = read_text(path, largest=LARGEST) if path.exists() else ""
         self.body = mapping(parse_yaml(text, shown), shown)
 
     def nested(self, name: str) -> dict[str, Any]:

@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
+from lra.runtime.interrupts import expect_interrupts
+
+if __name__ == "__main__":
+    expect_interrupts("lra.record")
+
 import argparse
 import logging
-import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lra.record.benchmark import all_bench_records
-from lra.record.evaluation import FILES as EVALUATIONS
 from lra.record.evaluation import evaluations_of
-from lra.record.run import RunRecord, all_records, folder_of
+from lra.record.merge import merge, read_folder
+from lra.record.run import RunRecord, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, carry_out, new_file
 from lra.runtime.console import MISSING, csv_table, markdown, write_out
-from lra.runtime.errors import UserError
 from tasks.files import write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
 
 logger = logging.getLogger("lra.record")
-
-_COPIED = ("config.yaml", "metrics.jsonl", "predictions.csv", "result.json")
-"""Files of a run that a report reads; checkpoints stay where they are."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -61,16 +60,6 @@ def to_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
     return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
 
 
-def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
-    """Read the records of a results folder.
-
-    Raises: UserError if there is no such folder.
-    """
-    if not folder.is_dir():
-        raise UserError(f"{flag}: there is no folder {folder}")
-    return all_records(folder)
-
-
 def list_runs(records: Sequence[RunRecord]) -> str:
     """Write a table of all runs."""
     ordered = sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id))
@@ -90,71 +79,6 @@ def list_runs(records: Sequence[RunRecord]) -> str:
         for r in ordered
     ]
     return markdown(rows) if rows else "no runs\n"
-
-
-def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
-    """Copy the records of other results folders into one, or nothing if any of them conflicts.
-
-    Runs, measurements and evaluations that the target has with the same record are left alone.
-
-    Returns: how many were copied, how many were already there, and the faults of unreadable files.
-    Raises: UserError listing what the target has with another record.
-    """
-    _, faults = all_records(target)
-    taken: dict[Path, Path] = {}
-    conflicts: list[str] = []
-    present = 0
-    for source in sources:
-        records, more = read_folder(source, "merge")
-        measured, others = all_bench_records(source)
-        faults += more + others
-        found = [(folder_of(target, r), folder_of(source, r)) for r in records]
-        found += [(r.path(target), r.path(source)) for r in measured]
-        found += [
-            (folder_of(target, r) / path.name, path)
-            for r in records
-            for path in folder_of(source, r).glob(EVALUATIONS)
-        ]
-        for place, new in found:
-            old = taken.get(place, place)
-            if old == place and not place.exists():
-                taken[place] = new
-            elif _same_record(old, new):
-                present += 1
-            else:
-                conflicts.append(f"{new} and {old}")
-    if conflicts:
-        raise UserError(
-            f"nothing was merged, as these have the same name and different records: "
-            f"{'; '.join(conflicts)}; keep one of each"
-        )
-    for place, new in taken.items():
-        if new.is_dir():
-            _copy_run(new, place)
-        else:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(place, new.read_bytes())
-    return len(taken), present, faults
-
-
-def _same_record(first: Path, second: Path) -> bool:
-    """Whether two folders of runs, or files of measurements or evaluations, have equal records."""
-    paths = [path / "result.json" if path.is_dir() else path for path in (first, second)]
-    return all(path.is_file() for path in paths) and len({p.read_bytes() for p in paths}) == 1
-
-
-def _copy_run(source: Path, place: Path) -> None:
-    """Copy a run so that its folder appears complete or not at all."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".merge-", dir=place.parent))
-    try:
-        for name in _COPIED:
-            if (source / name).is_file():
-                shutil.copyfile(source / name, temporary / name)
-        temporary.chmod(0o755)
-        temporary.rename(place)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def carry(options: argparse.Namespace) -> int:

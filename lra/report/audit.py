@@ -21,6 +21,7 @@ from lra.config.yaml_layers import DEFAULT_PROTOCOL, parse_yaml, plain
 from lra.report.table import Table
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
+from tasks.untrusted import read_text
 
 FOLDER = CONFIGS / "published"
 ANY_MIXER = "mean"
@@ -120,7 +121,7 @@ def read_published(name: str, folder: Path = FOLDER) -> Published:
     """
     path = folder / f"{name}.yaml"
     try:
-        return Published.model_validate(parse_yaml(path.read_text(encoding="utf-8"), path.name))
+        return Published.model_validate(parse_yaml(read_text(path), path.name))
     except (OSError, ValidationError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         what = f"{first['loc']}: {first['msg']}" if first else f"cannot be read: {error}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +31,7 @@ from lra.report.table import Table
 from lra.runtime.errors import UserError
 from tasks.files import write_atomically
 from tasks.progress import progress
+from tasks.untrusted import read_regular
 
 FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = ".lra-report"
@@ -149,9 +152,22 @@ def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
         return [figure.files() for figure in progress("drawing", figures, unit="figures")]
     # Fresh processes: a fork of one that has threads may hang.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        drawn = pool.map(ReportFigure.files, figures)
+    pool = ProcessPoolExecutor(workers, mp_context=context)
+    try:
+        with _interrupts_ignored():  # by the workers, which inherit it: this process ends them
+            drawn = pool.map(ReportFigure.files, figures)
         return list(progress("drawing", drawn, total=len(figures), unit="figures"))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _markdown(results: Results, made: Sequence[Chapter]) -> str:
@@ -168,7 +184,7 @@ def _markdown(results: Results, made: Sequence[Chapter]) -> str:
 
 def _write(files: dict[str, bytes], out: Path) -> None:
     contents = out / CONTENTS
-    old = contents.read_text(errors="replace").splitlines() if contents.is_file() else []
+    old = read_regular(contents).decode(errors="replace").splitlines() if contents.is_file() else []
     for name in old:
         if _OWN.fullmatch(name) and name not in files:
             (out / name).unlink(missing_ok=True)

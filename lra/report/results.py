@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,12 @@ from lra.record.run import RunRecord, with_shipped
 from lra.record.schema import SHIPPED, Amount, Percent
 from lra.runtime.errors import UserError
 from lra.train.evaluation import NO_PREDICTION
+from lra.train.run_folder import LARGEST_METRICS
+from tasks.errors import DataError
+from tasks.untrusted import faults_named, read_regular
+
+LARGEST_PREDICTIONS = 2**28
+"""Most bytes of predictions."""
 
 MOST_CLASSES = 1000
 """Most classes that a task may have; predictions of more classes are taken as damaged."""
@@ -113,7 +120,12 @@ class Results:
 
     def _read_validations(self, path: Path) -> list[MetricsLine]:
         found = []
-        for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        try:
+            content = read_regular(path, largest=LARGEST_METRICS)
+        except (DataError, OSError) as error:
+            self.add_fault(f"{path}: {error}")
+            return []
+        for number, line in enumerate(content.splitlines(), start=1):
             try:
                 found.append(MetricsLine.model_validate_json(line))
             except ValidationError as error:
@@ -165,7 +177,9 @@ class Results:
         if record.status != "done" or not path.is_file():
             return None
         try:
-            frame = pd.read_csv(path, keep_default_na=False, na_values={})
+            with faults_named("its text"):
+                content = read_regular(path, largest=LARGEST_PREDICTIONS)
+                frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
             columns = {str(name): column.to_numpy() for name, column in frame.items()}
             found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
             for name, column, least in (
@@ -184,7 +198,7 @@ class Results:
                 )
             if not all(column.dtype.kind in "iOU" for column in columns.values()):
                 raise ValueError("a metadata field is neither whole numbers nor words")
-        except (ValueError, KeyError, OSError, OverflowError) as error:
+        except (DataError, ValueError, KeyError, OSError, OverflowError) as error:
             self.add_fault(f"{path}: not the predictions of its run: {error}")
             return None
         return found

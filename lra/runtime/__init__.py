@@ -8,6 +8,7 @@ __all__ = [
     "environment",
     "errors",
     "flops",
+    "interrupts",
     "progress",
     "synchronized_norm",
 ]

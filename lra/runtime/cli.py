@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from lra.runtime.console import in_one_line, show_messages
 from lra.runtime.errors import HeldError, UserError, place_in_user_code
+from lra.runtime.interrupts import INTERRUPTED, begin
 from tasks.errors import KnownError, describe
 
 INCOMPLETE = 1
@@ -22,7 +23,6 @@ DIVERGED = 4
 OUT_OF_MEMORY = 5
 HELD = 6
 """Another process is at work on the same run."""
-INTERRUPTED = 130
 LARGEST_INT = 2**63 - 1
 
 
@@ -158,26 +158,35 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say is printed.
     """
+    begin()
     show_messages()
     try:
         return action()
-    except HeldError as error:
-        return _fail(program, str(error), HELD)
-    except KnownError as error:
-        return _fail(program, str(error), USER_ERROR)
-    except OSError as error:
-        return _fail(program, _said(error), USER_ERROR)
-    except KeyboardInterrupt:
-        return _fail(program, "interrupted", INTERRUPTED)
     except BaseException as error:
+        end = _end_of(error)
+        if end is None:
+            raise
+        code, message = end
+        sys.stderr.write(in_one_line(f"{program}: error: {message}") + "\n")
+        return code
+
+
+def _end_of(error: BaseException) -> tuple[int, str] | None:
+    """Return the exit code and the message for an error; None for one that is a fault of ours."""
+    if isinstance(error, KnownError):
+        return HELD if isinstance(error, HeldError) else USER_ERROR, str(error)
+    if isinstance(error, OSError):
+        return USER_ERROR, _said(error)
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED, "interrupted"
+    if isinstance(error, (MemoryError, RuntimeError)):
         # It imports torch, which takes seconds: an interrupt is to be met before that, too.
         from lra.runtime.environment import is_out_of_memory
 
-        if isinstance(error, (MemoryError, RuntimeError)) and is_out_of_memory(error):
-            return _fail(program, f"out of memory: {error}", OUT_OF_MEMORY)
-        if (place := place_in_user_code(error)) is not None:
-            return _fail(program, f"{place}: {describe(error)}", USER_ERROR)
-        raise
+        if is_out_of_memory(error):
+            return OUT_OF_MEMORY, f"out of memory: {error}"
+    place = place_in_user_code(error)
+    return None if place is None else (USER_ERROR, f"{place}: {describe(error)}")
 
 
 def _said(error: OSError) -> str:
@@ -185,8 +194,3 @@ def _said(error: OSError) -> str:
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{os.fsdecode(error.filename)}: {error.strerror}"
-
-
-def _fail(program: str, message: str, code: int) -> int:
-    sys.stderr.write(in_one_line(f"{program}: error: {message}") + "\n")
-    return code

@@ -16,7 +16,9 @@ from lra.config.yaml_layers import parse_yaml
 from lra.runtime.errors import UserError
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder
+from tasks.errors import DataError
 from tasks.files import write_atomically
+from tasks.untrusted import read_regular
 
 JOB = "job.json"
 """File in a run's folder that says which job makes the run."""
@@ -128,10 +130,10 @@ def is_queued(run: PlannedRun) -> bool:
     import submitit
 
     try:
-        facts = json.loads((run.folder.path / JOB).read_text(encoding="utf-8"))
+        facts = json.loads(read_regular(run.folder.path / JOB))
         if facts["cluster"] != "slurm":
             return False  # local jobs hold their run's folder while they work
         job = submitit.SlurmJob(folder=facts["folder"], job_id=facts["id"])
-    except (OSError, ValueError, KeyError):
+    except (DataError, OSError, ValueError, KeyError, TypeError):
         return False
     return job.state not in NO_LONGER and not job.done(force_check=True)

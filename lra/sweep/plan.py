@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -22,7 +23,9 @@ from lra.runtime.environment import ROOT
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder
+from tasks.errors import DataError
 from tasks.files import write_atomically
+from tasks.untrusted import open_regular, read_regular
 
 State = Literal["new", "to go on", "held", "done", "at its limit", "diverged", "oom", "failed"]
 """How far a run is; held means that another process is at work on it."""
@@ -62,7 +65,9 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
         also = ", as the system does where memory runs out" if name == "SIGKILL" else ""
         message = f"killed by {name}{also}"
     else:
-        lines = log.read_bytes()[-TAIL:].decode(errors="replace").split("\n")
+        with open_regular(log) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            lines = file.read().decode(errors="replace").split("\n")
         written = [line.strip() for line in lines if line.strip()]
         message = written[-1] if written else f"exit code {code}"
     Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
@@ -140,10 +145,10 @@ class PlannedRun:
         try:
             if result.exists() and result.stat().st_mtime_ns > path.stat().st_mtime_ns:
                 return None
-            return Failure.model_validate_json(path.read_bytes())
+            return Failure.model_validate_json(read_regular(path))
         except FileNotFoundError:
             return None
-        except ValueError:
+        except (DataError, ValueError):
             return Failure(exit_code=0, message=f"{path} cannot be read")
 
     def forget_failure(self) -> None:

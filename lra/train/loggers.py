@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from tasks.files import write_atomically
+from tasks.untrusted import read_text
 
 VALIDATED = "val_"
 """Start of the names of what is measured on the validation set."""
@@ -72,7 +73,7 @@ class WeightsAndBiases:
             write_atomically(kept, secrets.token_hex(8).encode())
         try:
             self._run: Any = wandb.init(
-                project="lra", id=kept.read_text(), name=name, resume="allow", dir=str(folder),
+                project="lra", id=read_text(kept), name=name, resume="allow", dir=str(folder),
                 config={**config.values(), "seed": seed},
             )  # fmt: skip
         except wandb.Error as error:
