@@ -73,7 +73,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
+    parser.add_argument(
+        "--precision", choices=("fp32", "bf16"), help="fp32 or bf16 (matrix products only)"
+    )
     parser.add_argument(
         "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
     )

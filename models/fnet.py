@@ -74,6 +74,8 @@ class FNet(Mixer):
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
+        if not len(x):
+            return x
         working = torch.promote_types(torch.float32, x.dtype)
         channels = torch.fft.fft(x.to(working), dim=2)
         if mask is None:

@@ -97,17 +97,17 @@ class Transformer(Mixer):
         self.attention_dropout = attention_dropout
         self.rotary = rotary
         self.window = window
+        self.head_dim = inner // num_heads
         self.causal = context.causal
         self.query_key_value = nn.Linear(context.dim, 3 * inner, bias=projection_bias)
         self.output = nn.Linear(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
-        batch, length, _ = x.shape
         if mask is not None:
             # Their weights are 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
-        heads = self.query_key_value(x).view(batch, length, 3, self.num_heads, -1)
+        heads = self.query_key_value(x).unflatten(2, (3, self.num_heads, self.head_dim))
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         if self.rotary:
             query, key = rotate(query), rotate(key)

@@ -71,6 +71,15 @@ def test_shape_and_type_are_kept(name: str, causal: bool, length: int) -> None:
         assert (y.shape, y.dtype) == (x.shape, dtype)
 
 
+def test_a_batch_may_be_empty(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal)
+    x = torch.zeros(0, 100, 8, requires_grad=True)
+    for mask in (None, torch.ones(0, 100, dtype=torch.bool)):
+        y = mixer(x, mask)
+        assert y.shape == x.shape
+        y.sum().backward()
+
+
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("padding", [1, 9, 50])
 def test_padding_never_changes_real_positions(

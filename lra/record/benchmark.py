@@ -11,6 +11,7 @@ from lra.record.schema import (
     Amount,
     Count,
     Facts,
+    Label,
     Name,
     Positive,
     PositiveCount,
@@ -35,7 +36,7 @@ class BenchRecord(Record):
     (all positions so far)."""
     status: Literal["done", "oom"] = "done"
     mixer: Name
-    mixer_code: Text | None = None
+    mixer_code: Label | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     task: Name | None = None
     """Task that the classifier is for; null for op and decode, as are preset and protocol."""
@@ -50,7 +51,7 @@ class BenchRecord(Record):
     batch_size: PositiveCount
     channels: PositiveCount | None = None
     """Channels that a part of a mixer works on; null for classifiers."""
-    device: Text
+    device: Label
     precision: Name
     repeats: Count
     """Number of rounds that medians and quartiles are taken over."""
@@ -75,11 +76,11 @@ class BenchRecord(Record):
     reference_base_memory_mib: Amount | None = None
     params: Count | None
     flops_per_step: Amount | None
-    time_breakdown: dict[Text, Amount] | None = None
+    time_breakdown: dict[Label, Amount] | None = None
     """Percent of a training step's time by purpose, such as kernels or matrix products."""
-    measured_with: tuple[Text, ...]
+    measured_with: tuple[Label, ...]
     """Mixers that were measured in the same interleaved rounds."""
-    versions: dict[Text, Text]
+    versions: dict[Label, Label]
     git: Facts
 
     @property

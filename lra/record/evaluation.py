@@ -16,6 +16,7 @@ from lra.record.schema import (
     Count,
     DataRecord,
     Facts,
+    Label,
     Name,
     Percent,
     PositiveCount,
@@ -37,7 +38,7 @@ class EvaluationRecord(Record):
     task: Name
     mixer: Name
     seed: Count
-    config_hash: Text
+    config_hash: Label
     """Hash of the settings of the run whose model was evaluated."""
     length: PositiveCount | None
     """Length that was asked for, in positions; null if none was."""
@@ -51,12 +52,12 @@ class EvaluationRecord(Record):
     test_total: PositiveCount
     loss: Annotated[float, Field(ge=0)] | None
     """Mean cross-entropy in nats; null if it is not finite."""
-    baselines: dict[Text, Percent]
+    baselines: dict[Label, Percent]
     largest_class: Percent
     examples_per_second: Amount
-    device: Text
-    precision: Text
-    versions: dict[Text, Text]
+    device: Label
+    precision: Label
+    versions: dict[Label, Label]
     git: Facts
     data: DataRecord
 

@@ -14,6 +14,7 @@ from lra.record.schema import (
     Count,
     DataRecord,
     Facts,
+    Label,
     Name,
     Percent,
     Positive,
@@ -35,7 +36,7 @@ class RunRecord(Record):
     run_id: Name
     task: Name
     mixer: Name
-    mixer_code: Text | None = None
+    mixer_code: Label | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     mixer_from: Text | None = None
     """Argument of --mixer, if it named a plug-in."""
@@ -77,12 +78,12 @@ class RunRecord(Record):
     """Seconds of all training steps; null in records older than this field."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
-    device: Text
-    precision: Text
-    versions: dict[Text, Text]
+    device: Label
+    precision: Label
+    versions: dict[Label, Label]
     git: Facts
-    config_hash: Text
-    baselines: dict[Text, Percent]
+    config_hash: Label
+    baselines: dict[Label, Percent]
     """Test accuracy in percent of trivial baselines."""
     largest_class: Percent | None = None
     """Percent of the test set that is in its largest class: the highest score of one answer to all.

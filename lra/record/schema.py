@@ -41,6 +41,9 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)
 """Text that can be shown on a terminal, in a figure and on a page."""
 
 
+Label = Annotated[Text, Field(max_length=200)]
+"""A short text, such as the name of a device."""
+
 LONGEST_FACTS = 100_000
 """Most letters of all that git says."""
 
@@ -88,12 +91,12 @@ Kind = TypeVar("Kind", bound=Record)
 class DataRecord(Record):
     """The data a run used."""
 
-    source: Text
+    source: Label
     unofficial_because: Text = ""
     """What the data has in another way than the official release, if its source is unofficial."""
-    fingerprint: Text
-    sizes: dict[Text, Count]
-    notes: dict[Text, Count] = {}
+    fingerprint: Label
+    sizes: dict[Label, Count]
+    notes: dict[Label, Count] = {}
     """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
     @classmethod

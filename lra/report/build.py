@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lra.report.accuracy import accuracy_table
@@ -89,7 +89,37 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
     published = choose_published(options.published)
     if published:
         made.append(Chapter(PUBLISHED, "Published", [published_table(published)], []))
-    return made
+    return _with_own_slugs(made)
+
+
+def _with_own_slugs(made: Sequence[Chapter]) -> list[Chapter]:
+    """Number the slugs that several chapters, tables or figures share, so that each has a file."""
+    chapter_slug, table_slug, figure_slug = (_Slugs().own for _ in range(3))
+    return [
+        replace(
+            chapter,
+            slug=chapter_slug(chapter.slug),
+            tables=[replace(table, slug=table_slug(table.slug)) for table in chapter.tables],
+            figures=[replace(figure, slug=figure_slug(figure.slug)) for figure in chapter.figures],
+        )
+        for chapter in made
+    ]
+
+
+class _Slugs:
+    """Slugs that are taken; a folder may not tell upper from lower case."""
+
+    def __init__(self) -> None:
+        self.taken: set[str] = set()
+
+    def own(self, slug: str) -> str:
+        """Take a slug, with a number behind it if it is taken already."""
+        found, number = slug, 1
+        while found.casefold() in self.taken:
+            number += 1
+            found = f"{slug}-{number}"
+        self.taken.add(found.casefold())
+        return found
 
 
 def _board_figures(
@@ -127,7 +157,6 @@ def write_report(results: Results, options: ReportOptions, out: Path) -> list[Ch
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
     drawn = [figure for chapter in made for figure in chapter.figures]
-    assert len({figure.slug for figure in drawn}) == len(drawn), "one figure, one file"
     for figure, made_files in zip(drawn, _draw_all(drawn), strict=True):
         for name, content in made_files.items():
             files[f"figures/{name}"] = content

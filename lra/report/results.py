@@ -24,6 +24,9 @@ from tasks.untrusted import faults_named, read_regular
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""
 
+LONGEST_WORD = 100
+"""Most letters of a metadata field's name, and of its words."""
+
 MOST_CLASSES = 1000
 """Most classes that a task may have; predictions of more classes are taken as damaged."""
 
@@ -60,6 +63,21 @@ class Predictions:
                 np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
             )
         )
+
+
+def _check_metadata(name: str, column: np.ndarray) -> None:
+    """Refuse metadata that is neither whole numbers nor words, or that no figure can show.
+
+    Raises: ValueError saying so.
+    """
+    if column.dtype.kind == "i":
+        words = [name]
+    elif all(isinstance(value, str) for value in column):
+        words = [name, *set(column)]
+    else:
+        raise ValueError("a metadata field is neither whole numbers nor words")
+    if not all(len(word) <= LONGEST_WORD and word.isprintable() for word in words):
+        raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
 
 
 def _key(record: RunRecord) -> tuple[str, str, str]:
@@ -196,8 +214,8 @@ class Results:
                     f"{right} of {len(found.labels)} right, its record says "
                     f"{record.test_correct} of {record.test_total}"
                 )
-            if not all(column.dtype.kind in "iOU" for column in columns.values()):
-                raise ValueError("a metadata field is neither whole numbers nor words")
+            for name, column in columns.items():
+                _check_metadata(name, column)
         except (DataError, ValueError, KeyError, OSError, OverflowError) as error:
             self.add_fault(f"{path}: not the predictions of its run: {error}")
             return None

@@ -137,8 +137,8 @@ def whole_numbers(text: str, flag: str, least: int) -> list[int]:
         numbers = list(dict.fromkeys(int(part) for part in text.split(",")))
     except ValueError:
         raise UserError(f"{flag} {text}: expected whole numbers, 1,2,3 say") from None
-    if min(numbers) < least:
-        raise UserError(f"{flag} {text}: expected at least {least}")
+    if not all(least <= number <= LARGEST_INT for number in numbers):
+        raise UserError(f"{flag} {text}: expected {least} to {LARGEST_INT}")
     return numbers
 
 

@@ -20,7 +20,7 @@ class Dropout(nn.Module):
     """Zero numbers at random in training, and scale the others so that the mean stays.
 
     On a CPU torch draws a float for each number; 16 bits do, and cost a quarter. The probability
-    is rounded to a multiple of 1 / 65,536, and the scale fits what it is rounded to.
+    is rounded to a multiple of 1 / 65,536 below 1, and the scale fits what it is rounded to.
 
     Args:
         probability: how likely a number becomes zero, in [0, 1).
@@ -45,7 +45,7 @@ class Dropout(nn.Module):
             return x
         if x.device.type != "cpu" or reference_forms_are_used():
             return functional.dropout(x, self.probability)
-        dropped_levels = round(self.probability * LEVELS)
+        dropped_levels = min(round(self.probability * LEVELS), LEVELS - 1)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         kept = draws.view(torch.int16)[: x.numel()].view(x.shape) >= dropped_levels - LEVELS // 2
         result = _Keep.apply(x, kept, LEVELS / (LEVELS - dropped_levels))

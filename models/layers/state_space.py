@@ -166,7 +166,9 @@ def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Par
 def complex_parameter(values: Tensor) -> nn.Parameter:
     """Store complex numbers as pairs of real ones: (...) complex -> (..., 2) real.
 
-    Optimizers, `module.double()` and conversion to bfloat16 then treat them correctly.
+    Optimizers and `module.double()` then treat them correctly. Parameters stay in single precision
+    or above: torch has neither complex numbers nor transforms in bfloat16; autocast computes the
+    rest in it.
     """
     return nn.Parameter(torch.view_as_real(values.resolve_conj()).float().clone())
 

@@ -34,7 +34,8 @@ def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor,
     rounded = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     rows = x.reshape(-1, x.shape[-1])
     a, b = _Pair.apply(rows, first.weight, first.bias, second.weight, second.bias, rounded)
-    return a.view(*x.shape[:-1], -1), b.view(*x.shape[:-1], -1)
+    batch = x.shape[:-1]
+    return a.view(*batch, first.out_features), b.view(*batch, second.out_features)
 
 
 class _Pair(Function):
