@@ -73,9 +73,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    parser.add_argument(
-        "--precision", choices=("fp32", "bf16"), help="fp32 or bf16 (matrix products only)"
-    )
+    parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
     parser.add_argument(
         "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
     )
@@ -105,10 +103,11 @@ def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
     from lra.classifier.match_params import match_parameters
     from lra.classifier.resolve import resolve
+    from lra.config.yaml_layers import plain
 
     flags: dict[str, str] = {}
     if options.precision is not None:
-        flags["--precision"] = f"train.precision={options.precision}"
+        flags["--precision"] = f"train.precision={plain(options.precision)}"
     resolve_mixer = functools.partial(
         resolve, options.task, preset=options.preset, protocol=options.protocol
     )

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
+from lra.config.yaml_layers import plain
 from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
@@ -85,7 +86,9 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
 
 def configured_task(options: argparse.Namespace, name: str) -> Task:
     """Construct a task with the settings that a command line asks for."""
-    flags = {"--source": f"task.source={options.source}"} if options.source is not None else {}
+    flags = (
+        {"--source": f"task.source={plain(options.source)}"} if options.source is not None else {}
+    )
     overrides = list(options.overrides)
     resolve = functools.partial(
         compose_task, name, preset=options.preset, protocol=options.protocol
