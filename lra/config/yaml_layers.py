@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -92,7 +93,9 @@ def parse_yaml(text: str, source: str) -> Any:
 
 def plain(value: Any) -> str:
     """Write a value on one line, so that `parse_yaml` reads it back."""
-    return yaml.safe_dump(value, default_flow_style=True, width=float("inf")).splitlines()[0]
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    text = text.removesuffix("\n").removesuffix("\n...")
+    return text if text.isprintable() else json.dumps(value)
 
 
 def alternatives(text: str, flag: str) -> list[str]:
