@@ -95,7 +95,7 @@ def plain(value: Any) -> str:
     """Write a value on one line, so that `parse_yaml` reads it back."""
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
     text = text.removesuffix("\n").removesuffix("\n...")
-    return text if text.isprintable() else json.dumps(value)
+    return text if text.isprintable() and parse_yaml(text, "") == value else json.dumps(value)
 
 
 def alternatives(text: str, flag: str) -> list[str]:
