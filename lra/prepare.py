@@ -21,6 +21,7 @@ from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
+from tasks.untrusted import faults_named
 
 logger = logging.getLogger("lra.prepare")
 
@@ -77,8 +78,9 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     for baseline, accuracy in dataset.baselines.items():
         logger.info(f"trivial baseline, {baseline}: {accuracy:.2f} % of the test set")
     if options.verify:
-        for check in task.verify(dataset):
-            logger.info(f"verified: {check}")
+        with faults_named(f"the data cache {dataset.folder}"):
+            for check in task.verify(dataset):
+                logger.info(f"verified: {check}")
     if options.export is not None:
         for path in task.export(dataset, options.export):
             logger.info(f"wrote {path}")

@@ -95,6 +95,20 @@ class Split(abc.ABC):
     def batch(self, indices: np.ndarray) -> Batch:
         """Assemble the examples at indices, (batch,), in that order."""
 
+    def check(self, info: TaskInfo) -> None:
+        """Make sure that the examples are such as a task says.
+
+        Raises: ValueError saying what they are.
+        """
+        labels, lengths = self.labels, self.lengths
+        if not (labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) == len(lengths)):
+            raise ValueError(f"labels are {labels.dtype} {labels.shape}")
+        if not len(labels) or labels.min() < 0 or labels.max() >= info.num_classes:
+            raise ValueError(f"labels are none, or outside 0 to {info.num_classes - 1}")
+        if lengths.min() < 1 or lengths.max() > info.max_length:
+            raise ValueError(f"{lengths.min()} to {lengths.max()} positions, expected 1 to "
+                             f"{info.max_length}")  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
@@ -121,6 +135,16 @@ class Dataset:
     def sizes(self) -> dict[str, int]:
         """Number of examples per split."""
         return {name: len(split) for name, split in self.splits.items()}
+
+
+def checked(dataset: Dataset, info: TaskInfo) -> Dataset:
+    """Return a data set, if its examples are such as a task says.
+
+    Raises: ValueError saying what they are.
+    """
+    for split in dataset.splits.values():
+        split.check(info)
+    return dataset
 
 
 class Task(abc.ABC):

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from tasks.base import Batch, Split
+from tasks.base import Batch, Split, TaskInfo
+
+MOST_CHECKED = 2**27
+"""Most tokens that are compared with the vocabulary when a data set is opened."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,25 @@ class Sequences:
     """Number added to stored tokens to get ids: bytes become ids from 1 on, 0 is the padding."""
     end_token: int | None = None
     """Id appended to every sequence, if any."""
+
+    def check(self, vocab_size: int | None) -> None:
+        """Make sure that all sequences lie within the tokens, and all tokens in a vocabulary.
+
+        Of many tokens only the first ones are looked at.
+
+        Raises: ValueError saying what is wrong.
+        """
+        tokens, offsets = self.tokens, self.offsets
+        for array in (tokens, offsets):
+            if array.ndim != 1 or array.dtype.kind not in "iu":
+                raise ValueError(f"tokens or offsets are {array.dtype} {array.shape}")
+        if not len(offsets) or offsets[0] or offsets[-1] != len(tokens) or (
+            np.diff(offsets) < 0
+        ).any():  # fmt: skip
+            raise ValueError("a sequence ends outside the tokens")
+        highest = int(tokens[:MOST_CHECKED].max(initial=0)) + self.first_id
+        if vocab_size is not None and highest >= vocab_size:
+            raise ValueError(f"token {highest} is outside the vocabulary of {vocab_size}")
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
@@ -66,6 +88,11 @@ class PackedTokens(Split):
         self.which = np.arange(len(labels))[:, None] if which is None else which
         self.lengths = sequences.lengths[self.which].max(axis=1)
 
+    def check(self, info: TaskInfo) -> None:
+        """See `Split.check`."""
+        super().check(info)
+        self.sequences.check(info.vocab_size)
+
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
         which = self.which[indices]
@@ -96,6 +123,16 @@ class Pixels(Split):
         self.which = which
         self.scale = scale
         self.lengths = np.full(len(labels), images.shape[1], dtype=np.int64)
+
+    def check(self, info: TaskInfo) -> None:
+        """See `Split.check`."""
+        super().check(info)
+        images = self.images
+        channels = 1 if info.channels is None else info.channels
+        if images.dtype != np.uint8 or images.shape[1:] != (info.max_length, channels):
+            raise ValueError(f"images are {images.dtype} {images.shape}")
+        if self.which.min() < 0 or self.which.max() >= len(images):
+            raise ValueError("an image is listed that is not there")
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import types
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import pytest
 import torch
 from torch import nn
 
+from attack import Place
+from forked import Forked
 from lra.config.registry import MIXERS
 from models.base import MixerContext
 
@@ -40,6 +43,24 @@ def tiny_arguments(folder: Path, *more: str, mixer: str = "tnn") -> list[str]:
     places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
     start = ["--task", "listops", "--mixer", mixer, "--preset", "quick", "--device", "cpu"]
     return [*start, *places, *changes, *more]
+
+
+@pytest.fixture(scope="session")
+def forked() -> Iterator[Forked]:
+    """Start the process that forks commands, once for all tests of a worker."""
+    server = Forked()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def place(tmp_path: Path, forked: Forked) -> Place:
+    """Make a place for a hostile case."""
+    made = Place(tmp_path, forked)
+    made.folder.mkdir()
+    made.outside.mkdir()
+    (made.outside / "secret").write_text("root:x:0:0\n")
+    return made
 
 
 @pytest.fixture(autouse=True)

@@ -200,7 +200,7 @@ def test_documents_are_read_further_and_images_are_what_they_are() -> None:
     [
         ([], "expected at least one of them"),
         (["--lengths", "a"], "--lengths a: expected whole numbers"),
-        (["--lengths", "0"], "expected at least 1"),
+        (["--lengths", "0"], "expected 1 to"),
         (["--vary", "train.lr=1"], "only options of the task can differ"),
         (["--vary", "task.contour=6"], "contour"),
         (["--vary", "task.test=7"], "comes with its own test; leave it out"),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Added, Dataset, Task, TaskInfo
+from tasks.base import Added, Dataset, Task, TaskInfo, checked
 from tasks.cache import Cache, read_cache
 from tasks.errors import DataError
 from tasks.listops.data import content_of, open_files, open_generated, split_arrays
@@ -115,7 +115,7 @@ class ListOps(Task):
             cache = open_files(data_dir, files, self.counts)
             check_official(cache, self.source)
         with cache.faults_named():
-            return self._dataset(cache)
+            return checked(self._dataset(cache), self.info)
 
     def _files(self, data_dir: Path) -> dict[str, Path] | None:
         """Find files in the official format, if they are wanted and can be what is asked for."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, checked
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
@@ -107,7 +107,7 @@ class Pathfinder(Task):
         """See `Task.prepare`."""
         cache = self._official(data_dir) or self._generated(data_dir)
         with cache.faults_named():
-            return self._dataset(cache)
+            return checked(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))

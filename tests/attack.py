@@ -1,0 +1,98 @@
+"""What every command owes to whoever gives it nonsense, or something hostile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from forked import Ended, Forked
+
+DOCUMENTED = {
+    "run_task": {0, 2, 3, 4, 5, 6, 130},
+    "report": {0, 1, 2, 130},
+    "lra.record.__main__": {0, 1, 2, 130},
+    "lra.sweep.__main__": {0, 1, 2, 3, 130},
+    "lra.evaluate.__main__": {0, 2, 3, 5, 130},
+    "lra.prepare": {0, 2, 5, 130},
+    "lra.bench.__main__": {0, 2, 5, 130},
+}
+"""Exit codes that the help of a command names."""
+
+MOST_MIB = 700.0
+MOST_SECONDS = 20.0
+LONGEST_LINE = 400
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a case works: `folder` is its own, `outside` must stay as it is."""
+
+    root: Path
+    forked: Forked
+
+    @property
+    def folder(self) -> Path:
+        """Where the command works."""
+        return self.root / "own"
+
+    @property
+    def outside(self) -> Path:
+        """What nobody must touch."""
+        return self.root / "outside"
+
+    @property
+    def canary(self) -> Path:
+        """A file that is there once hostile code has been run."""
+        return self.root / "executed"
+
+    def attack(
+        self,
+        command: str,
+        arguments: Sequence[str],
+        codes: Collection[int] = (2,),
+        *,
+        says: str = "",
+        **limits: object,
+    ) -> Ended:
+        """Run a command and hold it to its promises.
+
+        Args:
+            codes: exit codes that are right here.
+            says: what standard error must hold.
+            limits: see `Forked.run`.
+        """
+        before = self._outside()
+        ended = self.forked.run(command, arguments, self.folder, **limits)  # pyright: ignore
+        shown = (
+            f"{command} {' '.join(map(repr, arguments))}\n{ended.err[-3000:]}\n{ended.out[-500:]}"
+        )
+        assert not ended.hung, f"still at work after {ended.seconds:.0f} s: {shown}"
+        assert "Traceback" not in ended.err, shown
+        assert ended.code in DOCUMENTED[command], (ended.code, shown)
+        assert ended.code in codes, (ended.code, shown)
+        self._check_messages(ended, shown)
+        assert says in ended.err, shown
+        assert ended.peak_mib < MOST_MIB, (ended.peak_mib, shown)
+        assert ended.seconds < MOST_SECONDS, (ended.seconds, shown)
+        assert not self.canary.exists(), f"hostile code was run: {shown}"
+        assert self._outside() == before, f"something outside was changed: {shown}"
+        return ended
+
+    @staticmethod
+    def _check_messages(ended: Ended, shown: str) -> None:
+        lines = [re.split(r"\r", line)[-1] for line in ended.err.splitlines()]
+        errors = [line for line in lines if re.match(r"[\w. -]+: error: ", line)]
+        assert len(errors) <= 1, shown
+        assert errors or ended.code not in {2, 6, 130}, shown
+        for line in lines:
+            assert len(line) <= LONGEST_LINE, (len(line), shown)
+        for text in (ended.err, ended.out):
+            assert re.sub(r"[\r\n]", "", text).isprintable(), repr(shown)
+
+    def _outside(self) -> dict[str, tuple[int, int, int]]:
+        return {
+            str(path): (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns)
+            for path in self.outside.rglob("*")
+        }

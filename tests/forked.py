@@ -1,0 +1,198 @@
+"""Commands in forked children of one process that has imported torch already.
+
+`Forked` starts that process and sends it a command line at a time. A child has its own session,
+limits of memory and time, and files for what it prints. Forks of pytest itself would inherit
+threads that are not there, and hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TESTS = Path(__file__).resolve().parent
+MIB = 2**20
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended."""
+
+    code: int
+    """Exit code, or minus the signal; None of both if it was still at work after its time."""
+    out: str
+    err: str
+    seconds: float
+    peak_mib: float
+    """Memory that it took beyond what it was forked with."""
+    hung: bool
+
+
+class Forked:
+    """A process that forks commands."""
+
+    def __init__(self) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS.parent)}
+        self._server = subprocess.Popen(
+            [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            env=environment, text=True,
+        )  # fmt: skip
+
+    def run(
+        self,
+        command: str,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        seconds: float = 25.0,
+        kill_after: float | None = None,
+        **limits: Any,
+    ) -> Ended:
+        """Run a command's `main` in a folder.
+
+        Args:
+            command: name of its module, `run_task` for instance.
+            arguments: of its command line.
+            folder: where it works, and its home and temporary folder.
+            seconds: after which it has hung.
+            kill_after: seconds after which it is killed on purpose; None: never.
+            limits: `largest_file` in bytes; `user`, the number of a user without rights;
+                `sends`, seconds after which SIGINT is sent.
+        """
+        assert self._server.stdin is not None
+        assert self._server.stdout is not None
+        job = {
+            "command": command, "arguments": list(arguments), "folder": str(folder),
+            "seconds": seconds, "kill_after": kill_after, **limits,
+        }  # fmt: skip
+        self._server.stdin.write(json.dumps(job) + "\n")
+        self._server.stdin.flush()
+        line = self._server.stdout.readline()
+        assert line, "the process that forks commands has died"
+        told = json.loads(line)
+        texts = [(folder / name).read_bytes().decode(errors="replace") for name in (".out", ".err")]
+        return Ended(told["code"], *texts, told["seconds"], told["peak_mib"], told["hung"])
+
+    def close(self) -> None:
+        """End the process."""
+        self._server.communicate()
+
+
+def _serve() -> None:
+    """Fork a child for every line of standard input, and write how it ended."""
+    _import_everything()
+    for line in sys.stdin:
+        job = json.loads(line)
+        start = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            _work(job)
+        told = _await(pid, job, start)
+        sys.stdout.write(json.dumps(told) + "\n")
+        sys.stdout.flush()
+
+
+def _import_everything() -> None:
+    import importlib
+
+    import torch
+
+    torch.set_num_threads(1)
+    for name in (
+        "run_task", "report", "lra.prepare", "lra.record.__main__", "lra.sweep.__main__",
+        "lra.evaluate.__main__", "lra.bench.__main__", "lra.train.run", "lra.classifier.resolve",
+        "lra.report.build", "lra.report.readme", "lra.classifier.match_params", "pandas", "PIL.Image",
+        "PIL.PngImagePlugin", "matplotlib.figure", "tasks.pathfinder.draw", "tasks.listops.evaluate",
+        "tasks.listops.official", "tasks.pathfinder.official", "tasks.pathfinder.markers",
+        "tasks.pathfinder.generate", "matplotlib.backends.backend_svg", "jinja2", "sklearn.tree",
+        "matplotlib.backends.backend_agg", "sklearn.linear_model", "torch.utils.checkpoint",
+    ):  # fmt: skip
+        importlib.import_module(name)
+
+
+def _work(job: dict[str, Any]) -> None:
+    """Be the child: never returns."""
+    code = 70
+    try:
+        os.setsid()
+        folder = Path(job["folder"])
+        os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
+        for number, name in ((1, ".out"), (2, ".err")):
+            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(folder)
+        if (most := job.get("largest_file")) is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+        memory = _kib("VmSize") * 1024 + 2**31
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+        if (user := job.get("user")) is not None:
+            os.setuid(user)
+        random.seed()
+        from lra.runtime import interrupts
+
+        interrupts.expect_interrupts(job["command"])
+        module = sys.modules[job["command"]]
+        try:
+            code = module.main(job["arguments"])
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else 1
+        sys.stdout.flush()
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        sys.stderr.flush()
+        code = 1
+    finally:
+        os._exit(code)
+
+
+def _kib(name: str) -> int:
+    """Read a number of KiB that the kernel knows of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(f"{name}:"):
+            return int(line.split()[1])
+    return 2**24
+
+
+def _await(pid: int, job: dict[str, Any], start: float) -> dict[str, Any]:
+    kill_after, interrupt_after = job.get("kill_after"), job.get("interrupt_after")
+    hung = False
+    own = _kib("VmRSS") / 1024
+    pause = 0.002
+    while True:
+        done, status, used = os.wait4(pid, os.WNOHANG)
+        seconds = time.monotonic() - start
+        if done:
+            break
+        with contextlib.suppress(ProcessLookupError):
+            if interrupt_after is not None and seconds > interrupt_after:
+                os.kill(pid, signal.SIGINT)
+                interrupt_after = None
+            if kill_after is not None and seconds > kill_after:
+                os.kill(pid, signal.SIGKILL)
+            elif seconds > job["seconds"]:
+                hung = True
+                os.killpg(pid, signal.SIGKILL)
+        time.sleep(pause)
+        pause = min(0.02, pause * 1.2)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)  # what it has started
+    code = os.waitstatus_to_exitcode(status)
+    peak = used.ru_maxrss / 1024 - own
+    return {"code": code, "seconds": seconds, "peak_mib": peak, "hung": hung}
+
+
+if __name__ == "__main__":
+    _serve()
