@@ -22,7 +22,16 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).resolve().parent
-MIB = 2**20
+IMPORTED = """
+    run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
+    lra.bench.__main__ lra.train.run lra.classifier.resolve lra.classifier.match_params
+    lra.report.build lra.report.readme pandas jinja2 PIL.Image PIL.PngImagePlugin sklearn.tree
+    sklearn.linear_model matplotlib.figure matplotlib.backends.backend_svg
+    matplotlib.backends.backend_agg tasks.listops.evaluate tasks.listops.official
+    tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
+    tasks.pathfinder.official torch.utils.checkpoint
+"""
+"""What commands import late, too."""
 
 
 @dataclass(frozen=True)
@@ -81,8 +90,10 @@ class Forked:
         line = self._server.stdout.readline()
         assert line, "the process that forks commands has died"
         told = json.loads(line)
-        texts = [(folder / name).read_bytes().decode(errors="replace") for name in (".out", ".err")]
-        return Ended(told["code"], *texts, told["seconds"], told["peak_mib"], told["hung"])
+        out, err = (
+            (folder / name).read_bytes().decode(errors="replace") for name in (".out", ".err")
+        )
+        return Ended(told["code"], out, err, told["seconds"], told["peak_mib"], told["hung"])
 
     def close(self) -> None:
         """End the process."""
@@ -109,15 +120,7 @@ def _import_everything() -> None:
     import torch
 
     torch.set_num_threads(1)
-    for name in (
-        "run_task", "report", "lra.prepare", "lra.record.__main__", "lra.sweep.__main__",
-        "lra.evaluate.__main__", "lra.bench.__main__", "lra.train.run", "lra.classifier.resolve",
-        "lra.report.build", "lra.report.readme", "lra.classifier.match_params", "pandas", "PIL.Image",
-        "PIL.PngImagePlugin", "matplotlib.figure", "tasks.pathfinder.draw", "tasks.listops.evaluate",
-        "tasks.listops.official", "tasks.pathfinder.official", "tasks.pathfinder.markers",
-        "tasks.pathfinder.generate", "matplotlib.backends.backend_svg", "jinja2", "sklearn.tree",
-        "matplotlib.backends.backend_agg", "sklearn.linear_model", "torch.utils.checkpoint",
-    ):  # fmt: skip
+    for name in IMPORTED.split():
         importlib.import_module(name)
 
 

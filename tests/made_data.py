@@ -6,15 +6,21 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import pickle
+import random
+import socket
+import struct
 import subprocess
 import sys
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from conftest import ROOT
 
@@ -142,3 +148,78 @@ def cifar_binary() -> dict[str, bytes]:
         records = np.concatenate([labels[:, None].astype(np.uint8), data], axis=1)
         files[f"cifar-10-batches-bin/{name}"] = records.tobytes()
     return files
+
+
+PATHFINDER = "pathfinder32/curv_contour_length_14"
+
+
+def png(size: tuple[int, int] = (32, 32), mode: str = "L") -> bytes:
+    """Make an image."""
+    out = io.BytesIO()
+    Image.new(mode, size).save(out, "png")
+    return out.getvalue()
+
+
+def pathfinder(count: int = 12) -> dict[str, bytes]:
+    """Make the files of Pathfinder's release."""
+    lines = b"".join(b"imgs/0 sample_%d.png %d %d\n" % (i, i, i % 2) for i in range(count))
+    files = {f"imgs/0/sample_{i}.png": png() for i in range(count)} | {"metadata/0.npy": lines}
+    return {f"{PATHFINDER}/{name}": text for name, text in files.items()}
+
+
+def npy(head: str, body: bytes = b"") -> bytes:
+    """Make an array file whose header was written by hand."""
+    text = head.encode() + b" " * (63 - (10 + len(head)) % 64) + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text + body
+
+
+def mutated(content: bytes, seed: int) -> bytes:
+    """Change some bytes, cut some out or repeat some."""
+    rng = random.Random(seed)
+    changed = bytearray(content)
+    for _ in range(rng.choice([1, 1, 3, 20])):
+        at = rng.randrange(len(changed))
+        size = rng.choice([1, 4, 100])
+        kind = rng.randrange(4)
+        if kind == 0:
+            changed[at : at + 1] = bytes([rng.randrange(256)])
+        elif kind == 1:
+            changed[at : at + size] = rng.choice([b"", b"\xff" * size, b"\0" * size])
+        elif kind == 2:
+            changed[at:at] = changed[:size]
+        else:
+            del changed[max(1, at) :]
+    return bytes(changed)
+
+
+LISTOPS_LINE = b"( ( ( [MAX 3 ) 7 ) ] )\t7\r\n"
+LISTOPS = b"Source\tTarget\r\n" + LISTOPS_LINE
+"""A file of ListOps with one example."""
+
+
+class Attack:
+    """What a pickle turns into a call of a function with arguments."""
+
+    def __init__(self, *call: Any) -> None:
+        self.call = call
+
+    def __reduce__(self) -> Any:
+        return self.call[0], tuple(self.call[1:])
+
+
+def put(path: Path, kind: str) -> None:
+    """Put a pipe, folder, device, loop of links, socket or nothing in a file's place."""
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "loop":
+        path.symlink_to(path.name)
+    elif kind == "socket":
+        here = Path.cwd()
+        os.chdir(path.parent)
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(path.name)
+        os.chdir(here)

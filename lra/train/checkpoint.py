@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import logging
@@ -65,8 +66,12 @@ def load_newest(folder: Path) -> RunState | None:
 
 def read_newest(folder: Path) -> RunState | None:
     """Load the newest sound checkpoint and leave all as they are; None without one."""
-    found = map(_load_sound, _newest_first(folder))
-    return next((state for state in found if not isinstance(state, str)), None)
+    for path in _newest_first(folder):
+        with contextlib.suppress(OSError):
+            state = _load_sound(path)
+            if not isinstance(state, str):
+                return state
+    return None
 
 
 def _load_sound(path: Path) -> RunState | str:
@@ -89,7 +94,7 @@ def _load_sound(path: Path) -> RunState | str:
 def _newest_first(folder: Path) -> list[Path]:
     """List checkpoints by step, and by time where steps are equal."""
     paths = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: (path.name[:14], path.stat().st_mtime_ns), reverse=True)
+    return sorted(paths, key=lambda path: (path.name[:14], path.lstat().st_mtime_ns), reverse=True)
 
 
 def _digest(content: bytes) -> str:

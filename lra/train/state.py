@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
+import torch
 from pydantic import (
     AfterValidator,
     Field,
@@ -122,11 +124,18 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
         trainer.optimizer.load_state_dict(state["optimizer"])
         if "plateau" in state:  # as those from before there was that schedule have none
             trainer.plateau.restore(state["plateau"])
-        trainer.best = state["best"]
+        best = state["best"]
+        if best is not None and _shapes(best["model"]) != _shapes(trainer.model.state_dict()):
+            raise ValueError("the weights of the best model are those of another")
+        trainer.best = best
         trainer.interval.sums = state["interval"]
         trainer.step_seconds = state["step_seconds"]
         trainer.step_flops = state["step_flops"]
         _restore_random_state(trainer, state["random"])
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (weight.shape, weight.dtype) for name, weight in weights.items()}
 
 
 def _restore_random_state(trainer: Trainer, states: list[RandomState] | RandomState) -> None:

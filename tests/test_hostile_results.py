@@ -1,0 +1,408 @@
+"""Results folders that somebody changed: records, metrics, predictions, checkpoints, merges."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import run_task
+from attack import Place
+from conftest import tiny_arguments
+from made_data import put
+
+MEAN = "mean"
+RECORD = "lra.record.__main__"
+
+
+@pytest.fixture(scope="session")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a finished run, in a folder with its data."""
+    folder = tmp_path_factory.mktemp("done")
+    assert run_task.main(tiny_arguments(folder, mixer=MEAN)) == 0
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a run that was stopped at step 12, in a folder with its data."""
+    folder = tmp_path_factory.mktemp("stopped")
+    assert run_task.main(tiny_arguments(folder, "--max-steps", "12", mixer=MEAN)) == 3
+    return folder
+
+
+def copied(made: Path, place: Place) -> Path:
+    """Copy what a run left behind; return the run's folder."""
+    shutil.copytree(made, place.folder, dirs_exist_ok=True)
+    (run,) = (place.folder / "results/runs/listops").glob("*/*")
+    return run
+
+
+def go_on(place: Place, *codes: int, says: str = "") -> None:
+    place.attack("run_task", tiny_arguments(Path(), mixer=MEAN), codes, says=says)
+
+
+BAD: Mapping[str, Any] = {
+    "null": None,
+    "text": "x",
+    "list": [],
+    "object": {},
+    "true": True,
+    "minus": -1,
+    "huge": 10**400,
+    "nan": float("nan"),
+    "infinite": float("inf"),
+    "escape": "\x1b[2J",
+    "long": "x" * 20_000,
+    "up": "../../..",
+    "lone surrogate": "\udc80",
+}
+FIELDS = ["run_id", "mixer", "status", "test_accuracy", "test_total", "steps", "seed", "overrides",
+          "device", "git", "data", "versions", "peak_memory_mib", "schema_version"]  # fmt: skip
+
+
+@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("kind", BAD)
+def test_fields_of_records(place: Place, done: Path, field: str, kind: str) -> None:
+    path = copied(done, place) / "result.json"
+    text = json.dumps({**json.loads(path.read_text()), field: BAD[kind]})
+    path.write_bytes(text.encode("utf-8", "surrogatepass"))
+    place.attack(RECORD, ["validate"], {0, 1})
+
+
+FILES: Mapping[str, bytes] = {
+    "empty": b"",
+    "no UTF-8": b"\xff\xfe{}",
+    "deep": b"[" * 100_000,
+    "null": b"null",
+    "a list": b"[]",
+    "digits": b"9" * 100_000,
+    "twice": b"{}{}",
+    "NUL": b"\0" * 999,
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.json"])
+def test_files_of_records(place: Place, done: Path, file: str, name: str) -> None:
+    run = copied(done, place)
+    (run / file).write_bytes(FILES[name])
+    place.attack(RECORD, ["list"], {0, 1})
+    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {0, 2})
+    sweep = ["--tasks", "listops", "--mixers", MEAN, "--dry-run", "--device", "cpu"]
+    tiny = tiny_arguments(Path(), mixer=MEAN)
+    sweep += [*tiny[tiny.index("--preset") : tiny.index("--device")], *tiny[tiny.index("--set") :]]
+    place.attack("lra.sweep.__main__", sweep, {0, 1, 2})
+
+
+SHOWN: Mapping[str, Mapping[str, Any]] = {
+    "formula": {"device": "=cmd|' /C calc'!A0"},
+    "mathematics": {"device": r"$\frac{1}{$"},
+    "page": {"device": "<script>alert(1)</script>", "message": None},
+    "LaTeX": {"device": r"\input{/etc/passwd} & % # _ {"},
+    "Markdown": {"device": "a|b`c`*d*"},
+    "long texts": {"overrides": ["train.lr=" + "9" * 1900] * 9, "device": "d" * 200},
+    "letters": {"device": "Ж漢字 💥 مرحبا"},
+    "precision": {"precision": "@SUM(1)"},
+    "escapes": {"device": "\x1b[2J", "precision": "\x9b"},
+    "large": {"params": 2**63 - 1},
+    "tiny": {"peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
+    "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
+    "git": {"git": {"commit": ["x"] * 9000, "\x1b": 1}},
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
+    path = copied(done, place) / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **SHOWN[name]}))
+    place.attack("report", [], {0, 1})
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
+    for svg in (place.folder / "results").rglob("*.svg"):
+        assert "\x1b" not in svg.read_text()
+    cells = [
+        c for line in (place.folder / "all.csv").read_text().splitlines() for c in line.split(",")
+    ]
+    assert not [cell for cell in cells if cell.strip('"')[:1] in {"=", "@"}]
+
+
+PREDICTIONS: Mapping[str, bytes] = {
+    "empty": b"",
+    "no UTF-8": b"\xff\xfe",
+    "header": b"label,prediction,length\n",
+    "NUL": b"\0" * 999,
+    "two fields of one slug": b"label,prediction,a b,a-b\n" + b"1,2,3,4\n" * 25 + b"1,2,4,3\n" * 25,
+    "control": b"label,prediction,\x1b[2J\n" + b"1,2,3\n" * 50,
+    "words": b"label,prediction,w\n" + b"1,2,\x1b\n" * 50,
+    "many columns": b"label,prediction," + b"a," * 5000 + b"b\n",
+    "quotes": b'label,prediction,"\n' * 50,
+    "infinite": b"label,prediction\n" + b"inf,1\n" * 50,
+    "classes": b"label,prediction\n" + b"99999,1\n" * 50,
+    "bool": b"label,prediction\nTrue,1\n",
+    "twice": b"label,label,prediction\n1,1,1\n",
+}
+
+
+@pytest.mark.parametrize("name", PREDICTIONS)
+def test_predictions(place: Place, done: Path, name: str) -> None:
+    run = copied(done, place)
+    content = PREDICTIONS[name]
+    record = json.loads((run / "result.json").read_text())
+    if b"a-b" in content:
+        right = {"test_total": 50, "test_correct": 0, "test_accuracy": 0.0}
+        (run / "result.json").write_text(json.dumps({**record, **right}))
+    (run / "predictions.csv").write_bytes(content)
+    place.attack("report", [], {0, 1})
+
+
+METRICS: Mapping[str, bytes] = {
+    "empty": b"",
+    "no UTF-8": b'{"step": 1, "\xff": 1}\n',
+    "no step": b'{"loss": 1}\n',
+    "step of text": b'{"step": "x"}\n',
+    "step of a list": b'{"step": [1]}\n',
+    "deep": b"[" * 99_999,
+    "step of NaN": b'{"step": NaN}\n',
+    "list": b"[1]\n",
+    "NUL": b"\0\n",
+    "cut": b'{"step": 1, "lo',
+    "control": b'{"step": 1, "\x1b[2J": 1}\n',
+    "huge": b'{"step": 1e999}\n',
+    "digits": b'{"step": ' + b"9" * 9999 + b"}\n",
+    "null": b"null\n" * 50,
+}
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_metrics(place: Place, stopped: Path, name: str) -> None:
+    run = copied(stopped, place)
+    with (run / "metrics.jsonl").open("ab") as file:
+        file.write(METRICS[name])
+    place.attack("report", ["--format", "csv"], {0, 1})
+    go_on(place, 0)
+    assert json.loads((run / "result.json").read_text())["status"] == "done"
+
+
+State = dict[str, Any]
+STATES: Mapping[str, Callable[[State], Any]] = {
+    "empty": lambda s: {},
+    "list": lambda s: [1, 2],
+    "none": lambda s: None,
+    "tensor": lambda s: torch.ones(3),
+    "no trainer": lambda s: {k: v for k, v in s.items() if k != "trainer"},
+    "no identity": lambda s: {k: v for k, v in s.items() if k != "identity"},
+    "seconds": lambda s: {**s, "wall_seconds": "x"},
+    "NaN": lambda s: {**s, "wall_seconds": float("nan")},
+    "minus": lambda s: {**s, "wall_seconds": -1.0},
+    "device": lambda s: {**s, "device": 3},
+    "commits": lambda s: {**s, "commits": [1]},
+    "identity": lambda s: {**s, "identity": {"a": torch.ones(2)}},
+    "trainer": lambda s: {**s, "trainer": []},
+    "model list": lambda s: within(s, model=[]),
+    "model empty": lambda s: within(s, model={}),
+    "model of numbers": lambda s: within(s, model={"a": 1}),
+    "other shapes": lambda s: within(s, model={n: torch.ones(1) for n in s["trainer"]["model"]}),
+    "sparse": lambda s: within(
+        s, model={n: w.to_sparse() for n, w in s["trainer"]["model"].items() if w.dim()}
+    ),
+    "complex": lambda s: within(
+        s, model={n: w.to(torch.complex64) for n, w in s["trainer"]["model"].items()}
+    ),
+    "meta": lambda s: within(
+        s, model={n: w.to(torch.int8) for n, w in s["trainer"]["model"].items()}
+    ),
+    "NaN weights": lambda s: within(
+        s, model={n: w * float("nan") for n, w in s["trainer"]["model"].items()}
+    ),
+    "optimizer empty": lambda s: within(s, optimizer={}),
+    "optimizer list": lambda s: within(s, optimizer=[1]),
+    "optimizer groups": lambda s: within(s, optimizer={"state": {}, "param_groups": []}),
+    "optimizer state": lambda s: within(
+        s, optimizer={**s["trainer"]["optimizer"], "state": {0: {"step": "x"}}}
+    ),
+    "sampler": lambda s: within(s, sampler={}),
+    "step": lambda s: within(s, sampler={"seed": 0, "next_step": -5}),
+    "step of text": lambda s: within(s, sampler={"seed": 0, "next_step": "9"}),
+    "step beyond": lambda s: within(s, sampler={"seed": 0, "next_step": 2**70}),
+    "random": lambda s: within(s, random=[{}]),
+    "random list": lambda s: within(s, random=[]),
+    "random size": lambda s: within(
+        s, random=[{**s["trainer"]["random"][0], "torch": torch.zeros(3, dtype=torch.uint8)}]
+    ),
+    "random python": lambda s: within(
+        s, random=[{**s["trainer"]["random"][0], "python": [3, [1], None]}]
+    ),
+    "random numpy": lambda s: within(
+        s, random=[{**s["trainer"]["random"][0], "numpy": ["x", torch.ones(1), 1, 1, 1.0]}]
+    ),
+    "best": lambda s: within(s, best={"model": {}}),
+    "best list": lambda s: within(s, best=[1]),
+    "best weights": lambda s: within(
+        s, best={"val_accuracy": 99.0, "step": 1, "model": {"x": torch.ones(1)}}
+    ),
+    "interval": lambda s: within(s, interval={}),
+    "speeds": lambda s: within(s, step_seconds=["x"]),
+    "speed of zero": lambda s: within(s, step_seconds=[0.0]),
+    "micro batch": lambda s: within(s, micro_batch=-3),
+    "micro batch beyond": lambda s: within(s, micro_batch=10**30),
+    "plateau": lambda s: within(s, plateau={}),
+    "deep": lambda s: {**s, "identity": nested(200)},
+    "many": lambda s: {**s, "x": list(range(100_000))},
+}
+
+
+def within(state: State, **changes: Any) -> State:
+    return {**state, "trainer": {**state["trainer"], **changes}}
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
+
+
+def put_state(run: Path, content: bytes) -> None:
+    """Put a content in the place of every checkpoint, under a name with its digest."""
+    for old in (run / "checkpoints").iterdir():
+        old.unlink()
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        (run / "checkpoints" / f"{old.name[:14]}-{digest}.pt").write_bytes(content)
+
+
+def newest_state(run: Path) -> State:
+    path = max((run / "checkpoints").iterdir())
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def saved(state: Any) -> bytes:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_in_checkpoints(place: Place, stopped: Path, name: str) -> None:
+    run = copied(stopped, place)
+    put_state(run, saved(STATES[name](newest_state(run))))
+    go_on(place, 0, 2, 4)
+
+
+CHECKPOINTS: Mapping[str, bytes] = {
+    "empty": b"",
+    "noise": bytes(range(256)) * 40,
+    "text": b"<html>",
+    "zip": b"PK\x05\x06" + bytes(18),
+    "pickle": b"\x80\x02cos\nsystem\nX\x13\x00\x00\x00touch ../../executed\x85R.",
+}
+
+
+@pytest.mark.parametrize("name", CHECKPOINTS)
+def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str) -> None:
+    run = copied(stopped, place)
+    put_state(run, CHECKPOINTS[name])
+    go_on(place, 0, says="is set aside")
+
+
+@pytest.mark.parametrize("name", [*STATES, *CHECKPOINTS])
+def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
+    run = copied(done, place)
+    content = CHECKPOINTS[name] if name in CHECKPOINTS else saved(STATES[name](newest_state(run)))
+    put_state(run, content)
+    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {0, 2})
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "loop", "socket"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "result.json", "metrics.jsonl", "predictions.csv", "checkpoint", "lock", "checkpoints",
+        "evaluation-0.json", "failure.json",
+    ],
+)  # fmt: skip
+def test_what_is_no_file(place: Place, done: Path, file: str, kind: str) -> None:
+    run = copied(done, place)
+    path = max((run / "checkpoints").iterdir()) if file == "checkpoint" else run / file
+    if path.is_dir():
+        shutil.rmtree(path)
+    path.unlink(missing_ok=True)
+    put(path, kind)
+    place.attack(RECORD, ["validate"], {0, 1})
+    place.attack("report", ["--format", "csv"], {0, 1})
+    go_on(place, 0, 2)
+
+
+LINKS = ["config.yaml", "metrics.jsonl", "predictions.csv", "result.json", "evaluation-0.json"]
+
+
+@pytest.mark.parametrize("file", LINKS)
+def test_merges_stay_inside(place: Place, done: Path, file: str) -> None:
+    run = copied(done, place)
+    path = run / file
+    secret = place.outside / "secret"
+    if path.exists() and file == "result.json":
+        secret.write_bytes(path.read_bytes())
+    path.unlink(missing_ok=True)
+    path.symlink_to(secret)
+    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {0, 1})
+    assert not [
+        p for p in (place.folder / "new").rglob("*") if p.is_file() and "root:" in p.read_text()
+    ]
+    copy = place.folder / "new" / run.relative_to(place.folder / "results")
+    assert copy.exists() == file.startswith("evaluation")
+    assert not (copy / file).exists()
+
+
+@pytest.mark.parametrize("folder", ["runs", "runs/listops", "runs/listops/mean"])
+def test_merges_of_linked_folders(place: Place, done: Path, folder: str) -> None:
+    copied(done, place)
+    path = place.folder / "results" / folder
+    path.rename(place.outside / "theirs")
+    path.symlink_to(place.outside / "theirs")
+    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {0, 1})
+    assert not list((place.folder / "new").rglob("result.json"))
+
+
+def test_leftovers_of_merges(place: Place, done: Path) -> None:
+    run = copied(done, place)
+    shutil.copytree(run, run.with_name(".merge-abc"))
+    (run / ".result.json.1.tmp").write_bytes(b"{")
+    os.utime(run / ".result.json.1.tmp", (0, 0))
+    place.attack(RECORD, ["validate"], {0})
+    place.attack(RECORD, ["merge", "results", "--results-dir", "results"], {0})
+    assert not list((place.folder / "results").rglob(".merge-*"))
+    place.attack("report", ["--format", "csv"], {0})
+
+
+def test_a_folder_that_is_removed_while_its_run_works(place: Place, done: Path) -> None:
+    shutil.copytree(done / "data", place.folder / "data")
+    runs = place.folder / "results"
+
+    def remove() -> None:
+        while not list(runs.rglob("metrics.jsonl")):
+            pass
+        shutil.rmtree(runs, ignore_errors=True)
+
+    thread = threading.Thread(target=remove)
+    thread.start()
+    arguments = tiny_arguments(Path(), "--set", "train.steps=100000", mixer=MEAN)
+    place.attack("run_task", arguments, says="was removed while the run was at work")
+    thread.join()
+    assert not list(runs.rglob("result.json"))
+
+
+def test_a_finished_run_in_a_folder_that_cannot_be_written(place: Place, done: Path) -> None:
+    copied(done, place)
+    for path in [place.root, *place.root.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    for name in (".out", ".err"):
+        (place.folder / name).touch(0o666)
+    place.attack("run_task", tiny_arguments(Path(), mixer=MEAN), {0}, user=65534)
+    for path in [place.root, *place.root.rglob("*")]:
+        path.chmod(0o755)
