@@ -31,7 +31,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         description="Turn all runs into accuracy, speed and memory tables, figures and one page.",
         epilog="Exit codes: 0 done, 1 done but for files that could not be read (each is named), "
-        "or a README file differs (--check), 2 mistake in the command.",
+        "or a README file differs (--check), 2 mistake in the command, 130 interrupted.",
     )
     parser.add_argument(
         "--results-dir", type=Path,

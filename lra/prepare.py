@@ -32,7 +32,10 @@ ALL = "all"
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
-        prog="python -m lra.prepare", description="Prepare, check or export a task's data."
+        prog="python -m lra.prepare",
+        description="Prepare, check or export a task's data.",
+        epilog="Exit codes: 0 done, 2 mistake in the command or the data, 5 out of memory, "
+        "130 interrupted; the same command goes on.",
     )
     add_settings(parser, lambda: sorted(TASKS.classes), "{names}, or all: those of the benchmark")
     parser.add_argument("--source", help="auto (default), official, download or generate")

@@ -26,7 +26,7 @@ IMPORTED = """
     run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
     lra.bench.__main__ lra.train.run lra.classifier.resolve lra.classifier.match_params
     lra.report.build lra.report.readme pandas jinja2 PIL.Image PIL.PngImagePlugin sklearn.tree
-    sklearn.linear_model matplotlib.figure matplotlib.backends.backend_svg
+    sklearn.linear_model pandas.io.formats.style matplotlib.figure matplotlib.backends.backend_svg
     matplotlib.backends.backend_agg tasks.listops.evaluate tasks.listops.official
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
     tasks.pathfinder.official torch.utils.checkpoint
@@ -85,6 +85,8 @@ class Forked:
             "command": command, "arguments": list(arguments), "folder": str(folder),
             "seconds": seconds, "kill_after": kill_after, **limits,
         }  # fmt: skip
+        for name in (".out", ".err"):
+            (folder / name).touch()
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
         line = self._server.stdout.readline()

@@ -54,6 +54,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Measure mixers in interleaved rounds in one process: medians with quartiles, "
         "peak memory of a process of its own, arithmetic, and what a training step's time goes "
         "to. Records go to --out, and report.py tabulates them.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     common, compared = Parser(add_help=False), Parser(add_help=False)

@@ -34,7 +34,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "harder than what it was trained on. ListOps and Pathfinder draw a fresh test set; of "
         "other tasks the test set is shown with other options, documents as bytes alone. Records "
         "go into the run's folder, and into the report.",
-        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on, "
+        "5 out of memory, 130 interrupted.",
     )
     parser.add_argument(
         "--run", type=Path, required=True, action="append",

@@ -34,7 +34,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         prog="python -m lra.record",
         description="Check, list, merge and export the records of runs.",
         epilog="Exit codes: 0 done, 1 done but for records that could not be read (each is "
-        "named), 2 mistake in the command, or records in conflict.",
+        "named), 2 mistake in the command, or records in conflict, 130 interrupted.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     folder = Parser(add_help=False)

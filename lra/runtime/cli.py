@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import math
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from lra.runtime.console import in_one_line, show_messages
+from lra.runtime.console import in_one_line, open_streams, say, show_messages
 from lra.runtime.errors import HeldError, UserError, place_in_user_code
 from lra.runtime.interrupts import INTERRUPTED, begin
 from tasks.errors import KnownError, describe
@@ -158,17 +160,22 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say is printed.
     """
-    begin()
-    show_messages()
+    hooks = sys.unraisablehook, threading.excepthook
     try:
+        begin()
+        open_streams()
+        show_messages()
+        sys.unraisablehook = threading.excepthook = _tell_beside
         return action()
     except BaseException as error:
         end = _end_of(error)
         if end is None:
             raise
         code, message = end
-        sys.stderr.write(in_one_line(f"{program}: error: {message}") + "\n")
+        say(f"{program}: error: {message}")
         return code
+    finally:
+        sys.unraisablehook, threading.excepthook = hooks
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:
@@ -187,6 +194,14 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
             return OUT_OF_MEMORY, f"out of memory: {error}"
     place = place_in_user_code(error)
     return None if place is None else (USER_ERROR, f"{place}: {describe(error)}")
+
+
+def _tell_beside(told: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> None:
+    """Tell of an error that ends nothing: of a thread, or of an object as it is deleted."""
+    if told.exc_value is not None:
+        place = place_in_user_code(told.exc_value)
+        where = f"{place}: " if place else ""
+        logging.getLogger("lra").warning(f"{where}{describe(told.exc_value)}, beside the work")
 
 
 def _said(error: OSError) -> str:

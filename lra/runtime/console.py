@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tqdm import tqdm
@@ -26,13 +27,13 @@ _LOGGERS = ("lra", "models", "tasks")
 class _TqdmHandler(logging.Handler):
     """Writes messages to standard error without tearing a progress bar.
 
-    A reader that has gone away must not end the work.
+    Neither a reader that has gone away nor a full disk must end the work.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message, marked if it is a warning."""
         mark = "warning: " if record.levelno >= logging.WARNING else ""
-        with contextlib.suppress(BrokenPipeError):
+        with contextlib.suppress(OSError):
             tqdm.write(in_one_line(mark + self.format(record)), file=sys.stderr)
 
 
@@ -47,6 +48,20 @@ def show_messages(level: int = logging.INFO) -> None:
             logger.addHandler(_TqdmHandler())
         logger.setLevel(level)
         logger.propagate = False  # a library that configures the root logger would repeat them
+
+
+def say(text: str) -> None:
+    """Write a line to standard error, if it can be written there."""
+    with contextlib.suppress(OSError):
+        sys.stderr.write(in_one_line(text) + "\n")
+        sys.stderr.flush()
+
+
+def open_streams() -> None:
+    """Let what is written to streams that are closed go nowhere."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
 def hide_messages() -> None:

@@ -1,0 +1,251 @@
+"""Machines that do not play along: full disks, read-only folders, interruptions, kills."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from attack import DOCUMENTED, Place
+from conftest import tiny_arguments
+from lra.record.run import load_record
+from lra.runtime.interrupts import INTERRUPTED
+from run_checks import assert_same_run
+
+KIB = 1024
+DROPOUT = ["--set", "model.dropout=0.2", "--set", "train.steps=60", "--set", "log.every_steps=2"]
+OFTEN = ["--set", "log.checkpoint_minutes=1e-4"]
+LISTOPS = [
+    "--task", "listops", "--data-dir", "data", "--set", "task.train=3000", "--set", "task.val=50",
+    "--set", "task.test=50", "--set", "task.max_length=128", "--set", "task.min_length=16",
+]  # fmt: skip
+PATHFINDER = ["--task", "pathfinder", "--data-dir", "data", "--set", "task.examples=400"]
+EVALUATE = ["--lengths", "70,90", "--examples", "50", "--device", "cpu"]
+
+
+# Full disks
+
+
+@pytest.fixture
+def small_disk(place: Place) -> Iterator[Callable[[int], Path]]:
+    """Mount a small disk; skip the test where that is not allowed."""
+    disk = place.folder / "disk"
+
+    def mount(kib: int) -> Path:
+        disk.mkdir()
+        command = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(disk)]
+        if shutil.which("mount") is None or subprocess.run(command, check=False).returncode:
+            pytest.skip("a small disk cannot be mounted here")
+        return disk
+
+    yield mount
+    subprocess.run(["umount", str(disk)], check=False, capture_output=True)
+
+
+@pytest.mark.parametrize("kib", [64, 300, 1000])
+def test_a_full_disk_while_pathfinder_is_drawn(
+    place: Place, small_disk: Callable[[int], Path], kib: int
+) -> None:
+    small_disk(kib)
+    arguments = [*PATHFINDER[:2], "--data-dir", "disk", "--set", "task.examples=2000"]
+    ended = place.attack("lra.prepare", arguments)
+    assert ".npy: No space left on device" in ended.err
+
+
+@pytest.mark.parametrize("kib", [4, 40, 100, 200, 400])
+def test_a_full_disk_in_training(place: Place, small_disk: Callable[[int], Path], kib: int) -> None:
+    """What is saved before the disk is full is there, and the run goes on from it."""
+    small_disk(kib)
+    arguments = tiny_arguments(Path(), *DROPOUT, *OFTEN)
+    arguments[arguments.index("--results-dir") + 1] = "disk/results"
+    ended = place.attack("run_task", arguments)
+    assert "No space left on device" in ended.err
+    assert "disk/" in ended.err.splitlines()[-1]
+    shutil.copytree(place.folder / "disk/results", place.folder / "larger")
+    arguments[arguments.index("disk/results")] = "larger"
+    place.attack("run_task", arguments, {0})
+
+
+@pytest.mark.parametrize("most", [100, 5_000, 30_000, 60_000])
+@pytest.mark.parametrize("what", ["listops", "pathfinder", "run_task", "report"])
+def test_files_that_must_not_be_large(place: Place, what: str, most: int) -> None:
+    if what == "run_task":
+        place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
+        place.attack("run_task", tiny_arguments(Path()), {0, 2}, largest_file=most)
+    elif what == "report":
+        place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
+        place.attack("report", [], {0, 2}, largest_file=most)
+    else:
+        place.attack(
+            "lra.prepare", LISTOPS if what == "listops" else PATHFINDER, {2}, largest_file=most
+        )
+
+
+# Folders that cannot be written
+
+
+@pytest.mark.parametrize("what", ["data", "results", "own", "report", "merge", "export"])
+def test_folders_without_rights(place: Place, what: str) -> None:
+    place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
+    locked = {"results": "results", "data": "data"}.get(what, ".")
+    for name in (".out", ".err"):
+        (place.folder / name).chmod(0o666)
+    place.root.chmod(0o755)
+    (place.folder / locked).chmod(0o555)
+    user: dict[str, Any] = {"user": 65534}
+    if what in ("data", "results", "own"):
+        place.attack("run_task", tiny_arguments(Path(), mixer="tnn"), **user)
+    elif what == "report":
+        place.attack("report", ["--out", "new"], **user)
+    elif what == "merge":
+        place.attack("lra.record.__main__", ["merge", "results", "--results-dir", "new"], **user)
+    else:
+        place.attack("lra.record.__main__", ["export", "--csv", "new.csv"], **user)
+    (place.folder / locked).chmod(0o755)
+
+
+# Ctrl-C
+
+
+COMMANDS = {
+    "run_task": ["run_task", *tiny_arguments(Path(), *DROPOUT)],
+    "listops": ["lra.prepare", *LISTOPS], "pathfinder": ["lra.prepare", *PATHFINDER],
+    "report": ["report"], "record": ["lra.record.__main__", "export", "--csv", "all.csv"],
+    "merge": ["lra.record.__main__", "merge", "made", "--results-dir", "new"],
+    "bench": ["lra.bench.__main__", "op", "--mixers", "mean", "--lengths", "64", "--device", "cpu",
+              "--parts", "whole", "--repeats", "20"],
+    "evaluate": ["lra.evaluate.__main__", *EVALUATE],
+    "sweep": ["lra.sweep.__main__", "--tasks", "listops", "--mixers", "all", "--preset", "quick",
+              "--dry-run", "--device", "cpu"],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a finished run."""
+    import run_task
+
+    folder = tmp_path_factory.mktemp("made")
+    assert run_task.main(tiny_arguments(folder, mixer="mean")) == 0
+    return folder
+
+
+def command_line(name: str, place: Place, made: Path) -> tuple[str, list[str]]:
+    """Return a command and its arguments, what it reads being there."""
+    command, *arguments = COMMANDS[name]
+    if name in ("report", "record", "evaluate") and not (place.folder / "results").exists():
+        shutil.copytree(made / "results", place.folder / "results")
+    if name == "merge" and not (place.folder / "made").exists():
+        shutil.copytree(made / "results", place.folder / "made")
+    if name == "evaluate":
+        (run,) = (place.folder / "results/runs/listops").glob("*/*")
+        arguments += ["--run", str(run)]
+    return command, arguments
+
+
+@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.parametrize("name", COMMANDS)
+def test_interruptions(place: Place, made: Path, name: str, attempt: int) -> None:
+    command, arguments = command_line(name, place, made)
+    moment = random.uniform(0.0, 0.1 + 0.3 * attempt)
+    codes = DOCUMENTED[command] - {2, 4, 5, 6}
+    ended = place.attack(command, arguments, {*codes, INTERRUPTED}, interrupt_after=moment)
+    if name == "run_task" and ended.code == 3:
+        assert "the same command goes on" in ended.err
+
+
+# Kills
+
+KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
+         "record": 5}  # fmt: skip
+"""How often each command is killed, at random moments."""
+
+
+@pytest.mark.parametrize("name", KILLS)
+def test_kills_lose_nothing(place: Place, made: Path, name: str) -> None:
+    """A command that was killed again and again gives what one gives that never was."""
+    command, arguments = command_line(name, place, made)
+    if name == "run_task":
+        arguments += OFTEN
+    unbroken = Place(place.root / "unbroken", place.forked)
+    unbroken.folder.mkdir(parents=True)
+    unbroken.outside.mkdir()
+    again = command_line(name, unbroken, made)[1]
+    took = unbroken.attack(command, again, {0}).seconds
+    kills = tries = 0
+    while kills < KILLS[name] and tries < 5 * KILLS[name]:
+        tries += 1
+        moment = random.uniform(0.0, took)
+        ended = place.forked.run(command, arguments, place.folder, kill_after=moment)
+        kills += ended.code == -9
+        if ended.code == 0 and name != "run_task":
+            forget(place, name)
+        elif ended.code == 0:
+            break
+    place.attack(command, arguments, {0})
+    assert kills >= min(KILLS[name], 3)
+    CHECKS[name](place.folder, unbroken.folder)
+
+
+def forget(place: Place, name: str) -> None:
+    """Remove what a command has made, so that it can be made and killed again."""
+    for folder in ("data", "new", "results/report"):
+        shutil.rmtree(place.folder / folder, ignore_errors=True)
+    for path in (place.folder / "results").rglob("evaluation-*.json"):
+        path.unlink()
+
+
+def same_runs(folder: Path, other: Path) -> None:
+    (one,) = (folder / "results/runs/listops").glob("*/*")
+    (two,) = (other / "results/runs/listops").glob("*/*")
+    assert_same_run(one, two)
+
+
+def same_files(folder: Path, other: Path) -> None:
+    """Compare what is there but for locks and what is written with a time."""
+
+    def files(root: Path) -> dict[str, bytes]:
+        return {
+            path.relative_to(root).as_posix(): path.read_bytes()
+            for path in root.rglob("*")
+            if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock"
+            and path.name != "lock" and "checkpoints" not in path.parts
+        }  # fmt: skip
+
+    one, two = files(folder), files(other)
+    assert one.keys() == two.keys()
+    assert [name for name in one if one[name] != two[name]] == []
+
+
+def same_evaluations(folder: Path, other: Path) -> None:
+    from lra.record.evaluation import evaluations_of
+
+    found: list[Any] = []
+    for root in (folder, other):
+        (run,) = (root / "results/runs/listops").glob("*/*")
+        records, faults = evaluations_of(run)
+        assert not faults
+        found.append([(r.path, r.test_correct, r.data) for r in records])
+        assert load_record(run / "result.json").status == "done"
+    assert found[0] == found[1]
+    assert len(found[0]) == 2
+
+
+CHECKS: dict[str, Callable[[Path, Path], None]] = {
+    "run_task": same_runs, "listops": same_files, "pathfinder": same_files, "report": same_files,
+    "merge": same_files, "evaluate": same_evaluations, "record": same_files,
+}  # fmt: skip
+
+
+def test_the_commands_are_those_of_the_suite() -> None:
+    """Whoever adds a command adds it here."""
+    root = Path(__file__).resolve().parent.parent
+    found = {path.parent.name for path in root.glob("lra/*/__main__.py")}
+    named = {name.split(".")[1] for name in DOCUMENTED if name.startswith("lra.")}
+    assert found == named - {"prepare"}
+    assert (root / "lra/prepare.py").exists()
