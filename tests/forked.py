@@ -8,6 +8,7 @@ threads that are not there, and hang.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -105,6 +106,8 @@ class Forked:
 def _serve() -> None:
     """Fork a child for every line of standard input, and write how it ended."""
     _import_everything()
+    gc.collect()
+    gc.freeze()  # a collection in a child would copy all memory
     for line in sys.stdin:
         job = json.loads(line)
         start = time.monotonic()

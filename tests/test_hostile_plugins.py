@@ -69,6 +69,9 @@ DEATHS = {
 }
 
 
+FEW = ["exit 0", "own", "mute", "recursion", "newlines", "long", "os"]
+
+
 def attack(place: Place, source: str, codes: set[int], *more: str, name: str = "Own") -> Path:
     (place.folder / "own.py").write_text(source)
     arguments = tiny_arguments(Path(), "--set", "task.train=64", *more, mixer=f"own.py:{name}")
@@ -76,12 +79,12 @@ def attack(place: Place, source: str, codes: set[int], *more: str, name: str = "
     return place.folder / "results"
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", FEW)
 def test_deaths_in_the_constructor(place: Place, death: str) -> None:
     attack(place, plug_in(before=DEATHS[death].replace("return ", "self.__init__(context); ")), {2})
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", FEW)
 def test_deaths_in_the_first_forward(place: Place, death: str) -> None:
     attack(place, plug_in(DEATHS[death]), {2})
 
@@ -92,12 +95,12 @@ def test_deaths_late_in_training(place: Place, death: str) -> None:
     assert not list(results.rglob("result.json"))
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", FEW)
 def test_deaths_in_evaluation(place: Place, death: str) -> None:
     attack(place, plug_in(EVALUATED.format(DEATHS[death])), {2})
 
 
-@pytest.mark.parametrize("death", DEATHS)
+@pytest.mark.parametrize("death", FEW)
 def test_deaths_at_import(place: Place, death: str) -> None:
     death = DEATHS[death].replace("return self.forward(x, mask)", "f = lambda: f()\nf()")
     attack(place, plug_in(after=death), {2})
@@ -198,27 +201,22 @@ HABITS: Mapping[str, str] = {
 }
 
 
-@pytest.mark.parametrize("habit", HABITS)
-def test_habits(place: Place, habit: str) -> None:
-    name = "O" * 150 if habit == "long name" else "Own"
-    attack(place, HABITS[habit], {0, 2, 4}, name=name)
-
-
-BOUND_TO_FAIL = [
+FAULTS = {
     "no super", "sparse", "lazy", "growing", "shrinking", "NaN", "integers", "leak beyond 5",
     "leak in training", "state of text", "set option", "default set", "long name", "hook exits",
     "none later", "bytes", "self",
-]  # fmt: skip
+}  # fmt: skip
+"""Habits that no run may be made with."""
 
 
-@pytest.mark.parametrize("habit", BOUND_TO_FAIL)
-def test_habits_that_are_faults(place: Place, habit: str) -> None:
+@pytest.mark.parametrize("habit", HABITS)
+def test_habits(place: Place, habit: str) -> None:
     name = "O" * 150 if habit == "long name" else "Own"
-    attack(place, HABITS[habit], {2}, name=name)
+    attack(place, HABITS[habit], {2} if habit in FAULTS else {0, 2, 4}, name=name)
 
 
-@pytest.mark.parametrize("value", ["[1, 2]", "{a: 1}", "x", "null", ".inf", "1e999"])
-@pytest.mark.parametrize("kind", ["set", "set[int]", "bytes", "complex", "dict", "'Own'", "list"])
+@pytest.mark.parametrize("value", ["[1, 2]", "{a: 1}", "x", "1e999"])
+@pytest.mark.parametrize("kind", ["set[int]", "bytes", "complex", "dict"])
 def test_values_of_options(place: Place, kind: str, value: str) -> None:
     (place.folder / "own.py").write_text(plug_in(options=f", a: {kind} = None"))
     arguments = tiny_arguments(Path(), "--set", f"mixer.a={value}", mixer="own.py:Own")

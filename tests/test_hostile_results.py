@@ -97,7 +97,6 @@ def test_files_of_records(place: Place, done: Path, file: str, name: str) -> Non
     run = copied(done, place)
     (run / file).write_bytes(FILES[name])
     place.attack(RECORD, ["list"], {0, 1})
-    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {0, 2})
     sweep = ["--tasks", "listops", "--mixers", MEAN, "--dry-run", "--device", "cpu"]
     tiny = tiny_arguments(Path(), mixer=MEAN)
     sweep += [*tiny[tiny.index("--preset") : tiny.index("--device")], *tiny[tiny.index("--set") :]]
@@ -182,12 +181,17 @@ METRICS: Mapping[str, bytes] = {
 }
 
 
+REPORTED = ("no UTF-8", "step of NaN", "control")
+"""Metrics of which a report is made, too, which takes a second."""
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
     with (run / "metrics.jsonl").open("ab") as file:
         file.write(METRICS[name])
-    place.attack("report", ["--format", "csv"], {0, 1})
+    if name in REPORTED:
+        place.attack("report", ["--format", "csv"], {0, 1})
     go_on(place, 0)
     assert json.loads((run / "result.json").read_text())["status"] == "done"
 
@@ -310,7 +314,11 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is set aside")
 
 
-@pytest.mark.parametrize("name", [*STATES, *CHECKPOINTS])
+EVALUATED = ("empty", "trainer", "other shapes", "sparse", "complex", "NaN weights", "best weights",
+             "no identity", "deep", "noise", "pickle")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVALUATED)
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
     content = CHECKPOINTS[name] if name in CHECKPOINTS else saved(STATES[name](newest_state(run)))
@@ -318,7 +326,7 @@ def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None
     place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {0, 2})
 
 
-@pytest.mark.parametrize("kind", ["pipe", "folder", "device", "loop", "socket"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
 @pytest.mark.parametrize(
     "file",
     [
@@ -334,7 +342,8 @@ def test_what_is_no_file(place: Place, done: Path, file: str, kind: str) -> None
     path.unlink(missing_ok=True)
     put(path, kind)
     place.attack(RECORD, ["validate"], {0, 1})
-    place.attack("report", ["--format", "csv"], {0, 1})
+    if kind == "pipe":
+        place.attack("report", ["--format", "csv"], {0, 1})
     go_on(place, 0, 2)
 
 

@@ -47,7 +47,7 @@ def small_disk(place: Place) -> Iterator[Callable[[int], Path]]:
     subprocess.run(["umount", str(disk)], check=False, capture_output=True)
 
 
-@pytest.mark.parametrize("kib", [64, 300, 1000])
+@pytest.mark.parametrize("kib", [64, 1000])
 def test_a_full_disk_while_pathfinder_is_drawn(
     place: Place, small_disk: Callable[[int], Path], kib: int
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_full_disk_while_pathfinder_is_drawn(
     assert ".npy: No space left on device" in ended.err
 
 
-@pytest.mark.parametrize("kib", [4, 40, 100, 200, 400])
+@pytest.mark.parametrize("kib", [40, 200])
 def test_a_full_disk_in_training(place: Place, small_disk: Callable[[int], Path], kib: int) -> None:
     """What is saved before the disk is full is there, and the run goes on from it."""
     small_disk(kib)
@@ -71,7 +71,7 @@ def test_a_full_disk_in_training(place: Place, small_disk: Callable[[int], Path]
     place.attack("run_task", arguments, {0})
 
 
-@pytest.mark.parametrize("most", [100, 5_000, 30_000, 60_000])
+@pytest.mark.parametrize("most", [100, 20_000])
 @pytest.mark.parametrize("what", ["listops", "pathfinder", "run_task", "report"])
 def test_files_that_must_not_be_large(place: Place, what: str, most: int) -> None:
     if what == "run_task":
@@ -148,7 +148,7 @@ def command_line(name: str, place: Place, made: Path) -> tuple[str, list[str]]:
     return command, arguments
 
 
-@pytest.mark.parametrize("attempt", range(4))
+@pytest.mark.parametrize("attempt", range(3))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_interruptions(place: Place, made: Path, name: str, attempt: int) -> None:
     command, arguments = command_line(name, place, made)

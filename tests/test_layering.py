@@ -216,3 +216,53 @@ def test_no_file_names_a_mixer_in_an_if_chain() -> None:
             if isinstance(node, ast.Compare):
                 literals = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
                 assert not literals & names, path
+
+
+READERS = (
+    ".read_bytes", ".read_text", "np.load", "torch.load", "yaml.load", "tarfile.open", "Image.open",
+    ".read_csv", "pickle.load", "pickle.loads", ".Unpickler", "json.load", "os.open", "gzip.open",
+    ".open_memmap", ".open", "np.fromfile", "np.memmap", "np.loadtxt", "np.genfromtxt",
+)  # fmt: skip
+"""Calls that take in what somebody else may have written."""
+
+BOUNDARY = {
+    "tasks.untrusted": "regular files of a sane size, and arrays",
+    "tasks.sources.archives": "archives, whose headers and sizes are counted",
+    "tasks.pathfinder.format": "arrays and images out of files that were read",
+    "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
+    "lra.config.yaml_layers": "YAML, without references and deep nesting",
+    "lra.train.checkpoint": "checkpoints, whose content is checked",
+    "lra.report.results": "predictions, which are checked",
+    "lra.report.page": "a template of this repository",
+    "lra.report.published": "a table of this repository",
+    "lra.report.readme": "README files of this repository",
+    "lra.runtime.environment": "what the kernel says",
+    "lra.runtime.console": "the null device",
+}
+"""The only modules that call them: what they take in, and why it is safe there."""
+
+
+def readers(source: str) -> list[str]:
+    """List the calls in a source that take in what somebody else may have written."""
+    calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    methods = tuple(reader for reader in READERS if reader.startswith("."))
+    named = [ast.unparse(call.func) for call in calls if not opens_to_write(call)]
+    return [name for name in named if name in READERS or name.endswith(methods)]
+
+
+def opens_to_write(call: ast.Call) -> bool:
+    """Whether a call opens a file for nothing but writing."""
+    inner = [node for argument in call.args[:1] for node in ast.walk(argument)]
+    modes = {node.value for node in inner if isinstance(node, ast.Constant)}
+    return bool(modes) and modes <= {"wb", "ab", "w", "a", "r+b"}
+
+
+def test_what_others_wrote_comes_in_through_the_boundary() -> None:
+    found = {name for name, path in MODULES.items() if readers(path.read_text())}
+    assert found == BOUNDARY.keys(), "use tasks.untrusted"
+
+
+def test_a_reader_is_noticed() -> None:
+    assert readers("x = path.read_bytes()") == ["path.read_bytes"]
+    assert readers("path.open('wb')\npath.open()") == ["path.open"]
+    assert readers("numpy.x\nnp.load(path)\njson.load(file)") == ["np.load", "json.load"]
