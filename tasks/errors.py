@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-
 
 class KnownError(Exception):
     """What was given, what was expected, where it came from, and what to do."""
@@ -15,7 +13,15 @@ class DataError(KnownError):
 
 def describe(error: BaseException) -> str:
     """Name an exception and what it says, if it can say it."""
-    said = ""
-    with contextlib.suppress(Exception):
-        said = str(error)
+    said = message(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
+def message(error: BaseException) -> str:
+    """Return what an exception says; nothing for one that fails to say it."""
+    try:
+        return str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return ""

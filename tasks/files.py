@@ -6,9 +6,11 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 STALE_SECONDS = 3600
 """Age from which the temporary file of a write is that of a process that was killed."""
@@ -29,6 +31,19 @@ def write_atomically(path: Path, content: bytes) -> None:
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def appending(path: Path) -> Iterator[IO[bytes]]:
+    """Open a regular file to append to, made where it is missing; links and pipes are refused.
+
+    Raises: OSError naming the file.
+    """
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with naming(path), os.fdopen(os.open(path, flags, 0o666), "ab") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(errno.EINVAL, "not a regular file; remove it", str(path))
+        yield file
 
 
 def remove_leftovers(folder: Path) -> None:

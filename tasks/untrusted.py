@@ -14,6 +14,7 @@ import numpy as np
 from tasks.errors import DataError, KnownError, describe
 
 MIB = 2**20
+MOST_CONTAINERS = 100_000
 LARGEST_TEXT = 16 * MIB
 """Most bytes of a file that is read as a whole, unless another number is given."""
 
@@ -76,6 +77,22 @@ def map_array(path: Path) -> np.ndarray:
         pass
     with faults_named(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def refuse_endless(value: object) -> None:
+    """Refuse a value of lists within lists that are shared so often that they have no end.
+
+    Raises: ValueError for more than MOST_CONTAINERS of them, each counted where it is met.
+    """
+    waiting, met = [value], 0
+    while waiting:
+        each = waiting.pop()
+        inner = each.values() if isinstance(each, dict) else each
+        if isinstance(inner, (list, tuple, set, frozenset, type({}.values()))):
+            met += 1
+            if met > MOST_CONTAINERS:
+                raise ValueError(f"more than {MOST_CONTAINERS:,} lists within lists")
+            waiting += [part for part in inner if isinstance(part, (list, tuple, dict, set))]
 
 
 @contextlib.contextmanager

@@ -116,7 +116,7 @@ def test_metadata(place: Place, name: str) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 3, 9])
-def test_few_pictures(place: Place, count: int) -> None:
+def test_few_images(place: Place, count: int) -> None:
     write_files(place.folder / "data", pathfinder(count))
     place.attack("lra.prepare", ["--task", "pathfinder", "--data-dir", "data"])
 

@@ -108,6 +108,39 @@ def test_deaths_at_import(place: Place, death: str) -> None:
 
 HOOK = "x = x * self.scale\nx.register_hook(lambda g: {})\nreturn x"
 HABITS: Mapping[str, str] = {
+    "static constructor": f"{START}class Own(nn.Module):\n    @staticmethod\n"
+    "    def __init__(): pass\n",
+    "no constructor": f"{START}class Own(nn.Module):\n    __init__ = None\n",
+    "signature": f"{START}class S:\n    __signature__ = 5\n"
+    "class Own(nn.Module):\n    __init__ = S()\n",
+    "module of none": plug_in(methods="    __module__ = None\n"),
+    "module nowhere": plug_in(methods="    __module__ = 'nowhere'\n"),
+    "no file": plug_in(after="__file__ = None"),
+    "hint that exits": plug_in(options=", a: 'sys.exit(9)' = 1"),
+    "hint that raises": plug_in(options=", a: '1 / 0' = 1"),
+    "default of 5,000 digits": plug_in(options=", a=10**5000"),
+    "endless default": plug_in(
+        options=", a=a", after="a = [1]\nfor _ in range(40):\n    a = [a, a]"
+    ),
+    "metaclass that hides": f"{START}class M(type(nn.Module)):\n    def __getattribute__(s, n):\n"
+    "        sys.exit(7)\nclass Own(nn.Module, metaclass=M):\n    pass\n",
+    "message that raises": plug_in(
+        "raise E()", after="class E(MemoryError):\n    def __str__(s):\n        1 / 0"
+    ),
+    "message of none": plug_in(
+        "raise E()", after="class E(RuntimeError):\n    def __str__(s):\n        return None"
+    ),
+    "message that exits": plug_in(
+        after="class E(BaseException):\n    def __str__(s):\n        sys.exit(77)\nraise E()"
+    ),
+    "no torch": plug_in(after="sys.modules['torch'] = None"),
+    "closes stdout": plug_in(before="sys.stdout.close()"),
+    "no stderr": plug_in(before="sys.stderr = None"),
+    "warns": plug_in("import warnings\nwarnings.warn('w\\x1b[2J' * 300)\nreturn x * self.scale"),
+    "thread that raises": plug_in(
+        "threading.Thread(target=lambda: 1 / 0).start()\nreturn x * self.scale"
+    ),
+    "asynchronous": plug_in().replace("def forward", "async def forward"),
     "no super": plug_in().replace("        super().__init__()\n", ""),
     "sparse": plug_in("return (x * self.scale).to_sparse()"),
     "lazy": plug_in("return self.l(x)", before="self.l = nn.LazyLinear(16)"),
@@ -212,7 +245,7 @@ FAULTS = {
 @pytest.mark.parametrize("habit", HABITS)
 def test_habits(place: Place, habit: str) -> None:
     name = "O" * 150 if habit == "long name" else "Own"
-    attack(place, HABITS[habit], {2} if habit in FAULTS else {0, 2, 4}, name=name)
+    attack(place, HABITS[habit], {2} if habit in FAULTS else {0, 2, 4, 5}, name=name)
 
 
 @pytest.mark.parametrize("value", ["[1, 2]", "{a: 1}", "x", "1e999"])

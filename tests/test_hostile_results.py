@@ -198,6 +198,30 @@ def test_metrics(place: Place, stopped: Path, name: str) -> None:
 
 State = dict[str, Any]
 STATES: Mapping[str, Callable[[State], Any]] = {
+    "endless identity": lambda s: {**s, "identity": {"x": endless()}},
+    "endless moments": lambda s: first_moments(s, more=endless()),
+    "interval below zero": lambda s: within(
+        s, interval={**s["trainer"]["interval"], "steps": -1.0}
+    ),
+    "step of 400 digits": lambda s: within(s, sampler={"seed": 0, "next_step": 10**400}),
+    "finished without a best": lambda s: within(
+        s, sampler={"seed": 0, "next_step": 20}, validated_step=20, best=None
+    ),
+    "best on meta": lambda s: best_model(s, lambda w: w.to("meta")),
+    "best sparse": lambda s: best_model(s, lambda w: w.to_sparse()),
+    "best complex": lambda s: best_model(s, lambda w: w.to(torch.complex64)),
+    "no peak rate": lambda s: first_group(s, peak_lr=None),
+    "peak rate of text": lambda s: first_group(s, peak_lr="x"),
+    "betas of text": lambda s: first_group(s, betas=("a", "b")),
+    "amsgrad": lambda s: first_group(s, amsgrad=True),
+    "maximize": lambda s: first_group(s, maximize=True),
+    "no decay": lambda s: first_group(s, weight_decay=float("nan")),
+    "no moment": lambda s: first_moments(s, exp_avg=None),
+    "short moment": lambda s: first_moments(s, exp_avg=torch.zeros(3)),
+    "expanded moment": lambda s: first_moments(
+        s, exp_avg=torch.zeros(1, 1).expand(s["trainer"]["optimizer"]["state"][0]["exp_avg"].shape)
+    ),
+    "two steps": lambda s: first_moments(s, step=torch.ones(2)),
     "empty": lambda s: {},
     "list": lambda s: [1, 2],
     "none": lambda s: None,
@@ -262,6 +286,38 @@ STATES: Mapping[str, Callable[[State], Any]] = {
     "deep": lambda s: {**s, "identity": nested(200)},
     "many": lambda s: {**s, "x": list(range(100_000))},
 }
+
+
+def first_group(state: State, **changes: Any) -> State:
+    """Change the settings of the optimizer's first group; None removes one."""
+    optimizer = state["trainer"]["optimizer"]
+    group = {**optimizer["param_groups"][0], **changes}
+    group = {key: value for key, value in group.items() if value is not None}
+    return within(
+        state, optimizer={**optimizer, "param_groups": [group, *optimizer["param_groups"][1:]]}
+    )
+
+
+def first_moments(state: State, **changes: Any) -> State:
+    """Change the moments of the first parameter; None removes one."""
+    optimizer = state["trainer"]["optimizer"]
+    moments = {**optimizer["state"][0], **changes}
+    moments = {key: value for key, value in moments.items() if value is not None}
+    return within(state, optimizer={**optimizer, "state": {**optimizer["state"], 0: moments}})
+
+
+def best_model(state: State, change: Callable[[torch.Tensor], torch.Tensor]) -> State:
+    """Change the weights of the best model."""
+    best = state["trainer"]["best"]
+    return within(state, best={**best, "model": {n: change(w) for n, w in best["model"].items()}})
+
+
+def endless() -> list[Any]:
+    """Make a list of lists that are shared so often that it has 2 ** 40 of them."""
+    value: list[Any] = [1]
+    for _ in range(40):
+        value = [value, value]
+    return value
 
 
 def within(state: State, **changes: Any) -> State:
@@ -358,7 +414,7 @@ def test_merges_stay_inside(place: Place, done: Path, file: str) -> None:
     if path.exists() and file == "result.json":
         secret.write_bytes(path.read_bytes())
     path.unlink(missing_ok=True)
-    path.symlink_to(secret)
+    path.symlink_to(path if file == "predictions.csv" else secret)
     place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {0, 1})
     assert not [
         p for p in (place.folder / "new").rglob("*") if p.is_file() and "root:" in p.read_text()
@@ -415,3 +471,45 @@ def test_a_finished_run_in_a_folder_that_cannot_be_written(place: Place, done: P
     place.attack("run_task", tiny_arguments(Path(), mixer=MEAN), {0}, user=65534)
     for path in [place.root, *place.root.rglob("*")]:
         path.chmod(0o755)
+
+
+def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
+    path = copied(done, place) / "result.json"
+    (place.folder / "evil.py").write_text(f"open({str(place.canary)!r}, 'w')\n")
+    record = json.loads(path.read_text())
+    for code in (None, "", "0" * 16):
+        changed = {**record, "mixer_from": "evil.py:Evil", "mixer_code": code}
+        path.write_text(json.dumps(changed))
+        arguments = ["--run", str(path.parent), "--lengths", "90"]
+        place.attack("lra.evaluate.__main__", arguments, says="--trust-code")
+        place.attack("report", ["--format", "csv"], {0, 1})
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "log.txt"])
+@pytest.mark.parametrize("kind", ["pipe", "outside", "loop"])
+def test_nothing_is_appended_to_what_is_no_file(
+    place: Place, stopped: Path, name: str, kind: str
+) -> None:
+    path = copied(stopped, place) / name
+    path.unlink(missing_ok=True)
+    if kind == "outside":
+        path.symlink_to(place.outside / "new")
+    else:
+        put(path, kind)
+    if name == "metrics.jsonl":
+        go_on(place, 2)
+    else:
+        tiny = tiny_arguments(Path(), mixer=MEAN)
+        sweep = ["--tasks", "listops", "--mixers", MEAN, "--device", "cpu"]
+        sweep += [*tiny[tiny.index("--preset") : tiny.index("--device")]]
+        sweep += [*tiny[tiny.index("--data-dir") :]]
+        place.attack("lra.sweep.__main__", sweep)
+
+
+def test_metrics_of_many_bad_lines(place: Place, done: Path) -> None:
+    run = copied(done, place)
+    (run / "metrics.jsonl").write_bytes(b"\n" * 2_000_000)
+    place.attack("report", ["--format", "csv"], {1}, says="and 1,999,999 others")
+    line = b'{"step": 1, "seconds": 1, "val_accuracy": 50}\n'
+    (run / "metrics.jsonl").write_bytes(line * 100_000)
+    place.attack("report", ["--format", "csv"], {1}, says="more than can be shown")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from attack import DOCUMENTED, Place
-from conftest import tiny_arguments
+from conftest import ROOT, tiny_arguments
 from lra.record.run import load_record
 from lra.runtime.interrupts import INTERRUPTED
 from run_checks import assert_same_run
@@ -249,3 +250,14 @@ def test_the_commands_are_those_of_the_suite() -> None:
     named = {name.split(".")[1] for name in DOCUMENTED if name.startswith("lra.")}
     assert found == named - {"prepare"}
     assert (root / "lra/prepare.py").exists()
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&-", "2>/dev/full", "| head -0"])
+def test_streams_that_are_not_there(made: Path, closed: str) -> None:
+    commands = {f"-m lra.record list --results-dir {made / 'results'}": {0},
+                "report.py --results-dir nowhere": {2}}  # fmt: skip
+    for command, codes in commands.items():
+        line = f"set -o pipefail; {sys.executable} {command} {closed}"
+        ended = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
+        assert ended.returncode in codes, (line, ended)
+        assert b"Traceback" not in ended.stderr

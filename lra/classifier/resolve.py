@@ -22,6 +22,7 @@ def resolve(
     overrides: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
+    code: str | None = None,
 ) -> RunConfig:
     """Compose the configuration of a run and check it; arguments as for `compose`.
 
@@ -35,6 +36,7 @@ def resolve(
         overrides=overrides,
         flags=flags,
         configs=configs,
+        code=code,
     )
     with composed.origins_added():
         _build(composed.config)

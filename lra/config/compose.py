@@ -60,17 +60,19 @@ def compose(
     overrides: Sequence[str] = (),
     flags: Mapping[str, str] | None = None,
     configs: Path = CONFIGS,
+    code: str | None = None,
 ) -> Composed:
     """Compose the configuration of a run; `mixer` may be a plug-in (`lra.config.plugin`).
 
     Args:
+        code: see `find_mixer`.
         overrides: texts of `--set`, "section.key=value".
         flags: other flags that stand for a setting: its text by the flag's name.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     known = _names(configs)
     task_file = _task_file(task, preset, protocol, configs, known)
-    source = find_mixer(mixer, "--mixer")
+    source = find_mixer(mixer, "--mixer", code)
     mixer_path = f"mixers/{source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     mixer_file.check(known)

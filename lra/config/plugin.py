@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import importlib
 import inspect
 import json
-import os
-import sys
+import reprlib
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,13 +17,14 @@ from typing import cast, get_type_hints
 from pydantic import BaseModel, ValidationError
 from torch import nn
 
+from lra.config.plugin_code import described, digest, file_of, load_file, load_module
 from lra.config.registry import MIXERS, Section, options_model, options_section
 from lra.record.schema import Name, Text
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError, unknown, user_code
 from models.base import Mixer, MixerContext
-from tasks.errors import KnownError, describe
-from tasks.untrusted import read_regular
+from tasks.errors import KnownError
+from tasks.untrusted import refuse_endless
 
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
@@ -46,6 +44,8 @@ class MixerSource:
     """The flag that said it."""
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a registered mixer."""
+    file: str | None = None
+    """The file that defines a plug-in's class."""
 
     @property
     def origin(self) -> str:
@@ -80,18 +80,22 @@ class MixerSource:
         except (KnownError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:
-            file = None if self.code is None else inspect.getfile(self.cls)
-            if file is None or is_out_of_memory(error) or _is_of_the_system(error, file):
+            if self.file is None or is_out_of_memory(error) or _is_of_the_system(error, self.file):
                 raise
-            raise UserError(f"{self.origin}: {what}: {described(error, file)}") from error
+            raise UserError(f"{self.origin}: {what}: {described(error, self.file)}") from error
 
 
-def find_mixer(spec: str, flag: str) -> MixerSource:
+def find_mixer(spec: str, flag: str, code: str | None = None) -> MixerSource:
     """Find the mixer that a flag names: registered, or a plug-in, whose code is then run.
 
+    Args:
+        code: of a plug-in that a record names: start of the SHA-256 that its file must have to be
+            run. None: the user has named it.
     Raises: UserError for whatever keeps it from being found, imported or given its options.
     """
     if ":" in spec:
+        if code is not None:
+            _refuse_other_code(spec, code)
         return _find_plug_in(spec, flag)
     try:
         cls = MIXERS.get(spec, flag)
@@ -106,16 +110,43 @@ def _find_plug_in(spec: str, flag: str) -> MixerSource:
     origin = f"{flag} {spec}"
     target, _, name = spec.rpartition(":")
     if name.isidentifier() and target.endswith(".py"):
-        module = _load_file(Path(target), origin)
+        module = load_file(Path(target), origin)
     elif name.isidentifier() and all(part.isidentifier() for part in target.split(".")):
-        module = _load_module(target, origin)
+        module = load_module(target, origin)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
     _refuse_unrecordable(spec, name, origin)
-    cls = _class_of(module, name, origin)
-    user_code.update({inspect.getfile(module), inspect.getfile(cls)})
-    options, code = _options(cls, origin), _digest(module, cls)
-    return MixerSource(given=spec, name=name, cls=cls, options=options, flag=flag, code=code)
+    file = str(module.__file__)
+    user_code.add(file)
+    try:
+        cls = _class_of(module, name, origin)
+        user_code.add(inspect.getfile(cls))
+        return MixerSource(
+            given=spec, name=name, cls=cls, options=_options(cls, origin), flag=flag,
+            code=_digest(module, cls), file=inspect.getfile(cls),
+        )  # fmt: skip
+    except (KnownError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise UserError(f"{origin}: it cannot be used: {described(error, file)}") from error
+
+
+@functools.cache
+def _digest(module: ModuleType, cls: type) -> str:
+    """Hash the file that was named, and the one that defines the class, as they were when run."""
+    return digest([str(module.__file__), inspect.getfile(cls)])
+
+
+def _refuse_other_code(spec: str, code: str) -> None:
+    """Refuse to run the code that a record names unless it is the code of then."""
+    file = file_of(spec.rpartition(":")[0])
+    if file is None or not file.is_file():
+        raise UserError(f"{spec}: there is no such code here (seen from {Path.cwd()})")
+    if digest([str(file)]) != code:
+        raise UserError(
+            f"{spec}: {file} is not the code that the run was made with, or takes its class from "
+            f"another file; to run it, use --trust-code"
+        )
 
 
 class _InRecords(BaseModel):
@@ -136,68 +167,6 @@ def _refuse_unrecordable(spec: str, name: str, origin: str) -> None:
             f"{origin}: {what[str(first['loc'][0])]} cannot stand in a record ({first['msg']}); "
             f"rename it"
         ) from None
-
-
-def _load_file(path: Path, origin: str) -> ModuleType:
-    """Run a file as a module; the same file with the same text only once."""
-    if not path.is_file():
-        raise UserError(f"{origin}: there is no file {path} (seen from {Path.cwd()})")
-    path = path.resolve()
-    source = read_regular(path)
-    identity = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()
-    module = ModuleType(f"_mixer_plug_in_{identity[:16]}")
-    if module.__name__ in sys.modules:
-        return sys.modules[module.__name__]
-    module.__file__ = str(path)
-    _search_also(path.parent)
-    sys.modules[module.__name__] = module  # where dataclasses and type hints look names up
-    try:
-        # Not by an import, whose cache of bytecode may lag behind an edit.
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        del sys.modules[module.__name__]
-        raise _failed_import(error, origin, str(path)) from None
-    return module
-
-
-def _load_module(name: str, origin: str) -> ModuleType:
-    _search_also(Path.cwd())
-    try:
-        return importlib.import_module(name)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{name}.".startswith(f"{missing}."):
-            raise UserError(
-                f"{origin}: there is no module {missing}, neither installed nor in {Path.cwd()}; "
-                f"a file can be given as path/to/file.py:ClassName"
-            ) from None
-        raise _failed_import(error, origin, name.replace(".", "/")) from None
-
-
-def _search_also(folder: Path) -> None:
-    """Let imports find a folder's modules, after all others."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-
-
-def _failed_import(error: BaseException, origin: str, file: str) -> UserError:
-    return UserError(f"{origin}: its import failed: {described(error, file)}")
-
-
-def described(error: BaseException, file: str) -> str:
-    """Name an exception and its place, in a file whose path contains `file` if it passed one."""
-    text = describe(error)
-    if isinstance(error, SyntaxError):
-        return text  # names the place itself
-    frames = traceback.extract_tb(error.__traceback__)
-    if not frames:
-        return text
-    place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
-    return f"{text} ({place.filename}, line {place.lineno})"
 
 
 def _is_of_the_system(error: BaseException, file: str) -> bool:
@@ -268,19 +237,19 @@ def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str)
         if option.name.startswith("_") or option.name in dir(Section):
             raise UserError(f"{origin}: an option cannot be called {option.name}; rename it")
         try:
+            refuse_endless(option.default)
             json.dumps(None if option.default is option.empty else option.default)
             settings = options_section(cls, [option])
             if option.default is not option.empty:
                 settings.model_validate({})
         except Exception as error:
             raise UserError(
-                f"{origin}: no setting can hold {option} ({type(error).__name__}); give it a plain "
-                f"type, and a default of it: a number, text, boolean or list"
+                f"{origin}: no setting can hold {_shown(option)} ({type(error).__name__}); give "
+                f"it a plain type, and a default of it: a number, text, boolean or list"
             ) from None
 
 
-@functools.cache
-def _digest(module: ModuleType, cls: type) -> str:
-    """Hash the file that was named, and the one that defines the class if that is another."""
-    files = dict.fromkeys([str(module.__file__), inspect.getfile(cls)])
-    return hashlib.sha256(b"".join(read_regular(Path(file)) for file in files)).hexdigest()[:16]
+def _shown(option: inspect.Parameter) -> str:
+    """Write an option as a constructor does, a long default cut short."""
+    default = "" if option.default is option.empty else f"={reprlib.repr(option.default)}"
+    return f"{option.replace(default=option.empty)}{default}"

@@ -47,6 +47,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="an option of the task, of several --vary every combination",
     )  # fmt: skip
     parser.add_argument("--examples", type=positive_int, help=f"of a fresh test set ({EXAMPLES})")
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="run the code of a user's own mixer that the run's record names, whatever it is now",
+    )
     parser.add_argument("--again", action="store_true", help="measure again what has a record")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument(
@@ -63,7 +68,12 @@ def _conditions(options: argparse.Namespace) -> list[OtherData]:
         lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
     choices = [alternatives(text, "--vary") for text in options.vary]
     return [
-        OtherData(length=length, changes=changes, examples=options.examples)
+        OtherData(
+            length=length,
+            changes=changes,
+            examples=options.examples,
+            trust_code=options.trust_code,
+        )
         for changes in itertools.product(*choices)
         for length in lengths
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from collections.abc import Callable
@@ -37,6 +38,8 @@ class OtherData:
     """Changed options of the task, each as "task.key=value"."""
     examples: int | None
     """Size of a freshly drawn test set; None: EXAMPLES."""
+    trust_code: bool = False
+    """See `config_of`."""
 
 
 def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
@@ -53,7 +56,8 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
             f"--examples {other.examples}: {task.name} data is read, and all of its test set "
             f"is used; leave it out"
         )
-    options = config_of(folder, record, other.changes).task.model_dump()
+    composed = functools.partial(config_of, folder, record, trust_code=other.trust_code)
+    options = composed(other.changes).task.model_dump()
     examples = other.examples or EXAMPLES
     try:
         fresh = task.fresh(options, length=other.length, examples=examples)
@@ -64,7 +68,7 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
         if key in fresh:
             raise UserError(f"{text}: a fresh test set comes with its own {key}; leave it out")
     drawn = [f"task.{key}={plain(value)}" for key, value in fresh.items()]
-    return config_of(folder, record, [*other.changes, *drawn])
+    return composed([*other.changes, *drawn])
 
 
 def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
@@ -99,9 +103,10 @@ def evaluate_on(
     Raises: UserError if there is no checkpoint, and where `compose_other` or `best_model` does.
     """
     config = compose_other(folder, record, other)
+    trained = config_of(folder, record, trust_code=other.trust_code)
     task = config.build_task()
     with config.mixer_source.faults_named("its trained model cannot be built"):
-        model = best_model(folder, config_of(folder, record), task.info)
+        model = best_model(folder, trained, task.info)
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
     dataset = task.prepare(data_dir)

@@ -15,15 +15,19 @@ from tasks.base import TaskInfo
 from tasks.untrusted import faults_named
 
 
-def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> RunConfig:
+def config_of(
+    folder: Path, record: RunRecord, changes: Sequence[str] = (), *, trust_code: bool = False
+) -> RunConfig:
     """Compose the settings of a run again; a plug-in is read from where it was.
 
     Args:
         folder: the run's folder.
         record: the run's record.
         changes: further settings, each as "section.key=value".
-    Raises: UserError if the settings files have changed since the run.
+        trust_code: whether a plug-in's file is run even if it is not that of the run.
+    Raises: UserError if the settings files have changed since the run, or a plug-in's code.
     """
+    code = None if trust_code else record.mixer_code or ""
 
     def composed(overrides: Sequence[str]) -> RunConfig:
         return resolve(
@@ -32,6 +36,7 @@ def config_of(folder: Path, record: RunRecord, changes: Sequence[str] = ()) -> R
             preset=record.preset,
             protocol=record.protocol,
             overrides=overrides,
+            code=code,
         )
 
     if composed(record.overrides).hash != record.config_hash:

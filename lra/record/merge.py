@@ -106,6 +106,10 @@ def _outside(source: Path, path: Path) -> str | None:
     """Name the first of the files of a run, or the file itself, that leads out of its folder."""
     files = [path / name for name in COPIED] if path.is_dir() else [path]
     for file in [path, *files]:
+        try:
+            file.resolve()
+        except (OSError, RuntimeError):  # as older versions of Python say it
+            return f"{file} is a loop of symbolic links"
         if not file.resolve().is_relative_to(source.resolve()):
             return f"{file} leads to {file.resolve()}, outside {source}"
     return None

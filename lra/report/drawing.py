@@ -7,6 +7,7 @@ import itertools
 import math
 import re
 import textwrap
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -57,7 +58,9 @@ class ReportFigure:
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
         png, svg = io.BytesIO(), io.BytesIO()
-        with style():
+        with style(), warnings.catch_warnings():
+            # Names may have letters that no font here has: they are drawn as boxes.
+            warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
             figure = self.draw()
             arrange(figure)
             # `savefig` would draw each twice.

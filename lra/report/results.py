@@ -21,6 +21,9 @@ from lra.train.run_folder import LARGEST_METRICS
 from tasks.errors import DataError
 from tasks.untrusted import faults_named, read_regular
 
+MOST_VALIDATIONS = 10_000
+"""Most validations of a run whose curve is drawn."""
+
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""
 
@@ -137,7 +140,8 @@ class Results:
         return self._validations[path]
 
     def _read_validations(self, path: Path) -> list[MetricsLine]:
-        found = []
+        found: list[MetricsLine] = []
+        wrong: list[str] = []
         try:
             content = read_regular(path, largest=LARGEST_METRICS)
         except (DataError, OSError) as error:
@@ -147,10 +151,14 @@ class Results:
             try:
                 found.append(MetricsLine.model_validate_json(line))
             except ValidationError as error:
-                self.add_fault(
-                    f"{path}: line {number} is no line of metrics: {error.errors()[0]['msg']}"
-                )
+                wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
+        if wrong:
+            more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
+            self.add_fault(f"{path}: {wrong[0]}{more}")
         validations = [line for line in found if line.val_accuracy is not None]
+        if len(validations) > MOST_VALIDATIONS:
+            self.add_fault(f"{path}: {len(validations):,} validations, more than can be shown")
+            return []
         return sorted(validations, key=lambda line: line.step)
 
     def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:

@@ -8,14 +8,15 @@ import math
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
 from lra.runtime.console import in_one_line, open_streams, say, show_messages
-from lra.runtime.errors import HeldError, UserError, place_in_user_code
+from lra.runtime.errors import HeldError, UserError, place_in_user_code, user_code
 from lra.runtime.interrupts import INTERRUPTED, begin
-from tasks.errors import KnownError, describe
+from tasks.errors import KnownError, describe, message
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
@@ -160,12 +161,13 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
 
     While it runs, what the packages have to say is printed.
     """
-    hooks = sys.unraisablehook, threading.excepthook
+    hooks = sys.unraisablehook, threading.excepthook, warnings.showwarning
     try:
         begin()
         open_streams()
         show_messages()
         sys.unraisablehook = threading.excepthook = _tell_beside
+        warnings.showwarning = _tell_warning
         return action()
     except BaseException as error:
         end = _end_of(error)
@@ -175,13 +177,13 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         say(f"{program}: error: {message}")
         return code
     finally:
-        sys.unraisablehook, threading.excepthook = hooks
+        sys.unraisablehook, threading.excepthook, warnings.showwarning = hooks
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:
     """Return the exit code and the message for an error; None for one that is a fault of ours."""
     if isinstance(error, KnownError):
-        return HELD if isinstance(error, HeldError) else USER_ERROR, str(error)
+        return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
     if isinstance(error, OSError):
         return USER_ERROR, _said(error)
     if isinstance(error, KeyboardInterrupt):
@@ -191,9 +193,11 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         from lra.runtime.environment import is_out_of_memory
 
         if is_out_of_memory(error):
-            return OUT_OF_MEMORY, f"out of memory: {error}"
-    place = place_in_user_code(error)
-    return None if place is None else (USER_ERROR, f"{place}: {describe(error)}")
+            return OUT_OF_MEMORY, f"out of memory: {message(error)}"
+    if not user_code:
+        return None
+    place = place_in_user_code(error) or f"after {', '.join(sorted(user_code))} was run"
+    return USER_ERROR, f"{place}: {describe(error)}"
 
 
 def _tell_beside(told: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> None:
@@ -202,6 +206,11 @@ def _tell_beside(told: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> Non
         place = place_in_user_code(told.exc_value)
         where = f"{place}: " if place else ""
         logging.getLogger("lra").warning(f"{where}{describe(told.exc_value)}, beside the work")
+
+
+def _tell_warning(what: Warning | str, kind: type[Warning], *_: object) -> None:
+    """Tell of a warning of Python or of a library on one line."""
+    logging.getLogger("lra").warning(f"{kind.__name__}: {what}")
 
 
 def _said(error: OSError) -> str:

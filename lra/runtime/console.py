@@ -52,6 +52,7 @@ def show_messages(level: int = logging.INFO) -> None:
 
 def say(text: str) -> None:
     """Write a line to standard error, if it can be written there."""
+    open_streams()
     with contextlib.suppress(OSError):
         sys.stderr.write(in_one_line(text) + "\n")
         sys.stderr.flush()
@@ -60,8 +61,12 @@ def say(text: str) -> None:
 def open_streams() -> None:
     """Let what is written to streams that are closed go nowhere."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+        stream = getattr(sys, name)
+        if stream is None or stream.closed:
+            first = getattr(sys, f"__{name}__")
+            if first is None or first.closed:
+                first = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+            setattr(sys, name, first)
 
 
 def hide_messages() -> None:
@@ -90,6 +95,7 @@ def in_one_line(text: str) -> str:
 
 def write_out(text: str) -> None:
     """Write to standard output; a reader that has had enough is no error."""
+    open_streams()
     try:
         sys.stdout.write(printable(text))
         sys.stdout.flush()

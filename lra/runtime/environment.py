@@ -10,15 +10,16 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import psutil
 import torch
-from pydantic import InstanceOf
+from pydantic import AfterValidator, InstanceOf
 from typing_extensions import TypedDict
 
 from lra.runtime.errors import UserError
+from tasks.errors import message
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER_LIMITS = (
@@ -107,7 +108,7 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     texts = ("out of memory", "not enough memory", "can't allocate memory", "alloc_failed")
-    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in texts)
+    return isinstance(error, RuntimeError) and any(text in message(error).lower() for text in texts)
 
 
 def seed_everything(seed: int) -> None:
@@ -117,13 +118,25 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    held = tensor.untyped_storage().nbytes() if tensor.layout is torch.strided else 0
+    is_whole = held >= tensor.numel() * tensor.element_size()
+    if tensor.device.type != "cpu" or tensor.is_quantized or not is_whole:
+        raise ValueError("not a tensor that holds all of its numbers")
+    return tensor
+
+
+DenseTensor = Annotated[InstanceOf[torch.Tensor], AfterValidator(_dense)]
+"""A tensor of a checkpoint, whose memory holds each of its numbers."""
+
+
 class RandomState(TypedDict):
     """The state of all generators."""
 
     python: list[Any]
     numpy: list[Any]
-    torch: InstanceOf[torch.Tensor]
-    cuda: InstanceOf[torch.Tensor] | None
+    torch: DenseTensor
+    cuda: DenseTensor | None
 
 
 def random_state(device: torch.device) -> RandomState:

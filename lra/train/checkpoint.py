@@ -87,7 +87,7 @@ def _load_sound(path: Path) -> RunState | str:
     except ValidationError as error:
         first = error.errors()[0]
         return f"it is no state of a run: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    except DataError as error:
+    except (DataError, ValueError) as error:
         return str(error)
 
 

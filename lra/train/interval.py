@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from pydantic import FiniteFloat
+from typing import Annotated
+
+from pydantic import Field, FiniteFloat
 from typing_extensions import TypedDict
+
+Sum = Annotated[float, Field(ge=0, lt=1e18)]
 
 
 class IntervalSums(TypedDict):
     """Sums over steps: their losses in nats, right and seen examples, and seconds."""
 
     loss: FiniteFloat
-    correct: FiniteFloat
-    seen: FiniteFloat
-    steps: FiniteFloat
-    seconds: FiniteFloat
+    correct: Sum
+    seen: Sum
+    steps: Sum
+    seconds: Sum
 
 
 def _zero() -> IntervalSums:

@@ -23,7 +23,7 @@ from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import Split
 from tasks.errors import DataError
-from tasks.files import naming, remove_leftovers, write_atomically
+from tasks.files import appending, remove_leftovers, write_atomically
 from tasks.untrusted import open_regular, read_regular
 
 logger = logging.getLogger(__name__)
@@ -121,8 +121,8 @@ class RunFolder:
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
         self.require()
-        with naming(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+        with appending(self._metrics) as file:
+            file.write(json.dumps(line).encode() + b"\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
         """Write a line on every example of a split: label, prediction, length, and its metadata.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Annotated, Any, NotRequired
 
@@ -9,7 +10,6 @@ import torch
 from pydantic import (
     AfterValidator,
     Field,
-    InstanceOf,
     JsonValue,
     NonNegativeInt,
     PositiveInt,
@@ -18,11 +18,11 @@ from pydantic import (
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from lra.runtime.environment import RandomState, random_state, restore_random_state
+from lra.runtime.environment import DenseTensor, RandomState, random_state, restore_random_state
 from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
-from lra.train.trainer import Best, Trainer
-from tasks.untrusted import faults_named
+from lra.train.trainer import Best, StepNumber, Trainer
+from tasks.untrusted import faults_named, refuse_endless
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
 
@@ -31,7 +31,7 @@ class Sampler(TypedDict):
     """The order of the examples."""
 
     seed: NonNegativeInt
-    next_step: NonNegativeInt
+    next_step: StepNumber
 
 
 class TrainerState(TypedDict):
@@ -41,11 +41,11 @@ class TrainerState(TypedDict):
     """
 
     seconds: NotRequired[Seconds]
-    validated_step: NonNegativeInt
+    validated_step: StepNumber
     validated_seconds: NotRequired[Seconds]
     micro_batch: NotRequired[PositiveInt | None]
     sampler: Sampler
-    model: dict[str, InstanceOf[Tensor]]
+    model: dict[str, DenseTensor]
     optimizer: dict[str, Any]
     plateau: NotRequired[dict[str, float | None]]
     random: list[RandomState] | RandomState
@@ -77,8 +77,9 @@ _RUN_STATE = TypeAdapter(RunState)
 def checked(content: object) -> RunState:
     """Return what a checkpoint holds, if it is the state of a run.
 
-    Raises: ValidationError of pydantic for anything else.
+    Raises: ValueError for anything else, most often the ValidationError of pydantic.
     """
+    refuse_endless(content)
     return _RUN_STATE.validate_python(content, strict=True)
 
 
@@ -109,9 +110,12 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
     """
     trainer.step = state["sampler"]["next_step"]
     trainer.seconds = state.get("seconds", 0.0)
-    trainer.validated_seconds = state.get("validated_seconds", 0.0)
-    trainer.validated_step = state["validated_step"]
+    best = state["best"]
+    if best is not None:
+        trainer.validated_seconds = state.get("validated_seconds", 0.0)
+        trainer.validated_step = state["validated_step"]
     trainer.micro_batch = state.get("micro_batch") or trainer.micro_batch
+    own = _kinds(trainer.model.state_dict())
     try:
         trainer.model.load_state_dict(state["model"])
     except RuntimeError as error:
@@ -121,12 +125,12 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
             f"use --resume never to start a new run"
         ) from None
     with faults_named("the checkpoint", "use --resume never to start a new run"):
+        if _kinds(state["model"]) != own or (best and _kinds(best["model"]) != own):
+            raise ValueError("weights of other shapes or types")
+        _check_optimizer(trainer.optimizer, state["optimizer"])
         trainer.optimizer.load_state_dict(state["optimizer"])
         if "plateau" in state:  # as those from before there was that schedule have none
             trainer.plateau.restore(state["plateau"])
-        best = state["best"]
-        if best is not None and _shapes(best["model"]) != _shapes(trainer.model.state_dict()):
-            raise ValueError("the weights of the best model are those of another")
         trainer.best = best
         trainer.interval.sums = state["interval"]
         trainer.step_seconds = state["step_seconds"]
@@ -134,8 +138,35 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
         _restore_random_state(trainer, state["random"])
 
 
-def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+def _kinds(weights: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
     return {name: (weight.shape, weight.dtype) for name, weight in weights.items()}
+
+
+def _check_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Make sure that a saved state fits an optimizer; its steps would not look.
+
+    Raises: ValueError saying what does not fit.
+    """
+    fresh = optimizer.state_dict()["param_groups"]
+    groups = saved["param_groups"]
+    if [group["params"] for group in groups] != [group["params"] for group in fresh]:
+        raise ValueError("the optimizer's groups are others")
+    for group, own in zip(groups, fresh, strict=True):
+        numbers = [group[key] for key in ("lr", "peak_lr", "eps", "weight_decay")]
+        if not all(type(n) is float and math.isfinite(n) for n in [*numbers, *group["betas"]]):
+            raise ValueError("the optimizer's settings are no numbers")
+        if any(group.get(key, value) is not value for key, value in own.items()
+               if value is None or isinstance(value, bool)):  # fmt: skip
+            raise ValueError("the optimizer is of another kind")
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for index, moments in saved["state"].items():
+        expected = {"exp_avg": parameters[index].shape, "exp_avg_sq": parameters[index].shape}
+        shapes = {name: _MOMENT.validate_python(m).shape for name, m in moments.items()}
+        if shapes != {"step": torch.Size(), **expected} or moments["exp_avg"].is_complex():
+            raise ValueError("the optimizer's moments are those of other parameters")
+
+
+_MOMENT = TypeAdapter(DenseTensor)
 
 
 def _restore_random_state(trainer: Trainer, states: list[RandomState] | RandomState) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import numpy as np
 import torch
-from pydantic import Field, InstanceOf, NonNegativeInt
+from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import record_function
@@ -20,6 +20,7 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
+    DenseTensor,
     available_memory_mib,
     random_state,
     restore_random_state,
@@ -49,12 +50,15 @@ RESIDENT_FRACTION = 0.25
 """How much of a GPU's free memory a data set may take."""
 
 
+StepNumber = Annotated[int, Field(ge=0, lt=2**53)]
+
+
 class Best(TypedDict):
     """The best model so far, by its accuracy in percent on the validation split."""
 
     val_accuracy: Annotated[float, Field(ge=0, le=100)]
-    step: NonNegativeInt
-    model: dict[str, InstanceOf[Tensor]]
+    step: StepNumber
+    model: dict[str, DenseTensor]
 
 
 class Diverged(KnownError):

@@ -1,0 +1,103 @@
+"""Running the code of a user's own file or module, and looking at it before."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.machinery
+import os
+import sys
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from lra.runtime.errors import UserError
+from tasks.errors import describe
+from tasks.untrusted import read_regular
+
+
+def digest(files: Iterable[str]) -> str:
+    """Hash files of code: 16 hexadecimal digits."""
+    contents = b"".join(read_regular(Path(file)) for file in dict.fromkeys(files))
+    return hashlib.sha256(contents).hexdigest()[:16]
+
+
+def file_of(target: str) -> Path | None:
+    """Find the file that a path, or a dotted name, stands for, without running any code."""
+    if target.endswith(".py"):
+        return Path(target)
+    places: list[str] | None = [*sys.path, str(Path.cwd())]
+    origin = None
+    for name in target.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        origin, places = spec.origin, list(spec.submodule_search_locations or [])
+    return None if origin is None else Path(origin)
+
+
+def load_file(path: Path, origin: str) -> ModuleType:
+    """Run a file as a module; the same file with the same text only once."""
+    if not path.is_file():
+        raise UserError(f"{origin}: there is no file {path} (seen from {Path.cwd()})")
+    path = path.resolve()
+    source = read_regular(path)
+    identity = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()
+    module = ModuleType(f"_mixer_plug_in_{identity[:16]}")
+    if module.__name__ in sys.modules:
+        return sys.modules[module.__name__]
+    module.__file__ = str(path)
+    _search_also(path.parent)
+    sys.modules[module.__name__] = module  # where dataclasses and type hints look names up
+    try:
+        # Not by an import, whose cache of bytecode may lag behind an edit.
+        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        del sys.modules[module.__name__]
+        raise _failed_import(error, origin, str(path)) from None
+    return module
+
+
+def load_module(name: str, origin: str) -> ModuleType:
+    """Import a module that is installed, or in the current folder.
+
+    Raises: UserError for a module that is not there, and for whatever its import raises.
+    """
+    _search_also(Path.cwd())
+    try:
+        return importlib.import_module(name)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{name}.".startswith(f"{missing}."):
+            raise UserError(
+                f"{origin}: there is no module {missing}, neither installed nor in {Path.cwd()}; "
+                f"a file can be given as path/to/file.py:ClassName"
+            ) from None
+        raise _failed_import(error, origin, name.replace(".", "/")) from None
+
+
+def _search_also(folder: Path) -> None:
+    """Let imports find a folder's modules, after all others."""
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+
+
+def _failed_import(error: BaseException, origin: str, file: str) -> UserError:
+    return UserError(f"{origin}: its import failed: {described(error, file)}")
+
+
+def described(error: BaseException, file: str) -> str:
+    """Name an exception and its place, in a file whose path contains `file` if it passed one."""
+    text = describe(error)
+    if isinstance(error, SyntaxError):
+        return text  # names the place itself
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
+    place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
+    return f"{text} ({place.filename}, line {place.lineno})"
