@@ -16,6 +16,7 @@ import resource
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -127,6 +128,23 @@ def _import_everything() -> None:
     torch.set_num_threads(1)
     for name in IMPORTED.split():
         importlib.import_module(name)
+    _make_a_run()
+
+
+def _make_a_run() -> None:
+    """Make a run of a few steps, which imports the rest of torch."""
+    import run_task
+
+    sizes = ["task.train=20", "task.val=5", "task.test=5", "task.max_length=40", "train.steps=2"]
+    arguments = ["--task", "listops", "--mixer", "mean", "--preset", "quick", "--device", "cpu"]
+    arguments += [part for text in sizes for part in ("--set", f"{text}")]
+    streams = sys.stdout, sys.stderr
+    with tempfile.TemporaryDirectory() as folder, Path(os.devnull).open("w") as nowhere:
+        sys.stdout = sys.stderr = nowhere
+        places = ["--data-dir", f"{folder}/data", "--results-dir", f"{folder}/results"]
+        code = run_task.main([*arguments, *places, "--set", "train.warmup_steps=1"])
+        sys.stdout, sys.stderr = streams
+    assert code == 0
 
 
 def _work(job: dict[str, Any]) -> None:
