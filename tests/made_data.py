@@ -24,6 +24,11 @@ from PIL import Image
 
 from conftest import ROOT
 
+MIB = 2**20
+NOISE = random.Random(0).randbytes(10_000)
+Files = Mapping[str, bytes]
+"""Contents of files by their names."""
+
 
 def real_data(name: str) -> Path:
     """Find a file of the real data that may lie beside the repository; skip the test if not."""

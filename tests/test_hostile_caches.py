@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,7 +15,9 @@ import pytest
 from attack import Place
 from made_data import (
     LISTOPS,
+    NOISE,
     PATHFINDER,
+    Files,
     cifar_python,
     npy,
     pairs,
@@ -25,11 +26,6 @@ from made_data import (
     reviews,
     write_files,
 )
-
-MIB = 2**20
-NOISE = random.Random(0).randbytes(10_000)
-Files = Mapping[str, bytes]
-
 
 LISTOPS_RUN = [
     "--task", "listops", "--data-dir", "data", "--set", "task.train=60", "--set", "task.val=10",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,17 +13,13 @@ import pytest
 from attack import Place
 from made_data import (
     Attack,
+    Files,
     cifar_arrays,
     cifar_binary,
     cifar_python,
     mutated,
     write_files,
 )
-
-MIB = 2**20
-NOISE = random.Random(0).randbytes(10_000)
-Files = Mapping[str, bytes]
-
 
 DATA, LABELS = cifar_arrays()[0]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import random
 import struct
 import zlib
 from collections.abc import Callable, Mapping
@@ -13,6 +12,8 @@ import pytest
 
 from attack import Place
 from made_data import (
+    MIB,
+    NOISE,
     PATHFINDER,
     Attack,
     npy,
@@ -20,10 +21,6 @@ from made_data import (
     png,
     write_files,
 )
-
-MIB = 2**20
-NOISE = random.Random(0).randbytes(10_000)
-Files = Mapping[str, bytes]
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gzip
-import random
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping
@@ -15,17 +14,15 @@ import pytest
 from attack import Place
 from made_data import (
     LISTOPS,
+    MIB,
+    NOISE,
+    Files,
     mutated,
     pairs,
     reviews,
     write_archive,
     write_files,
 )
-
-MIB = 2**20
-NOISE = random.Random(0).randbytes(10_000)
-Files = Mapping[str, bytes]
-
 
 BROKEN: Mapping[str, bytes] = {
     "empty": b"",

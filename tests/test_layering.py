@@ -227,6 +227,7 @@ READERS = (
 
 BOUNDARY = {
     "tasks.untrusted": "regular files of a sane size, and arrays",
+    "tasks.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
     "tasks.pathfinder.format": "arrays and images out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
