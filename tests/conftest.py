@@ -16,6 +16,7 @@ from torch import nn
 from attack import Place
 from forked import Forked
 from lra.config.registry import MIXERS
+from lra.runtime.errors import user_code
 from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -66,6 +67,12 @@ def place(tmp_path: Path, forked: Forked) -> Place:
 @pytest.fixture(autouse=True)
 def seeded() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def no_code_is_the_users() -> None:
+    """Forget plug-ins of other tests, whose faults a later one's would be taken for."""
+    user_code.clear()
 
 
 @pytest.fixture(autouse=True)

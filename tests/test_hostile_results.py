@@ -18,6 +18,8 @@ import torch
 import run_task
 from attack import Place
 from conftest import tiny_arguments
+from lra.sweep.plan import Limits, limit_flags
+from lra.train.run_folder import RunFolder
 from made_data import put
 
 MEAN = "mean"
@@ -351,6 +353,7 @@ def saved(state: Any) -> bytes:
 def test_states_in_checkpoints(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
     put_state(run, saved(STATES[name](newest_state(run))))
+    limit_flags(Limits(minutes=1.0), RunFolder(run))  # what a sweep asks of every run
     go_on(place, 0, 2, 4)
 
 

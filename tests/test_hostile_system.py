@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -158,6 +160,31 @@ def test_interruptions(place: Place, made: Path, name: str, attempt: int) -> Non
     ended = place.attack(command, arguments, {*codes, INTERRUPTED}, interrupt_after=moment)
     if name == "run_task" and ended.code == 3:
         assert "the same command goes on" in ended.err
+
+
+STARTS = {
+    "run_task.py": "run_task.py", "report.py": "report.py", "lra.sweep": "-m lra.sweep",
+    "lra.record": "-m lra.record", "lra.evaluate": "-m lra.evaluate", "lra.bench": "-m lra.bench",
+    "lra.prepare": "-m lra.prepare",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("moment", [0.15, 0.5, 1.0])
+@pytest.mark.parametrize("program", STARTS)
+def test_interruptions_while_torch_is_imported(program: str, moment: float) -> None:
+    line = [sys.executable, *STARTS[program].split()]
+    if program == "run_task.py":
+        line += ["--task", "listops", "--mixer", "tnn", "--show-config"]
+    with subprocess.Popen(
+        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        time.sleep(random.uniform(0.8 * moment, 1.2 * moment))
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=30)
+    assert "Traceback" not in told
+    assert process.returncode in {0, 2, INTERRUPTED, -signal.SIGINT}
+    if process.returncode == INTERRUPTED:
+        assert told.endswith("error: interrupted\n")
 
 
 # Kills

@@ -364,6 +364,24 @@ def test_only_plain_values_are_loaded(tmp_path: Path, caplog: pytest.LogCaptureF
     assert "weights_only" in caplog.text.lower().replace("weights only", "weights_only")
 
 
+@pytest.mark.parametrize(
+    ("where", "part"),
+    [
+        ("lra.train.session.device_name", "this run could not be recorded: device: Value error, "),
+        ("tasks.listops.task.PackedExpressions.metadata", "the metadata of listops is damaged"),
+    ],
+)
+def test_what_could_not_be_recorded_ends_a_run_at_its_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    where: str, part: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(where, lambda *_: "x\x1b" if "device" in where else int("x"))
+    assert run_task.main(tiny_arguments(tmp_path)) == USER_ERROR
+    told = capsys.readouterr().err
+    assert part in told
+    assert "validation accuracy" not in told
+
+
 def test_checkpoints_kept(tmp_path: Path) -> None:
     for step in range(5):
         save_checkpoint(tmp_path, step, {"step": step})

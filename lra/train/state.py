@@ -153,7 +153,8 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) ->
         raise ValueError("the optimizer's groups are others")
     for group, own in zip(groups, fresh, strict=True):
         numbers = [group[key] for key in ("lr", "peak_lr", "eps", "weight_decay")]
-        if not all(type(n) is float and math.isfinite(n) for n in [*numbers, *group["betas"]]):
+        numbers += group["betas"]
+        if not all(type(n) in (int, float) and math.isfinite(n) for n in numbers):
             raise ValueError("the optimizer's settings are no numbers")
         if any(group.get(key, value) is not value for key, value in own.items()
                if value is None or isinstance(value, bool)):  # fmt: skip
