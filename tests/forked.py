@@ -106,6 +106,7 @@ class Forked:
 
 def _serve() -> None:
     """Fork a child for every line of standard input, and write how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # until a child has begun to be a command
     _import_everything()
     gc.collect()
     gc.freeze()  # a collection in a child would copy all memory

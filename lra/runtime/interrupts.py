@@ -27,7 +27,7 @@ def expect_interrupts(program: str) -> None:
     Args:
         program: how messages call the command.
     """
-    _Start.program = program
+    _Start.program, _Start.has_begun = program, False
     signal.signal(signal.SIGINT, _on_interrupt)
 
 
