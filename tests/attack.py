@@ -20,7 +20,7 @@ DOCUMENTED = {
 }
 """Exit codes that the help of a command names."""
 
-MOST_MIB = 700.0
+MOST_MIB = 400.0
 MOST_SECONDS = 20.0
 LONGEST_LINE = 400
 
