@@ -27,12 +27,11 @@ class Sequences:
     end_token: int | None = None
     """Id appended to every sequence, if any."""
 
-    def check(self, vocab_size: int | None) -> None:
-        """Make sure that all sequences lie within the tokens, and all tokens in a vocabulary.
+    @functools.cached_property
+    def highest_id(self) -> int:
+        """The highest id; of many tokens only the first ones are looked at.
 
-        Of many tokens only the first ones are looked at.
-
-        Raises: ValueError saying what is wrong.
+        Raises: ValueError for sequences that do not lie within the tokens.
         """
         tokens, offsets = self.tokens, self.offsets
         for array in (tokens, offsets):
@@ -42,9 +41,7 @@ class Sequences:
             np.diff(offsets) < 0
         ).any():  # fmt: skip
             raise ValueError("a sequence ends outside the tokens")
-        highest = int(tokens[:MOST_CHECKED].max(initial=0)) + self.first_id
-        if vocab_size is not None and highest >= vocab_size:
-            raise ValueError(f"token {highest} is outside the vocabulary of {vocab_size}")
+        return int(tokens[:MOST_CHECKED].max(initial=0)) + self.first_id
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
@@ -91,7 +88,9 @@ class PackedTokens(Split):
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
         super().check(info)
-        self.sequences.check(info.vocab_size)
+        highest = self.sequences.highest_id
+        if info.vocab_size is not None and highest >= info.vocab_size:
+            raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""

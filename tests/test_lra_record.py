@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import ROOT
+from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.run import all_records, load_record
 from lra.report.published import is_variant
 from lra.report.task_table import task_table
 from lra.runtime.errors import UserError
-from made_results import record, save
+from made_results import bench_record, record, save
 
 
 def test_records_survive_a_round_trip(tmp_path: Path) -> None:
@@ -113,3 +114,14 @@ def test_published_variants_stand_beside_their_mixer(
     mixer: str, method: str, belongs: bool
 ) -> None:
     assert is_variant(method, {mixer, "mean"}) == belongs
+
+
+def test_results_may_lie_in_a_hidden_folder(tmp_path: Path) -> None:
+    """What is left out is what a killed merge has copied, and nothing else."""
+    results = tmp_path / ".results"
+    run = save(results, record())
+    measured = bench_record()
+    measured.save(results / "bench")
+    shutil.copytree(run.parent, run.parent.with_name(".merge-abc"))
+    assert all_records(results) == ([record()], [])
+    assert all_bench_records(results) == ([measured], [])

@@ -132,10 +132,6 @@ def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
         ) from None
 
 
-LEVELS = 4
-"""Names at the end of a record's path that are looked at: task, mixer, run and file."""
-
-
 def read_all(
     kind: type[Kind], paths: Iterable[Path], version: int, path_of: Callable[[Kind], Path]
 ) -> tuple[list[Kind], list[str]]:
@@ -150,7 +146,7 @@ def read_all(
     records: list[Kind] = []
     faults: list[str] = []
     for path in sorted(paths):
-        if any(part.startswith(".") for part in path.parts[-LEVELS:]):
+        if path.parent.name.startswith("."):
             continue  # what a merge that was killed had copied so far
         try:
             record = read_record(kind, path, version)

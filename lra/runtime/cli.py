@@ -173,8 +173,8 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         end = _end_of(error)
         if end is None:
             raise
-        code, message = end
-        say(f"{program}: error: {message}")
+        code, text = end
+        say(f"{program}: error: {text}")
         return code
     finally:
         sys.unraisablehook, threading.excepthook, warnings.showwarning = hooks

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from pydantic import ValidationError
 
+from lra.record.schema import fault_of
 from lra.train.state import RunState, checked
 from tasks.errors import DataError
 from tasks.files import write_atomically
@@ -85,8 +86,7 @@ def _load_sound(path: Path) -> RunState | str:
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         return checked(state)
     except ValidationError as error:
-        first = error.errors()[0]
-        return f"it is no state of a run: {'.'.join(map(str, first['loc']))}: {first['msg']}"
+        return f"it is no state of a run: {fault_of(error)}"
     except (DataError, ValueError) as error:
         return str(error)
 

@@ -16,10 +16,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import (
-    is_out_of_memory,
-    versions,
-)
+from lra.runtime.environment import is_out_of_memory, versions
 from lra.runtime.errors import UserError
 from lra.runtime.progress import Progress
 from lra.train.evaluation import NO_PREDICTION, Score
@@ -86,11 +83,11 @@ class Run:
 
         A finished run is only read, as its folder may be.
         """
-        record = self.folder.record()
-        if record is None or record.status not in ("done", "diverged"):
+        record = self.folder.finished()
+        if record is None:
             held.enter_context(self.folder.locked())
-            record = self.folder.record()
-        if record is None or record.status not in ("done", "diverged"):
+            record = self.folder.finished()
+        if record is None:
             return {"finished": None, "state": self.folder.resume(self._identity())}
         old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
         self.folder.refuse_other(old, {"data": self._identity()["data"]})
@@ -105,9 +102,9 @@ class Run:
 
     def _train(self) -> RunRecord:
         """Go on to the end or to a stop."""
+        self._check_record()
         if self.group.is_main_process:
             write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
-        self._check_record()
         total = self.trainer.total_steps
         validations = self.trainer.length.validations()
         for text in warnings_at_start(self.config, total, self.dataset.selected_on, validations):

@@ -118,6 +118,11 @@ class RunFolder:
         path = self.path / "result.json"
         return load_record(path) if path.exists() else None
 
+    def finished(self) -> RunRecord | None:
+        """Read result.json, if it is that of a run that nothing goes on from."""
+        record = self.record()
+        return record if record is not None and record.status in ("done", "diverged") else None
+
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
         self.require()

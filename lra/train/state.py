@@ -72,6 +72,7 @@ class RunState(TypedDict):
 
 
 _RUN_STATE = TypeAdapter(RunState)
+_MOMENT = TypeAdapter(DenseTensor)
 
 
 def checked(content: object) -> RunState:
@@ -165,9 +166,6 @@ def _check_optimizer(optimizer: torch.optim.Optimizer, saved: dict[str, Any]) ->
         shapes = {name: _MOMENT.validate_python(m).shape for name, m in moments.items()}
         if shapes != {"step": torch.Size(), **expected} or moments["exp_avg"].is_complex():
             raise ValueError("the optimizer's moments are those of other parameters")
-
-
-_MOMENT = TypeAdapter(DenseTensor)
 
 
 def _restore_random_state(trainer: Trainer, states: list[RandomState] | RandomState) -> None:
