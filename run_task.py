@@ -105,20 +105,21 @@ def configure(options: argparse.Namespace) -> RunConfig:
     from lra.classifier.resolve import resolve
     from lra.config.yaml_layers import plain
 
-    flags: dict[str, str] = {}
+    flags: list[tuple[str, str]] = []
     if options.precision is not None:
-        flags["--precision"] = f"train.precision={plain(options.precision)}"
+        flags.append(("--precision", f"train.precision={plain(options.precision)}"))
     resolve_mixer = functools.partial(
         resolve, options.task, preset=options.preset, protocol=options.protocol
     )
     if options.match_params is not None:
-        flags |= match_parameters(
+        matched = match_parameters(
             resolve_mixer,
             options.mixer,
             options.match_params,
             overrides=options.overrides,
             flags=flags,
         )
+        flags.append(matched)
     return resolve_mixer(options.mixer, overrides=options.overrides, flags=flags)
 
 

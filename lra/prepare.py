@@ -91,9 +91,9 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
 
 def configured_task(options: argparse.Namespace, name: str) -> Task:
     """Construct a task with the settings that a command line asks for."""
-    flags = (
-        {"--source": f"task.source={plain(options.source)}"} if options.source is not None else {}
-    )
+    flags: list[tuple[str, str]] = []
+    if options.source is not None:
+        flags.append(("--source", f"task.source={plain(options.source)}"))
     overrides = list(options.overrides)
     resolve = functools.partial(
         compose_task, name, preset=options.preset, protocol=options.protocol

@@ -5,6 +5,6 @@ one.
 """
 
 __all__ = [
-    "base", "cache", "errors", "files", "manifest", "order", "progress", "random_words", "resident",
+    "base", "cache", "errors", "files", "manifest", "order", "own", "progress", "random_words", "resident",
     "splits", "untrusted",
 ]  # fmt: skip

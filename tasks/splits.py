@@ -33,15 +33,20 @@ class Sequences:
 
         Raises: ValueError for sequences that do not lie within the tokens.
         """
-        tokens, offsets = self.tokens, self.offsets
-        for array in (tokens, offsets):
-            if array.ndim != 1 or array.dtype.kind not in "iu":
-                raise ValueError(f"tokens or offsets are {array.dtype} {array.shape}")
-        if not len(offsets) or offsets[0] or offsets[-1] != len(tokens) or (
-            np.diff(offsets) < 0
-        ).any():  # fmt: skip
-            raise ValueError("a sequence ends outside the tokens")
+        tokens = self.tokens
+        if tokens.ndim != 1 or tokens.dtype.kind not in "iu":
+            raise ValueError(f"tokens are {tokens.dtype} {tokens.shape}")
+        _check_offsets(self.offsets, len(tokens))
         return int(tokens[:MOST_CHECKED].max(initial=0)) + self.first_id
+
+    def check(self, info: TaskInfo) -> None:
+        """Make sure that all sequences lie within the tokens, and all tokens in the vocabulary.
+
+        Raises: ValueError saying what is wrong.
+        """
+        highest = self.highest_id
+        if info.vocab_size is not None and highest >= info.vocab_size:
+            raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
 
     @functools.cached_property
     def lengths(self) -> np.ndarray:
@@ -67,8 +72,53 @@ class Sequences:
         return ids, lengths
 
 
-class PackedTokens(Split):
-    """Examples of one token sequence each, or of several.
+@dataclass(frozen=True)
+class RealSequences:
+    """Sequences of real numbers stored end to end."""
+
+    values: np.ndarray
+    """(total, channels) float32."""
+    offsets: np.ndarray
+    """(sequences + 1,) int64; sequence i is values[offsets[i]:offsets[i + 1]]."""
+
+    def check(self, info: TaskInfo) -> None:
+        """Make sure that all sequences lie within the values, with the channels of a task.
+
+        Raises: ValueError saying what is wrong.
+        """
+        values, offsets = self.values, self.offsets
+        if values.dtype != np.float32 or values.shape[1:] != (info.channels,):
+            raise ValueError(f"values are {values.dtype} {values.shape}")
+        _check_offsets(offsets, len(values))
+
+    @functools.cached_property
+    def lengths(self) -> np.ndarray:
+        """Positions of each sequence, (sequences,) int64."""
+        return np.diff(self.offsets)
+
+    def gather(self, which: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Concatenate some of the sequences.
+
+        Args:
+            which: (count,) indices of sequences, in the order wanted.
+        Returns: values (positions, channels) float32, and lengths (count,).
+        """
+        lengths = self.lengths[which]
+        ends = np.cumsum(lengths)
+        where = np.arange(ends[-1]) + np.repeat(self.offsets[which] - (ends - lengths), lengths)
+        return self.values[where], lengths
+
+
+def _check_offsets(offsets: np.ndarray, total: int) -> None:
+    """Raise a ValueError unless sequences with these offsets lie one after another in `total`."""
+    if offsets.ndim != 1 or offsets.dtype.kind not in "iu":
+        raise ValueError(f"offsets are {offsets.dtype} {offsets.shape}")
+    if not len(offsets) or offsets[0] or offsets[-1] != total or (np.diff(offsets) < 0).any():
+        raise ValueError("a sequence ends outside what is stored")
+
+
+class Packed(Split):
+    """Examples of one sequence each, or of several.
 
     Args:
         sequences: the sequences of this split, or of all splits.
@@ -78,7 +128,10 @@ class PackedTokens(Split):
     """
 
     def __init__(
-        self, sequences: Sequences, labels: np.ndarray, which: np.ndarray | None = None
+        self,
+        sequences: Sequences | RealSequences,
+        labels: np.ndarray,
+        which: np.ndarray | None = None,
     ) -> None:
         self.sequences = sequences
         self.labels = labels
@@ -88,9 +141,7 @@ class PackedTokens(Split):
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
         super().check(info)
-        highest = self.sequences.highest_id
-        if info.vocab_size is not None and highest >= info.vocab_size:
-            raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
+        self.sequences.check(info)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
@@ -101,6 +152,18 @@ class PackedTokens(Split):
             torch.from_numpy(lengths.reshape(which.shape)),
             torch.from_numpy(self.labels[indices].astype(np.int64)),
         )
+
+
+class PackedTokens(Packed):
+    """Examples of token sequences."""
+
+    sequences: Sequences
+
+
+class PackedReals(Packed):
+    """Examples of sequences of real numbers."""
+
+    sequences: RealSequences
 
 
 class Pixels(Split):

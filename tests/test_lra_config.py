@@ -92,8 +92,23 @@ def test_precedence(tmp_path: Path) -> None:
 
 def test_steps_and_epochs_replace_each_other() -> None:
     assert tnn("train.steps=7").train.epochs is None
-    config = tnn("train.steps=7", "train.epochs=2")
-    assert (config.train.steps, config.train.epochs) == (None, 2.0)
+    both = r"--set train.*=.* and --set train.*: set train.* or train.*, not both"
+    for more in ("train.epochs=2", "train.minutes=2"):
+        with pytest.raises(UserError, match=both):
+            tnn("train.steps=7", more)
+    with pytest.raises(UserError, match=both):
+        tnn("train.minutes=2", "train.schedule_steps=9")
+    assert tnn("train.epochs=null", "train.steps=7").train.steps == 7
+
+
+def test_what_a_flag_replaced_is_shown() -> None:
+    place = "configs/mixers/tnn.yaml (per_task.listops)"
+    shown = tnn("train.steps=7", "train.lr=0.5", "mixer.rpe_residual=true").show()
+    assert f"# --set train.steps=7, in place of train.epochs 40 of {place}" in shown
+    assert f"# --set train.lr=0.5, in place of 0.0005 of {place}" in shown
+    assert "# --set mixer.rpe_residual=true\n" in shown
+    budget = tnn(preset="budget").show()
+    assert "minutes: 10.0" in budget and "(presets.budget), in place of train.epochs 40" in budget
 
 
 def test_minutes_replace_them_and_what_counts_in_steps() -> None:
@@ -107,8 +122,6 @@ def test_minutes_replace_them_and_what_counts_in_steps() -> None:
     )
     assert config.overrides == ("train.minutes=2.0",)
     assert tnn("train.warmup_share=0.1").train.warmup_steps == 0
-    with pytest.raises(UserError, match="schedule_steps has no meaning"):
-        tnn("train.minutes=2", "train.schedule_steps=9")
 
 
 def test_a_null_that_changes_the_run_is_among_its_changes() -> None:
@@ -137,6 +150,18 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
             ["--task", "'listop'", "did you mean listops?", "valid: image, listops"],
         ),
         ({"mixer": "tn"}, ["--mixer", "did you mean tnn?", "transformer"]),
+        ({"mixer": "S4D"}, ["--mixer", "did you mean s4d?"]),
+        ({"set": "lr=1e-3"}, ["expected section.key=value", "did you mean train.lr?"]),
+        ({"set": "d_model=64"}, ["expected section.key=value", "did you mean model.dim?"]),
+        ({"set": "num_layers=2"}, ["expected section.key=value", "did you mean model.depth?"]),
+        ({"set": "train.learning_rate=1"}, ["option of train", "did you mean train.lr?"]),
+        ({"set": "train.LR=1"}, ["option of train", "did you mean lr?"]),
+        ({"set": "model.num_layers=2"}, ["option of model", "did you mean model.depth?"]),
+        ({"set": "model.d_model=2"}, ["option of model", "did you mean model.dim?"]),
+        ({"set": "train.dim=2"}, ["option of train", "did you mean model.dim?"]),
+        ({"set": "model.rpe_dim=2"}, ["option of model", "did you mean mixer.rpe_dim?"]),
+        ({"set": "task.max_depht=3"}, ["option of listops", "did you mean max_depth?"]),
+        ({"set": "train.zzzqqq=3"}, ["unknown option of train 'zzzqqq' (valid: "]),
         ({"preset": "quik"}, ["--preset", "did you mean quick?", "paper, quick"]),
         ({"protocol": "s5"}, ["--protocol", "did you mean s4?", "lra, s4"]),
         ({"set": "mixer.rpe_layer=2"}, ["--set mixer.rpe_layer=2", "did you mean rpe_layers?"]),
@@ -235,7 +260,7 @@ def test_overrides_are_those_that_change_something() -> None:
     plain = tnn("model.causal=true", "mixer.window=null").overrides
     assert plain == ("model.causal=true", "mixer.window=null")
     assert tnn(*plain).overrides == plain
-    flagged = resolve("listops", "tnn", flags={"--precision": "train.precision=bf16"})
+    flagged = resolve("listops", "tnn", flags=[("--precision", "train.precision=bf16")])
     assert flagged.overrides == ("train.precision=bf16",)
 
 
@@ -275,9 +300,9 @@ def test_origins_are_those_of_the_settings_named() -> None:
 
 
 def test_the_later_flag_wins() -> None:
-    config = tnn("train.lr=1.0", "train.lr=2.0", "train.steps=7", "train.epochs=2")
+    config = tnn("train.lr=1.0", "train.lr=2.0")
     assert config.train.lr == 2.0
-    assert config.overrides == ("train.lr=2.0", "train.epochs=2.0")
+    assert config.overrides == ("train.lr=2.0",)
 
 
 @pytest.mark.parametrize(

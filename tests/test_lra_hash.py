@@ -66,7 +66,6 @@ def add_option(patch: pytest.MonkeyPatch, owner: type, mark: type) -> None:
     def found(cls: type) -> type[Section]:
         return Later if cls is owner else options_model(cls)
 
-    patch.setattr("lra.config.compose.options_model", found)
     patch.setattr("lra.config.plugin.options_model", found)
 
 

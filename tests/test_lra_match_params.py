@@ -47,7 +47,7 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def matched(mixer: str, reference: str, *overrides: str) -> int:
     """Choose a dim, check that it is the best one in reach, and return it."""
-    (text,) = match_parameters(quick, mixer, reference, overrides=overrides, flags={}).values()
+    _, text = match_parameters(quick, mixer, reference, overrides=overrides, flags=())
     dim = int(text.removeprefix("model.dim="))
     common = [o for o in overrides if not o.startswith("mixer.")]
     goal = count_parameters(quick(reference, overrides=common))
@@ -98,7 +98,7 @@ def test_the_nearest_dim_is_found(mixer: str, reference: str, overrides: tuple[s
 def test_nothing_near_says_what_is_nearest() -> None:
     for override in ("mixer.widths=[64, 100]", "mixer.extra=1000000"):
         with pytest.raises(UserError) as caught:
-            match_parameters(quick, "shapes.py:Whole", "tnn", overrides=[override], flags={})
+            match_parameters(quick, "shapes.py:Whole", "tnn", overrides=[override], flags=())
         message = str(caught.value)
         assert message.startswith("--match-params tnn: no model.dim brings")
         assert re.search(r"within 5 %; the nearest: Whole [\d,]+ at model.dim \d+, tnn", message)
@@ -136,7 +136,7 @@ def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert said is not None
     count, dim = said.groups()
-    assert re.search(rf"\n  dim: {dim} +# --match-params tnn model.dim={dim}\n", captured.out)
+    assert re.search(rf"\n  dim: {dim} +# --match-params tnn model.dim={dim}, in place of", captured.out)
     assert run_task.main(arguments) == 0
     plain = tiny_arguments(Path("plain"), *heads, mixer="transformer")
     assert run_task.main([*plain, "--set", f"model.dim={dim}"]) == 0

@@ -15,7 +15,7 @@ import torch
 import run_task
 from conftest import tiny_arguments
 from lra.classifier.resolve import resolve
-from lra.config.plugin import find_mixer
+from lra.config.mixers import find_mixer
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
@@ -98,7 +98,7 @@ def test_name_code_and_origin_are_on_record(capsys: pytest.CaptureFixture[str]) 
     write()
     code = hashlib.sha256(Path("own.py").read_bytes()).hexdigest()[:16]
     config = resolved()
-    assert (config.mixer_name, config.mixer_code) == ("Scale", code)
+    assert (config.mixer_name, config.mixer_source.code) == ("Scale", code)
     shown = config.show()
     assert "# mixer from: own.py:Scale\n" in shown
     assert f"# mixer_code: {code}\n" in shown
@@ -115,7 +115,7 @@ def test_an_edited_plug_in_is_another_run() -> None:
     write(SCALE.replace("self.linear(x) *", "1 + self.linear(x) *"))  # within a second
     after = resolved()
     assert after.hash != before.hash
-    assert after.mixer_code != before.mixer_code
+    assert after.mixer_source.code != before.mixer_source.code
     x = torch.zeros(1, 2, 64)
     own = [config.mixer_source.cls(resolve_context()) for config in (before, after)]
     own[1].load_state_dict(own[0].state_dict())
@@ -159,8 +159,8 @@ def test_dotted_modules_are_found_here_too() -> None:
     write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
     direct, through = resolved("package_of_own.inner:Scale"), resolved("package_of_own:Scale")
     assert direct.mixer_source.cls is through.mixer_source.cls
-    assert direct.mixer_code != through.mixer_code, "both files can change the run"
-    assert direct.mixer_code == hashlib.sha256(
+    assert direct.mixer_source.code != through.mixer_source.code, "both files can change the run"
+    assert direct.mixer_source.code == hashlib.sha256(
         Path("package_of_own/inner.py").read_bytes()
     ).hexdigest()[:16]  # fmt: skip
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lra.bench.operators import default_mixer
 from lra.bench.rounds import quartiles, synchronize
-from lra.config.plugin import MixerSource
+from lra.config.mixers import MixerSource
 from lra.record.benchmark import BenchRecord
 from lra.runtime.console import markdown, write_out
 from lra.runtime.environment import choose_device, device_name, git_state, versions

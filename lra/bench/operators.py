@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lra.bench.rounds import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose_options
-from lra.config.plugin import MixerSource, find_mixer
+from lra.config.mixers import MixerSource, find_mixer
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter

@@ -143,8 +143,8 @@ class StepCase(Case):
         return {
             "mode": "step",
             "mixer": config.mixer_name,
-            "mixer_code": config.mixer_code,
-            "task": self.task,
+            "mixer_code": config.mixer_source.code,
+            "task": config.task_name,
             "preset": self.preset,
             "protocol": self.protocol,
             "overrides": tuple(o for o in self.overrides if not o.startswith(named)),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from lra.classifier.classifier import Classifier
-from lra.config.plugin import find_mixer
+from lra.config.changes import Flags
+from lra.config.mixers import find_mixer
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 
@@ -32,14 +33,14 @@ def match_parameters(
     other: str,
     *,
     overrides: Sequence[str],
-    flags: Mapping[str, str],
-) -> dict[str, str]:
+    flags: Flags,
+) -> tuple[str, str]:
     """Choose model.dim so that a run is of the size of another mixer's, and say both sizes.
 
     Args:
         resolve: `lra.classifier.resolve.resolve`, its task, preset and protocol bound.
         other: the mixer to match; options of `mixer` among the overrides do not concern it.
-    Returns: the setting, by the flag that stands for it.
+    Returns: the flag and the setting that it stands for.
     Raises: UserError if no model.dim comes within 5 %.
     """
     origin = f"{FLAG} {other}"
@@ -51,13 +52,11 @@ def match_parameters(
     except UserError as error:
         raise UserError(f"{origin}: {error}") from None
 
-    def setting(dim: int) -> dict[str, str]:
-        return {origin: f"model.dim={dim}"}
+    def setting(dim: int) -> tuple[str, str]:
+        return origin, f"model.dim={dim}"
 
     def count_at(dim: int) -> int:
-        return count_parameters(
-            resolve(mixer, overrides=overrides, flags={**flags, **setting(dim)})
-        )
+        return count_parameters(resolve(mixer, overrides=overrides, flags=[*flags, setting(dim)]))
 
     goal = count_parameters(matched)
     dim, count = _Search(count_at, goal).nearest(own.model.dim)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from lra.config.plugin import MixerSource
+from lra.config.mixers import MixerSource
 from lra.runtime.errors import UserError
 from models.base import Mixer
 

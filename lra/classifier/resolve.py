@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from lra.classifier.axes import build_layer
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
+from lra.config.changes import Flags
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
@@ -20,9 +21,8 @@ def resolve(
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
-    flags: Mapping[str, str] | None = None,
+    flags: Flags = (),
     configs: Path = CONFIGS,
-    code: str | None = None,
 ) -> RunConfig:
     """Compose the configuration of a run and check it; arguments as for `compose`.
 
@@ -36,7 +36,6 @@ def resolve(
         overrides=overrides,
         flags=flags,
         configs=configs,
-        code=code,
     )
     with composed.origins_added():
         _build(composed.config)

@@ -18,25 +18,21 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from lra.config.plugin import MixerSource, find_mixer
-from lra.config.registry import TASKS, Section, options_model
-from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig, build_task
-from lra.config.validate import Merged, origins_added, validate
-from lra.config.yaml_layers import (
-    DEFAULT_PROTOCOL,
-    PAPER,
-    Layer,
-    SettingsFile,
-    layer_of,
-    parse_yaml,
-    plain,
-)
+from lra.config.changes import Flags, effective, flag_layers, refuse_idle
+from lra.config.merge import Merged, Values, merge
+from lra.config.mixers import MixerSource, find_mixer
+from lra.config.registry import TASKS, Section
+from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig
+from lra.config.tasks import TaskSource, find_task
+from lra.config.validate import origins_added, refuse_unknown, validate
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, Layer, SettingsFile
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK, Task
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+OWN_TASK = "own_task.yaml"
+"""File of the settings of tasks that have none of their own."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +40,11 @@ class Composed:
     """A configuration whose values are valid one by one."""
 
     config: RunConfig
-    merged: Merged
+    values: Values
 
     def origins_added(self) -> AbstractContextManager[None]:
         """Add to a UserError raised within where the settings that it names came from."""
-        return origins_added(self.merged)
+        return origins_added(self.values)
 
 
 def compose(
@@ -58,47 +54,57 @@ def compose(
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
-    flags: Mapping[str, str] | None = None,
+    flags: Flags = (),
     configs: Path = CONFIGS,
-    code: str | None = None,
 ) -> Composed:
-    """Compose the configuration of a run; `mixer` may be a plug-in (`lra.config.plugin`).
+    """Compose the configuration of a run; task and mixer may be plug-ins (`lra.config.plugin`).
 
     Args:
-        code: see `find_mixer`.
         overrides: texts of `--set`, "section.key=value".
-        flags: other flags that stand for a setting: its text by the flag's name.
+        flags: other flags that stand for a setting, each with its text.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     known = _names(configs)
-    task_file = _task_file(task, preset, protocol, configs, known)
-    source = find_mixer(mixer, "--mixer", code)
+    task_source = find_task(task, "--task")
+    task_file = _task_file(task_source.name, preset, protocol, configs, known)
+    source = find_mixer(mixer, "--mixer")
     mixer_path = f"mixers/{source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     mixer_file.check(known)
-    layers = _in_order(task_file, mixer_file, task, protocol, preset)
-    changes = _flag_layers(overrides, flags)
-    merged = _merge([*layers, *changes])
+    sections: dict[str, type[Section]] = {
+        "task": task_source.options, "mixer": source.options, "model": ModelConfig,
+        "train": TrainConfig, "log": LogConfig,
+    }  # fmt: skip
+    owners = {"task": task_source.name, "mixer": source.name}
+    layers = _in_order(task_file, mixer_file, task_source.name, protocol, preset)
+    changes = flag_layers(overrides, flags, _known(sections))
+    merged = merge([*layers, *changes])
+    refuse_unknown(merged.values, sections, owners)
+    found = {
+        name: validate(name, owners.get(name, name), cls, merged.values)
+        for name, cls in sections.items()
+    }
     config = RunConfig(
-        task_name=task,
+        task_name=task_source.name,
         mixer_name=source.name,
         preset=preset,
         protocol=protocol,
-        task=validate("task", task, options_model(TASKS.get(task, "--task")), merged),
-        mixer=_recordable(validate("mixer", source.name, source.options, merged), source),
-        model=validate("model", "model", ModelConfig, merged),
-        train=validate("train", "train", TrainConfig, merged),
-        log=validate("log", "log", LogConfig, merged),
-        origins={".".join(key): origin for key, (_, origin) in merged.items()},
+        task=found["task"],
+        mixer=_recordable(found["mixer"], source),
+        model=found["model"],
+        train=found["train"],
+        log=found["log"],
+        origins=_origins(merged),
         overrides=(),
-        settings_source=mixer_file.source(task, protocol, preset)
+        settings_source=mixer_file.source(task_source.name, protocol, preset)
         or "the task's own, none published for this mixer",
         mixer_source=source,
+        task_source=task_source,
     )
-    with origins_added(merged):
-        _refuse_idle_flags(config.model, config.train, merged)
-    overrides = _effective(changes, config, _merge(layers))
-    return Composed(replace(config, overrides=overrides), merged)
+    with origins_added(merged.values):
+        refuse_idle(changes, config.model, config.train, merged.values)
+    changed = effective(changes, config, merge(layers).values)
+    return Composed(replace(config, overrides=changed), merged.values)
 
 
 def compose_task(
@@ -107,38 +113,61 @@ def compose_task(
     preset: str = PAPER,
     protocol: str = DEFAULT_PROTOCOL,
     overrides: Sequence[str] = (),
-    flags: Mapping[str, str] | None = None,
+    flags: Flags = (),
     configs: Path = CONFIGS,
 ) -> Task:
     """Construct the task that a run of any mixer would use; arguments as for `compose`.
 
     Raises: UserError, also for an override of anything but the task.
     """
-    file = _task_file(task, preset, protocol, configs, _names(configs))
-    found = file.layers(task, protocol, preset)
-    layers = [*found.base, *found.protocol, *found.preset]
-    changes = _flag_layers(overrides, flags)
-    for layer in changes:
-        for section, key in layer.values:
-            if section != "task":
-                raise UserError(f"{layer.origin}: {section}.{key} does not concern the data")
-    cls = options_model(TASKS.get(task, "--task"))
-    merged = _merge([*layers, *changes])
-    with origins_added(merged):
-        return build_task(task, validate("task", task, cls, merged))
+    source = find_task(task, "--task")
+    file = _task_file(source.name, preset, protocol, configs, _names(configs))
+    found = file.layers(source.name, protocol, preset)
+    sections = {"task": source.options}
+    changes = flag_layers(overrides, flags, _known(sections))
+    _refuse_others(changes, "task", "the data")
+    values = merge([*found.base, *found.protocol, *found.preset, *changes]).values
+    refuse_unknown(values, sections, {"task": source.name})
+    with origins_added(values):
+        return source.build(validate("task", source.name, source.options, values))
 
 
-def compose_options(source: MixerSource, overrides: Sequence[str]) -> Section:
-    """Compose the options of a mixer alone: defaults, but for texts of `--set`.
+def compose_options(
+    source: MixerSource | TaskSource, overrides: Sequence[str], section: str = "mixer"
+) -> Section:
+    """Compose the options of a mixer or a task alone: defaults, but for texts of `--set`.
 
-    Raises: UserError, also for an override of anything but the mixer.
+    Args:
+        section: mixer or task.
+    Raises: UserError, also for an override of anything else.
     """
-    changes = _flag_layers(overrides, None)
+    sections = {section: source.options}
+    changes = flag_layers(overrides, (), _known(sections))
+    _refuse_others(changes, section, f"a {section} alone")
+    values = merge(changes).values
+    refuse_unknown(values, sections, {section: source.name})
+    return validate(section, source.name, source.options, values)
+
+
+def _known(sections: Mapping[str, type[Section]]) -> dict[str, list[str]]:
+    return {name: list(cls.model_fields) for name, cls in sections.items()}
+
+
+def _refuse_others(changes: Sequence[Layer], only: str, what: str) -> None:
     for layer in changes:
         for section, key in layer.values:
-            if section != "mixer":
-                raise UserError(f"{layer.origin}: {section}.{key} does not concern a mixer alone")
-    return validate("mixer", source.name, source.options, _merge(changes))
+            if section != only:
+                raise UserError(f"{layer.origin}: {section}.{key} does not concern {what}")
+
+
+def _origins(merged: Merged) -> dict[str, str]:
+    """Say where each value came from, and what it replaced."""
+    return {
+        ".".join(key): f"{origin}, in place of {merged.replaced[key]}"
+        if key in merged.replaced
+        else origin
+        for key, (_, origin) in merged.values.items()
+    }
 
 
 def _task_file(
@@ -148,22 +177,27 @@ def _task_file(
     configs: Path,
     names: Mapping[str, Mapping[str, set[str]]],
 ) -> SettingsFile:
-    """Open a task's settings, refusing unknown names of tasks, presets and protocols."""
-    TASKS.get(task, "--task")
-    if preset not in names[task]["presets"]:
-        raise unknown("preset", preset, names[task]["presets"], "--preset")
-    if protocol not in names[task]["protocols"]:
-        raise unknown("protocol", protocol, names[task]["protocols"], "--protocol")
+    """Open a task's settings, refusing unknown names of presets and protocols."""
     file = _open_task_file(task, configs)
+    known = names.get(task) or _names_in(file)
+    missing = f"configs/tasks/{task}.yaml"
+    lacking = "" if file.shown == missing else f"; {missing}, which could have it, is not there"
+    for kind, name in (("preset", preset), ("protocol", protocol)):
+        if name not in known[f"{kind}s"]:
+            raise UserError(f"{unknown(kind, name, known[f'{kind}s'], f'--{kind}')}{lacking}")
     for key in ("per_task", "published_under"):
         if key in file.body:
             raise UserError(f"{file.shown}: {key} belongs into a mixer's file")
-    file.check(names)
+    file.check({**names, task: known})
     return file
 
 
 def _open_task_file(task: str, configs: Path) -> SettingsFile:
-    return SettingsFile(configs / "tasks" / f"{task}.yaml", f"configs/tasks/{task}.yaml")
+    """Open a task's file or, where it has none, that of tasks without one."""
+    path = f"tasks/{task}.yaml"
+    if not (configs / path).is_file():
+        path = OWN_TASK
+    return SettingsFile(configs / path, f"configs/{path}")
 
 
 def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
@@ -171,12 +205,15 @@ def _names(configs: Path) -> dict[str, dict[str, set[str]]]:
 
     A mixer's file may hold settings for tasks of the benchmark that are not there yet.
     """
-    names: dict[str, dict[str, set[str]]] = {}
-    for task in dict.fromkeys([*TASKS.classes, *BENCHMARK]):
-        file = _open_task_file(task, configs)
-        presets, protocols = {*file.nested("presets"), PAPER}, {*file.nested("protocols")}
-        names[task] = {"presets": presets, "protocols": protocols}
-    return names
+    tasks = dict.fromkeys([*TASKS.classes, *BENCHMARK])
+    return {task: _names_in(_open_task_file(task, configs)) for task in tasks}
+
+
+def _names_in(file: SettingsFile) -> dict[str, set[str]]:
+    return {
+        "presets": {*file.nested("presets"), PAPER},
+        "protocols": {*file.nested("protocols")} or {DEFAULT_PROTOCOL},
+    }
 
 
 def _in_order(
@@ -211,84 +248,3 @@ def _recordable(options: Section, source: MixerSource) -> Section:
                 f"give it a plain type: a number, text, boolean or list"
             ) from None
     return options
-
-
-def _refuse_idle_flags(model: ModelConfig, train: TrainConfig, merged: Merged) -> None:
-    """Refuse flags that act on nothing; files may set them for several presets."""
-    for (section, key), why in _idle(model, train).items():
-        value, origin = merged.get((section, key), (None, ""))
-        if origin.startswith("--") and value not in (None, False):
-            raise UserError(f"{section}.{key} has no effect: {why}")
-
-
-def _idle(model: ModelConfig, train: TrainConfig) -> dict[tuple[str, str], str]:
-    """Say which settings act on nothing, and why."""
-    idle: dict[tuple[str, str], str] = {}
-    has_head = model.head == "mlp"
-    if not has_head:
-        for key in ("head_expand", "head_activation"):
-            idle["model", key] = "model.head is linear"
-    if model.channel_mixer == "none":
-        for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
-            if not has_head or own is not None:
-                head = f"model.head has model.head_{name}" if has_head else "model.head is linear"
-                idle["model", f"channel_{name}"] = f"model.channel_mixer is none, and {head}"
-    if model.dropout == model.inner_dropout == 0:
-        idle["model", "tied_dropout"] = "model.dropout and model.inner_dropout are 0"
-    if train.schedule != "plateau":
-        idle["train", "plateau_factor"] = f"train.schedule is {train.schedule}"
-    return idle
-
-
-def _flag_layers(overrides: Sequence[str], flags: Mapping[str, str] | None) -> list[Layer]:
-    texts = [("--set", text) for text in overrides] + list((flags or {}).items())
-    return [_flag_layer(text, flag) for flag, text in texts]
-
-
-def _flag_layer(text: str, flag: str) -> Layer:
-    """Turn "section.key=value" into a layer."""
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    if not (equals and dot and key):
-        raise UserError(f"{flag} {text}: expected section.key=value, train.lr=1e-3 for instance")
-    origin = f"{flag} {text}"
-    return layer_of({section: {key: parse_yaml(value, origin)}}, origin)
-
-
-def _effective(changes: Sequence[Layer], config: RunConfig, before: Merged) -> tuple[str, ...]:
-    """List the flags' settings that differ from what held without them, as "section.key=value"."""
-    keys = dict.fromkeys(key for layer in changes for key in layer.values if key[0] != "log")
-    effective: list[str] = []
-    for section, key in keys:
-        options: Section = getattr(config, section)
-        default = type(options).model_fields[key].default
-        value = getattr(options, key)
-        if value is None and any(other in keys for other in _EXCLUSIVE.get((section, key), [])):
-            continue  # another flag replaced it
-        if before.get((section, key), (default, ""))[0] != value:
-            effective.append(f"{section}.{key}={plain(value)}")
-    return tuple(effective)
-
-
-_EXCLUSIVE = {
-    ("train", key): [("train", other) for other in group if other != key]
-    for group in (("steps", "epochs", "minutes"), ("warmup_steps", "warmup_share"))
-    for key in group
-}
-"""Settings of which a later one replaces the others, which it stands for."""
-_EXCLUSIVE["train", "minutes"].append(("train", "schedule_steps"))  # steps are not known then
-
-
-def _merge(layers: Sequence[Layer]) -> Merged:
-    """Put layers over one another, later ones on top."""
-    merged: dict[tuple[str, str], tuple[Any, str]] = {}
-    for layer in layers:
-        for key, value in layer.values.items():
-            for other in _EXCLUSIVE.get(key, []) if value is not None else []:
-                if layer.values.get(other) is not None:
-                    raise UserError(
-                        f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
-                    )
-                merged.pop(other, None)
-            merged[key] = (value, layer.origin)
-    return merged

@@ -54,7 +54,7 @@ def _is_idle(mark: object, value: object) -> bool:
 
 
 class Registry(Generic[T]):
-    """The concrete subclasses of a base class in a package.
+    """The concrete subclasses of a base class in a package that have a name.
 
     Those that its modules define, and of its folders what their `__init__` imports from within.
     """
@@ -76,7 +76,7 @@ class Registry(Generic[T]):
                 if not (inspect.isclass(cls) and issubclass(cls, self.base)):
                     continue
                 is_own = f"{cls.__module__}.".startswith(f"{module.__name__}.")
-                if inspect.isabstract(cls) or not is_own:
+                if inspect.isabstract(cls) or not is_own or not hasattr(cls, "name"):
                     continue
                 if cls.name in found:
                     other = found[cls.name].__module__

@@ -11,10 +11,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from lra.config.plugin import MixerSource
-from lra.config.registry import TASKS, NoEffect, Section
+from lra.config.mixers import MixerSource
+from lra.config.registry import NoEffect, Section
+from lra.config.source import Source
+from lra.config.tasks import TaskSource
 from lra.config.yaml_layers import SECTIONS, plain
-from lra.runtime.errors import UserError
 from models.base import Added, Mixer, MixerContext
 from tasks.base import Task
 
@@ -182,17 +183,6 @@ class LogConfig(Section):
     """Whether they are sent to Weights & Biases, too, into its project lra."""
 
 
-def build_task(name: str, options: Section) -> Task:
-    """Construct a task.
-
-    Raises: UserError for options that contradict one another.
-    """
-    try:
-        return TASKS.get(name, "--task")(**dict(options))
-    except ValueError as error:
-        raise UserError(f"task {name}: {error}") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything that determines a run's result, but for seed and data."""
@@ -207,17 +197,19 @@ class RunConfig:
     train: TrainConfig
     log: LogConfig
     origins: Mapping[str, str]
-    """Where each value that is no default came from, by "section.key"."""
+    """Where each value that is no default came from, and what it replaced: by "section.key"."""
     overrides: tuple[str, ...]
     """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
     settings_source: str
     """Where the settings of this mixer on this task were published, if they were."""
     mixer_source: MixerSource = field(compare=False, repr=False)
+    task_source: TaskSource = field(compare=False, repr=False)
 
     @property
-    def mixer_code(self) -> str | None:
-        """Start of the SHA-256 of a plug-in's file: an edited one makes other runs."""
-        return self.mixer_source.code
+    def plug_ins(self) -> dict[str, Source]:
+        """The plug-ins among task and mixer, by what they are."""
+        sources: dict[str, Source] = {"task": self.task_source, "mixer": self.mixer_source}
+        return {kind: source for kind, source in sources.items() if source.code is not None}
 
     def values(self) -> dict[str, Any]:
         """Dump names and all settings that can change a number as plain values."""
@@ -228,8 +220,8 @@ class RunConfig:
             "preset": self.preset,
             "protocol": self.protocol,
         }
-        if self.mixer_code is not None:
-            names["mixer_code"] = self.mixer_code
+        # An edited file makes other runs.
+        names |= {f"{kind}_code": str(one.code) for kind, one in self.plug_ins.items()}
         return {**names, **sections}
 
     @functools.cached_property
@@ -243,8 +235,7 @@ class RunConfig:
         lines = [
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
-        if self.mixer_code is not None:
-            lines.append(f"# mixer from: {self.mixer_source.given}")
+        lines += [f"# {kind} from: {source.given}" for kind, source in self.plug_ins.items()]
         lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
         for name in SECTIONS:
             lines.append(f"{name}:")
@@ -256,9 +247,9 @@ class RunConfig:
     def build_task(self) -> Task:
         """Construct the task.
 
-        Raises: UserError for options that contradict one another.
+        Raises: UserError as `TaskSource.build`.
         """
-        return build_task(self.task_name, self.task)
+        return self.task_source.build(self.task)
 
     def build_mixer(self, context: MixerContext) -> Mixer:
         """Construct the mixer of one block.

@@ -9,14 +9,31 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from lra.config.merge import Values
+from lra.config.names import meant_by
 from lra.config.registry import Section
 from lra.runtime.errors import UserError, unknown
 
-Merged = Mapping[tuple[str, str], tuple[Any, str]]
-"""(value, origin) by (section, key)."""
+
+def refuse_unknown(
+    values: Values, sections: Mapping[str, type[Section]], owners: Mapping[str, str]
+) -> None:
+    """Refuse settings that do not exist.
+
+    Args:
+        sections: the class of each section's settings.
+        owners: what the settings of a section belong to, as messages call it; else the section.
+    Raises: UserError naming the setting, where it came from, and what may have been meant.
+    """
+    known = {name: list(cls.model_fields) for name, cls in sections.items()}
+    for (section, key), (_, origin) in values.items():
+        if section in known and key not in known[section]:
+            owner = owners.get(section, section)
+            meant = meant_by(section, key, known)
+            raise unknown(f"option of {owner}", key, known[section], origin, meant)
 
 
-def validate(section: str, owner: str, cls: type[Section], merged: Merged) -> Any:
+def validate(section: str, owner: str, cls: type[Section], merged: Values) -> Any:
     """Check the values of a section, and return them as its class.
 
     Args:
@@ -33,8 +50,6 @@ def validate(section: str, owner: str, cls: type[Section], merged: Merged) -> An
                 raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
         key = str(first["loc"][0])
         _, origin = merged.get((section, key), (None, "settings"))
-        if first["type"] == "extra_forbidden":
-            raise unknown(f"option of {owner}", key, cls.model_fields, origin) from None
         if first["type"] == "missing":
             raise UserError(
                 f"{section}.{key}: an option of {owner} without a default; use "
@@ -44,7 +59,7 @@ def validate(section: str, owner: str, cls: type[Section], merged: Merged) -> An
 
 
 @contextmanager
-def origins_added(merged: Merged) -> Iterator[None]:
+def origins_added(merged: Values) -> Iterator[None]:
     """Add to a UserError where the settings that it names came from."""
     try:
         yield

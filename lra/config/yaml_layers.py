@@ -127,6 +127,8 @@ class Layer:
     """The file and the section in it, or the flag."""
     values: Mapping[tuple[str, str], Any]
     """Values by (section, key)."""
+    is_flag: bool = False
+    """Whether it comes from the command line."""
 
     def without(self, keys: frozenset[tuple[str, str]]) -> Layer:
         """Return the layer without some settings."""

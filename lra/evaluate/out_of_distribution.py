@@ -14,7 +14,7 @@ import torch
 from lra.config.registry import TASKS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import plain
-from lra.evaluate.trained import best_model, config_of
+from lra.evaluate.trained import best_model, config_of, has_changed_code
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
@@ -49,15 +49,20 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
     """
     for text in other.changes:
         if not text.startswith("task."):
-            raise UserError(f"{text}: only options of the task can differ from the run's")
-    task = TASKS.get(record.task, str(folder))
+            raise UserError(
+                f"--vary {text}: only options of the task can differ from the run's; expected "
+                f"task.KEY=VALUE"
+            )
+    composed = functools.partial(config_of, folder, record, trust_code=other.trust_code)
+    varied = [("--vary", text) for text in other.changes]
+    config = composed(varied)
+    task = config.build_task()
     if other.examples is not None and not task.draws_data:
         raise UserError(
-            f"--examples {other.examples}: {task.name} data is read, and all of its test set "
-            f"is used; leave it out"
+            f"--examples {other.examples}: {record.task} draws no new examples, and all of its "
+            f"test set is used; leave it out"
         )
-    composed = functools.partial(config_of, folder, record, trust_code=other.trust_code)
-    options = composed(other.changes).task.model_dump()
+    options = config.task.model_dump()
     examples = other.examples or EXAMPLES
     try:
         fresh = task.fresh(options, length=other.length, examples=examples)
@@ -66,18 +71,20 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
     for text in other.changes:
         key = text.partition("=")[0].removeprefix("task.")
         if key in fresh:
-            raise UserError(f"{text}: a fresh test set comes with its own {key}; leave it out")
-    drawn = [f"task.{key}={plain(value)}" for key, value in fresh.items()]
-    return composed([*other.changes, *drawn])
+            raise UserError(
+                f"--vary {text}: a fresh test set comes with its own {key}; leave it out"
+            )
+    drawn = [("a fresh test set:", f"task.{key}={plain(value)}") for key, value in fresh.items()]
+    return composed([*varied, *drawn])
 
 
 def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
     """Whether this run has a record of an evaluation on this data, with as many examples."""
-    drawn = TASKS.get(record.task, str(folder)).draws_data
+    task = TASKS.classes.get(record.task)
     examples = other.examples or EXAMPLES
     return any(
         (found.length, found.changes) == (other.length, sorted(other.changes))
-        and (not drawn or found.test_total == examples)
+        and (task is None or not task.draws_data or found.test_total == examples)
         for found in evaluations_of(folder)[0]
     )
 
@@ -145,6 +152,7 @@ def _record_of(
         mixer=run.mixer,
         seed=run.seed,
         config_hash=run.config_hash,
+        has_changed_code=has_changed_code(config, run),
         length=other.length,
         changes=sorted(other.changes),
         trained_length=run.length,

@@ -2,46 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
+from lra.config.changes import Flags
 from lra.config.schema import RunConfig
+from lra.config.yaml_layers import mapping, parse_yaml, plain
+from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from tasks.base import TaskInfo
-from tasks.untrusted import faults_named
+from tasks.errors import DataError
+from tasks.untrusted import faults_named, read_text
 
 
 def config_of(
-    folder: Path, record: RunRecord, changes: Sequence[str] = (), *, trust_code: bool = False
+    folder: Path, record: RunRecord, changes: Flags = (), *, trust_code: bool = False
 ) -> RunConfig:
     """Compose the settings of a run again; a plug-in is read from where it was.
 
     Args:
         folder: the run's folder.
         record: the run's record.
-        changes: further settings, each as "section.key=value".
+        changes: further settings, each as (flag, "section.key=value").
         trust_code: whether a plug-in's file is run even if it is not that of the run.
     Raises: UserError if the settings files have changed since the run, or a plug-in's code.
     """
-    code = None if trust_code else record.mixer_code or ""
+    if not trust_code:
+        refuse_changed_code(folder, record)
 
-    def composed(overrides: Sequence[str]) -> RunConfig:
+    def composed(more: Flags) -> RunConfig:
         return resolve(
-            record.task,
+            record.task_from or record.task,
             record.mixer_from or record.mixer,
             preset=record.preset,
             protocol=record.protocol,
-            overrides=overrides,
-            code=code,
+            flags=[*(("the run's --set", text) for text in record.overrides), *more],
         )
 
-    if composed(record.overrides).hash != record.config_hash:
-        raise UserError(f"{folder}: its settings files have changed since")
-    return composed([*record.overrides, *changes])
+    config = composed(())
+    if _with_code_of(config, record).hash != record.config_hash:
+        raise UserError(
+            f"{folder}: its settings cannot be composed again: {_difference(folder, config)}; "
+            f"go back to the settings files, or the options, of the run (its commit: "
+            f"{record.git.get('commit') or 'not known'})"
+        )
+    return composed(changes)
+
+
+def has_changed_code(config: RunConfig, record: RunRecord) -> bool:
+    """Whether settings composed again are of other code than a run's."""
+    return _codes(config) != (record.task_code, record.mixer_code)
+
+
+def _codes(config: RunConfig) -> tuple[str | None, str | None]:
+    return config.task_source.code, config.mixer_source.code
+
+
+def _with_code_of(config: RunConfig, record: RunRecord) -> RunConfig:
+    """Return settings as they are with the code that a run had."""
+    return replace(
+        config,
+        task_source=replace(config.task_source, code=record.task_code),
+        mixer_source=replace(config.mixer_source, code=record.mixer_code),
+    )
+
+
+def _difference(folder: Path, config: RunConfig) -> str:
+    """Name the first settings that are no longer those that a run has kept."""
+    kept = folder / "config.yaml"
+    try:
+        then = mapping(parse_yaml(read_text(kept), str(kept)), str(kept))
+    except (UserError, DataError, OSError):
+        return "settings files have changed since"
+    changed: list[str] = []
+    for section in ("task", "mixer", "model", "train"):
+        before: dict[str, Any] = mapping(then.get(section), f"{kept}: {section}")
+        now = getattr(config, section).model_dump(mode="json")
+        changed += [
+            f"{section}.{key} was {plain(before.get(key))}, is {plain(now.get(key))}"
+            for key in sorted(before.keys() | now.keys())
+            if before.get(key) != now.get(key)
+        ]
+    more = f" and {len(changed) - 3} others" if len(changed) > 3 else ""  # noqa: PLR2004
+    return f"{', '.join(changed[:3])}{more}" if changed else "settings files have changed since"
 
 
 def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:

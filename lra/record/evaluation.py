@@ -40,6 +40,8 @@ class EvaluationRecord(Record):
     seed: Count
     config_hash: Label
     """Hash of the settings of the run whose model was evaluated."""
+    has_changed_code: bool = False
+    """Whether a plug-in's code was no longer that of the run."""
     length: PositiveCount | None
     """Length that was asked for, in positions; null if none was."""
     changes: list[Text]
@@ -74,12 +76,15 @@ class EvaluationRecord(Record):
     def label(self) -> str:
         """Name of the data in tables."""
         parts = [] if self.length is None else [f"{self.length:,} positions"]
-        return ", ".join([*parts, *(text.removeprefix("task.") for text in self.changes)])
+        marks = ["code changed since training"] if self.has_changed_code else []
+        changes = [text.removeprefix("task.") for text in self.changes]
+        return ", ".join([*parts, *changes, *marks])
 
     @property
     def path(self) -> str:
         """The file in the run's folder; repeating the evaluation replaces it."""
-        text = "\n".join([str(self.length), *self.changes])
+        marks = ["changed code"] if self.has_changed_code else []
+        text = "\n".join([str(self.length), *self.changes, *marks])
         return f"evaluation-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
 
     def save(self, folder: Path) -> Path:

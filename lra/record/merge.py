@@ -17,7 +17,9 @@ from tasks.errors import DataError
 from tasks.files import remove_leftovers, write_atomically
 from tasks.untrusted import read_regular
 
-COPIED = ("config.yaml", "metrics.jsonl", "predictions.csv", "result.json")
+COPIED = (
+    "config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "result.json", "task.py",
+)  # fmt: skip
 """Files of a run that a report reads; checkpoints stay where they are."""
 
 LARGEST = 2**30

@@ -40,6 +40,10 @@ class RunRecord(Record):
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
     mixer_from: Text | None = None
     """Argument of --mixer, if it named a plug-in."""
+    task_code: Label | None = None
+    """Start of the SHA-256 of a plug-in task's file; null for a registered task."""
+    task_from: Text | None = None
+    """Argument of --task, if it named a plug-in."""
     preset: Name
     protocol: Name
     overrides: list[Text]
@@ -102,6 +106,11 @@ class RunRecord(Record):
             if abs(accuracy - (self.test_accuracy or 0.0)) > ROUNDING:
                 raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
         return self
+
+    @property
+    def has_own_code(self) -> bool:
+        """Whether task or mixer is a plug-in, whose code nothing runs unasked."""
+        return self.mixer_code is not None or self.task_code is not None
 
     @property
     def method(self) -> str:

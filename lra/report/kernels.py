@@ -64,7 +64,7 @@ def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
     Raises: UserError if the run's settings can no longer be composed as they were.
     """
     folder = results.path(record)
-    if record.mixer_code is not None or not (folder / "checkpoints").is_dir():
+    if record.has_own_code or not (folder / "checkpoints").is_dir():
         return []
     import torch
 

@@ -28,16 +28,30 @@ def place_in_user_code(error: BaseException) -> str | None:
     return places[-1] if places else None
 
 
-def unknown(kind: str, given: str, valid: Iterable[str], source: str) -> UserError:
-    """Describe an unknown name, with the nearest valid one and all of them.
+def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None:
+    """Return the valid name that is most like a given one, upper or lower case; None if none is.
+
+    Args:
+        cutoff: likeness asked for, from 0 to 1.
+    """
+    by_text = {name.casefold(): name for name in valid}
+    near = difflib.get_close_matches(given.casefold(), by_text, n=1, cutoff=cutoff)
+    return by_text[near[0]] if near else None
+
+
+def unknown(
+    kind: str, given: str, valid: Iterable[str], source: str, meant: str | None = None
+) -> UserError:
+    """Describe an unknown name, with the one that may have been meant and all valid ones.
 
     Args:
         kind: what the name should have been, "task" for instance.
         source: the file or flag that held it.
+        meant: what was probably meant. None: the nearest of the valid names.
     """
     names = sorted(valid)
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    meant = meant or nearest(given, names)
+    hint = f"; did you mean {meant}?" if meant else ""
     return UserError(
         f"{source}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
     )

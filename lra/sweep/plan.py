@@ -133,7 +133,8 @@ class PlannedRun:
     def arguments(self) -> list[str]:
         """Write the arguments of run_task.py, without limits and device."""
         config = self.config
-        line = ["--task", config.task_name, "--mixer", self.mixer, "--preset", config.preset]
+        line = ["--task", config.task_source.given, "--mixer", self.mixer]
+        line += ["--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
         return [*line, *(part for text in self.overrides for part in ("--set", text))]
@@ -221,7 +222,8 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
                         mixer,
                         preset=options.preset,
                         protocol=options.protocol,
-                        overrides=overrides,
+                        overrides=options.overrides,
+                        flags=[("--grid", text) for text in combination],
                     )
                 except UserError as error:
                     raise UserError(f"{task}, {mixer}: {error}") from None

@@ -34,7 +34,6 @@ from lra.train.state import RunState, capture, restore
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
-from tasks.files import write_atomically
 from tasks.untrusted import faults_named
 
 logger = logging.getLogger(__name__)
@@ -104,7 +103,7 @@ class Run:
         """Go on to the end or to a stop."""
         self._check_record()
         if self.group.is_main_process:
-            write_atomically(self.folder.path / "config.yaml", self.config.show().encode())
+            self.folder.save_settings(self.config)
         total = self.trainer.total_steps
         validations = self.trainer.length.validations()
         for text in warnings_at_start(self.config, total, self.dataset.selected_on, validations):
@@ -258,8 +257,10 @@ class Run:
             run_id=self.folder.path.name,
             task=config.task_name,
             mixer=config.mixer_name,
-            mixer_code=config.mixer_code,
-            mixer_from=config.mixer_source.given if config.mixer_code else None,
+            mixer_code=config.mixer_source.code,
+            mixer_from=config.mixer_source.given if config.mixer_source.code else None,
+            task_code=config.task_source.code,
+            task_from=config.task_source.given if config.task_source.code else None,
             preset=config.preset,
             protocol=config.protocol,
             overrides=list(config.overrides),

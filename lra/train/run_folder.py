@@ -33,6 +33,9 @@ LOCK_SECONDS = 1.0
 
 LARGEST_METRICS = 2**30
 """Most bytes of metrics."""
+CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
+"""Copies of the files of plug-ins that a run was made with, by what these are."""
+
 LONGEST_LINE = 4096
 """Bytes that two lines of metrics do not exceed."""
 
@@ -122,6 +125,14 @@ class RunFolder:
         """Read result.json, if it is that of a run that nothing goes on from."""
         record = self.record()
         return record if record is not None and record.status in ("done", "diverged") else None
+
+    def save_settings(self, config: RunConfig) -> None:
+        """Write the settings of the run, and copies of its plug-ins' files."""
+        self.require()
+        write_atomically(self.path / "config.yaml", config.show().encode())
+        for kind, source in config.plug_ins.items():
+            content = read_regular(Path(str(source.file)))
+            write_atomically(self.path / CODE_FILES[kind], content)
 
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""

@@ -96,7 +96,7 @@ class Trainer:
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
-        self._parallel = group.parallel(self.model, some_idle=config.mixer_code is not None)
+        self._parallel = group.parallel(self.model, some_idle="mixer" in config.plug_ins)
         self.optimizer = build_optimizer(self.model, config.train)
         self.plateau = Plateau(config.train)
         self.order = BatchOrder(

@@ -1,0 +1,77 @@
+"""The options of a plug-in, read off its constructor."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import reprlib
+from typing import get_type_hints
+
+from lra.config.registry import Section, options_section
+from lra.runtime.errors import UserError
+from tasks.untrusted import refuse_endless
+
+
+def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Section]:
+    """Derive the options of a plug-in from its constructor's parameters.
+
+    Args:
+        first: what the constructor is given by position, before its options.
+        origin: what errors begin with.
+    Raises: UserError for a constructor that could swallow misspelt options, and for options that no
+        setting can hold.
+    """
+    _, *parameters = inspect.signature(cls.__init__).parameters.values()
+    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    if cls.__init__ is object.__init__:
+        parameters = []
+    leading, rest = parameters[: len(first)], parameters[len(first) :]
+    if len(leading) < len(first) or any(p.kind not in by_position for p in leading):
+        form = ", ".join(["self", *first, "..."])
+        raise UserError(f"{origin}: expected a constructor __init__({form})")
+    options: list[inspect.Parameter] = []
+    for parameter in rest:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise UserError(
+                f"{origin}: its constructor takes **{parameter.name}, which would swallow misspelt "
+                f"options; name each option"
+            )
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise UserError(
+                f"{origin}: its constructor takes {parameter.name} by position alone; remove the /"
+            )
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            options.append(parameter)
+    _refuse_unsettable(cls, options, origin)
+    return options_section(cls, options)
+
+
+def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str) -> None:
+    """Refuse types and defaults that a setting's text cannot give or a record cannot hold."""
+    try:
+        get_type_hints(cls.__init__)
+    except Exception as error:
+        raise UserError(
+            f"{origin}: a type hint of its constructor: {type(error).__name__}: {error}; import "
+            f"its names at run time"
+        ) from None
+    for option in options:
+        if option.name.startswith("_") or option.name in dir(Section):
+            raise UserError(f"{origin}: an option cannot be called {option.name}; rename it")
+        try:
+            refuse_endless(option.default)
+            json.dumps(None if option.default is option.empty else option.default)
+            settings = options_section(cls, [option])
+            if option.default is not option.empty:
+                settings.model_validate({})
+        except Exception as error:
+            raise UserError(
+                f"{origin}: no setting can hold {_shown(option)} ({type(error).__name__}); give "
+                f"it a plain type, and a default of it: a number, text, boolean or list"
+            ) from None
+
+
+def _shown(option: inspect.Parameter) -> str:
+    """Write an option as a constructor does, a long default cut short."""
+    default = "" if option.default is option.empty else f"={reprlib.repr(option.default)}"
+    return f"{option.replace(default=option.empty)}{default}"

@@ -1,0 +1,65 @@
+"""Where a run's mixer or task is from, and whose fault it is when it fails."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from lra.config.plugin_code import described
+from lra.config.registry import Section
+from lra.runtime.environment import is_out_of_memory
+from lra.runtime.errors import UserError
+from tasks.errors import KnownError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A class, registered or a plug-in: of a user's own file or module."""
+
+    given: str
+    """What the flag said."""
+    name: str
+    """What records, folders and tables call it: a plug-in by its class."""
+    cls: type[Any]
+    options: type[Section]
+    flag: str
+    """The flag that said it."""
+    code: str | None = None
+    """Start of the SHA-256 of a plug-in's file; None for a registered class."""
+    file: str | None = None
+    """The file that defines a plug-in's class."""
+
+    @property
+    def origin(self) -> str:
+        """What errors begin with: the flag and what it said."""
+        return f"{self.flag} {self.given}"
+
+    @contextmanager
+    def faults_named(self, what: str) -> Iterator[None]:
+        """Turn whatever is raised while a plug-in is at work, `sys.exit` too, into its fault.
+
+        Errors that explain themselves pass, and so do interruptions, too little memory, and errors
+        of the file system that did not come through its file. With a registered class all pass.
+
+        Args:
+            what: what it means, "its constructor failed" for instance.
+        Raises: UserError naming the plug-in, the error and its place.
+        """
+        try:
+            yield
+        except (KnownError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            if self.file is None or is_out_of_memory(error) or _is_of_the_system(error, self.file):
+                raise
+            raise UserError(f"{self.origin}: {what}: {described(error, self.file)}") from error
+
+
+def _is_of_the_system(error: BaseException, file: str) -> bool:
+    """Whether an error is one of the file system that did not pass through a file of code."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return False
+    return all(file != frame.filename for frame in traceback.extract_tb(error.__traceback__))

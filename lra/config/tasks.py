@@ -1,0 +1,85 @@
+"""A run's task: a registered name, or a class of the user's own."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import create_model
+
+from lra.config.plugin import Kind, find
+from lra.config.registry import TASKS, Section
+from lra.config.source import Source
+from lra.runtime.errors import UserError
+from tasks.base import Task
+from tasks.own import DATA_SEED, DataSeed, OwnTask
+
+
+def _is_task(cls: type) -> bool:
+    return issubclass(cls, Task) or callable(inspect.getattr_static(cls, "examples", None))
+
+
+TASK = Kind(
+    registry=TASKS,
+    fits=_is_task,
+    expected="one with a method examples(self, split, rng), or a subclass of tasks.base.Task",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSource(Source):
+    """A task's class and where it is from: a subclass of `Task`, or one with `examples`."""
+
+    def build(self, options: Section) -> Task:
+        """Construct the task.
+
+        Raises: UserError for options that contradict one another, and for whatever the constructor
+            of a plug-in raises.
+        """
+        if self.code is None:
+            return self._construct(options)
+        return _built(self, options.model_dump_json())
+
+    def _construct(self, options: Section) -> Task:
+        values: dict[str, Any] = dict(options)
+        with self.faults_named("its constructor failed"):
+            try:
+                if issubclass(self.cls, Task):
+                    return self.cls(**values)
+                seed = values.pop(DATA_SEED)
+                own = self.cls(**values)
+            except ValueError as error:
+                raise UserError(f"task {self.name}: {error}") from None
+        with self.faults_named("it failed"):
+            return OwnTask(
+                own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),
+                data_seed=seed, faults_named=self.faults_named,
+            )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _built(source: TaskSource, options: str) -> Task:
+    """Construct a plug-in once for each choice of options: it may hold what it has drawn."""
+    return source._construct(source.options.model_validate_json(options))
+
+
+def find_task(spec: str, flag: str) -> TaskSource:
+    """Find the task that a flag names; see `find`.
+
+    A task of the user's own, unless it is a subclass of `Task`, has the option data_seed, too.
+
+    Raises: UserError also for an option of its own that has that name.
+    """
+    found = find(TaskSource, TASK, spec, flag)
+    if found.code is None or issubclass(found.cls, Task):
+        return found
+    if DATA_SEED in found.options.model_fields:
+        raise UserError(
+            f"{found.origin}: {DATA_SEED} is an option that every task of one's own has already; "
+            f"draw by rng, which follows it, or rename yours"
+        )
+    fields: dict[str, Any] = {DATA_SEED: (DataSeed, 0)}
+    options = create_model(found.options.__name__, __base__=found.options, **fields)
+    return TaskSource(**{**vars(found), "options": options})

@@ -1,0 +1,214 @@
+"""What a task of a user's own returns as examples, checked and packed end to end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tasks.base import Split
+from tasks.errors import DataError
+from tasks.splits import PackedReals, PackedTokens, RealSequences, Sequences
+
+MOST_CLASSES = 1000
+"""Most classes that tables and predictions are made for."""
+LARGEST_TOKEN = 2**31 - 1
+FORMS = (
+    "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "
+    "of pairs (tuples) of such; or an array of sequences of one length"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Examples of one split, their sequences stored end to end."""
+
+    values: np.ndarray
+    """(positions,) int32 tokens, or (positions, channels) float32."""
+    lengths: np.ndarray
+    """(examples * towers,) int64, tower by tower of each example."""
+    labels: np.ndarray
+    """(examples,) int64."""
+    towers: int
+    metadata: Mapping[str, np.ndarray]
+    """Fields by which results are broken down, each (examples,) int64 or text."""
+
+    @property
+    def channels(self) -> int | None:
+        """Real numbers a position; None for tokens."""
+        return self.values.shape[1] if self.values.ndim > 1 else None
+
+    @property
+    def offsets(self) -> np.ndarray:
+        """Where each sequence begins and the last one ends, (sequences + 1,) int64."""
+        return np.concatenate([[0], np.cumsum(self.lengths)]).astype(np.int64)
+
+    @property
+    def which(self) -> np.ndarray:
+        """Sequences of each example, (examples, towers)."""
+        return np.arange(len(self.lengths)).reshape(-1, self.towers)
+
+    def split(self) -> Split:
+        """Return the examples as a split."""
+        return OwnTokens(self) if self.channels is None else OwnReals(self)
+
+    def same(self, other: Examples) -> bool:
+        """Whether sequences and labels are those of other examples."""
+        return all(
+            np.array_equal(getattr(self, name), getattr(other, name))
+            for name in ("values", "lengths", "labels")
+        )
+
+    def keys(self) -> list[bytes]:
+        """Return bytes for every example that are equal where the sequences are."""
+        offsets, width = self.offsets, self.towers
+        return [
+            self.lengths[i : i + width].tobytes()
+            + self.values[offsets[i] : offsets[i + width]].tobytes()
+            for i in range(0, len(self.lengths), width)
+        ]
+
+
+def packed(returned: object) -> Examples:
+    """Check and pack what `examples(split, rng)` returned.
+
+    Args:
+        returned: (sequences, labels) or (sequences, labels, metadata).
+    Raises: DataError saying what it is and what was expected.
+    """
+    if not isinstance(returned, tuple) or len(returned) not in (2, 3):
+        raise DataError(
+            f"it returned {_kind(returned)}, expected (sequences, labels) or (sequences, labels, "
+            f"metadata)"
+        )
+    given, answers, *more = returned
+    labels = _labels(answers)
+    sequences, towers = _towers(given)
+    if len(sequences) != towers * len(labels):
+        raise DataError(f"{len(sequences) // towers} sequences have {len(labels)} labels")
+    if not len(labels):
+        raise DataError("it returned no examples")
+    arrays = [_array(sequence) for sequence in sequences]
+    return Examples(
+        values=_end_to_end(arrays),
+        lengths=np.array([len(array) for array in arrays], dtype=np.int64),
+        labels=labels,
+        towers=towers,
+        metadata=_metadata(more[0] if more else {}, len(labels)),
+    )
+
+
+def _towers(given: object) -> tuple[Sequence[Any], int]:
+    """List the sequences of all examples, and how many one example has."""
+    if isinstance(given, np.ndarray):
+        return list(given), 1
+    if not isinstance(given, (list, tuple)):
+        raise DataError(f"its sequences are {_kind(given)}, expected {FORMS}")
+    pairs = [isinstance(one, tuple) and len(one) == 2 and np.ndim(one[0]) > 0 for one in given]  # noqa: PLR2004
+    if not any(pairs):
+        return given, 1
+    if not all(pairs):
+        raise DataError("some of its examples are pairs of sequences, and some are not")
+    return [sequence for pair in given for sequence in pair], 2
+
+
+def _array(sequence: Any) -> np.ndarray:
+    try:
+        array = np.asarray(sequence)
+    except ValueError as error:
+        raise DataError(f"a sequence is no array ({error}); expected {FORMS}") from None
+    if array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.ndim == 1):
+        array = array.astype(np.int64)
+    shaped = (array.dtype.kind == "i" and array.ndim == 1) or (
+        array.dtype.kind == "f" and array.ndim in (1, 2)
+    )
+    if not shaped or not array.size:
+        raise DataError(f"a sequence is {array.dtype} {array.shape}; expected {FORMS}")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise DataError("a sequence holds numbers that are not finite")
+        return array.reshape(len(array), -1).astype(np.float32)
+    if array.min() < 0 or array.max() > LARGEST_TOKEN:
+        raise DataError(f"tokens reach from {array.min()} to {array.max()}, expected 0 and more")
+    return array.astype(np.int32)
+
+
+def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    kinds = {("tokens" if a.ndim == 1 else f"{a.shape[1]} real numbers") for a in arrays}
+    if len(kinds) > 1:
+        raise DataError(f"its sequences hold {' and '.join(sorted(kinds))} a position")
+    return np.concatenate(arrays)
+
+
+def _labels(answers: object) -> np.ndarray:
+    labels = np.asarray(answers)
+    if labels.ndim != 1 or labels.dtype.kind not in "iub":
+        raise DataError(
+            f"its labels are {labels.dtype} {labels.shape}, expected a whole number an example"
+        )
+    labels = labels.astype(np.int64)
+    if len(labels) and not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
+        raise DataError(
+            f"its labels reach from {labels.min()} to {labels.max()}, expected 0 to "
+            f"{MOST_CLASSES - 1}"
+        )
+    return labels
+
+
+def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
+    if not isinstance(given, Mapping):
+        raise DataError(f"its metadata is {_kind(given)}, expected fields by their names")
+    found: dict[str, np.ndarray] = {}
+    for name, column in given.items():
+        array = np.asarray(column)
+        if array.shape != (examples,) or array.dtype.kind not in "iubU":
+            raise DataError(
+                f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number or "
+                f"a word an example"
+            )
+        if not isinstance(name, str) or name in ("label", "prediction", "length"):
+            raise DataError(f"its metadata cannot be called {name!r}; rename it")
+        found[name] = array if array.dtype.kind == "U" else array.astype(np.int64)
+    return found
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+class OwnTokens(PackedTokens):
+    """Examples of tokens with metadata.
+
+    Args:
+        examples: what the split is to hold.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        super().__init__(
+            Sequences(examples.values, examples.offsets), examples.labels, examples.which
+        )
+        self.examples = examples
+
+    def metadata(self) -> dict[str, np.ndarray]:
+        """See `Split.metadata`."""
+        return dict(self.examples.metadata)
+
+
+class OwnReals(PackedReals):
+    """Examples of real numbers with metadata.
+
+    Args:
+        examples: what the split is to hold.
+    """
+
+    def __init__(self, examples: Examples) -> None:
+        super().__init__(
+            RealSequences(examples.values, examples.offsets), examples.labels, examples.which
+        )
+        self.examples = examples
+
+    def metadata(self) -> dict[str, np.ndarray]:
+        """See `Split.metadata`."""
+        return dict(self.examples.metadata)
