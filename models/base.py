@@ -62,8 +62,9 @@ class Mixer(nn.Module, abc.ABC):
     """What `--mixer` calls it."""
     has_native_grid: ClassVar[bool] = False
     """Whether it mixes along both axes itself when the context has a grid."""
-    joins_positions: ClassVar[bool] = True
-    """Whether a position's result depends on others; if not, only pooling joins them."""
+    reach: tuple[int, int] | None = None
+    """Positions behind and ahead that a position's result depends on, where these are few whatever
+    the length; (0, 0) if only pooling joins positions. None: all that causality admits."""
     looks_ahead: bool = True
     """Whether, in a context that is not causal, it depends on later ones."""
 

@@ -32,6 +32,7 @@ class Convolution(Mixer):
         if width % 2 == 0 and not context.causal:
             raise ValueError(f"width {width} is even, expected as many taps on either side")
         self.first_lag = 0 if context.causal else -(width // 2)
+        self.reach = (width - 1 + self.first_lag, -self.first_lag)
         bound = width**-0.5
         self.taps = nn.Parameter(torch.empty(width, context.dim).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.zeros(context.dim))

@@ -14,7 +14,7 @@ class Mean(Mixer):
     """
 
     name = "mean"
-    joins_positions = False
+    reach = (0, 0)
 
     def __init__(self, context: MixerContext) -> None:
         super().__init__()

@@ -17,11 +17,6 @@ from references import run
 
 NAMES = sorted(EVERY_MIXER)
 LENGTHS = [1, 2, 7, 31, 64]
-REACH = {
-    "conv": {False: (2, 2), True: (4, 0)},
-    "mean": {False: (0, 0), True: (0, 0)},
-}
-"""Positions behind and ahead that a change is seen at, by causality; all if not named."""
 
 
 def other_values(options: type[Section], name: str) -> list[Any]:
@@ -118,12 +113,15 @@ def test_positions_mix(name: str, causal: bool) -> None:
     changed = x.clone()
     changed[0, 4] += 1
     moved = (mixer(changed) - mixer(x))[0].abs().amax(dim=-1) > 1e-9
-    if isinstance(mixer, Mixer) and mixer.joins_positions and not causal:
+    reach = getattr(mixer, "reach", None)
+    if isinstance(mixer, Mixer) and reach != (0, 0) and not causal:
         assert mixer.looks_ahead == bool(moved[:4].any())
-    behind, ahead = REACH.get(name, {}).get(causal, (13, 0 if causal else 13))
-    assert moved.nonzero().flatten().tolist() == [
-        i for i in range(13) if 4 - ahead <= i <= 4 + behind
-    ]
+    behind, ahead = reach or (13, 0 if causal else 13)
+    seen = moved.nonzero().flatten().tolist()
+    assert seen == [i for i in range(13) if 4 - ahead <= i <= 4 + behind], (
+        f"a change at position 4 of 13 is seen at {seen}, and {name}'s `reach` is {reach}: set it "
+        f"to (positions behind, positions ahead), or None if it is all"
+    )
 
 
 @pytest.mark.parametrize("with_mask", [False, True])

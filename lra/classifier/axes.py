@@ -85,7 +85,7 @@ def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> n
 def _refuse_blind_pooling(config: RunConfig, mixer: Mixer) -> None:
     """Refuse to read one position alone where it sees none of the others."""
     pooling = config.model.pooling
-    if pooling in ("cls", "last") and not mixer.joins_positions:
+    if pooling in ("cls", "last") and mixer.reach == (0, 0):
         raise UserError(
             f"mixer {config.mixer_name} joins no positions, and model.pooling is {pooling}, "
             f"which reads one alone; use --set model.pooling=mean"
