@@ -170,6 +170,9 @@ def train(
     )
     logger.info(f"run {folder.path}")
     logger.info(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
+    for note, count in dataset.notes.items():
+        if count:
+            logger.info(f"{note}: {count:,}")
     for name, accuracy in dataset.baselines.items():
         logger.info(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
     with stop:

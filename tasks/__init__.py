@@ -5,6 +5,6 @@ one.
 """
 
 __all__ = [
-    "base", "cache", "errors", "files", "manifest", "order", "own", "progress", "random_words", "resident",
-    "splits", "untrusted",
+    "base", "cache", "errors", "files", "manifest", "order", "own", "progress", "random_words",
+    "resident", "splits", "untrusted",
 ]  # fmt: skip

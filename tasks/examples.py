@@ -14,7 +14,10 @@ from tasks.splits import PackedReals, PackedTokens, RealSequences, Sequences
 
 MOST_CLASSES = 1000
 """Most classes that tables and predictions are made for."""
+LONGEST_WORD = 100
+"""Most letters of a metadata field's name, and of its words."""
 LARGEST_TOKEN = 2**31 - 1
+_SEQUENCES = (list, tuple, np.ndarray)
 FORMS = (
     "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "
     "of pairs (tuples) of such; or an array of sequences of one length"
@@ -88,8 +91,6 @@ def packed(returned: object) -> Examples:
     sequences, towers = _towers(given)
     if len(sequences) != towers * len(labels):
         raise DataError(f"{len(sequences) // towers} sequences have {len(labels)} labels")
-    if not len(labels):
-        raise DataError("it returned no examples")
     arrays = [_array(sequence) for sequence in sequences]
     return Examples(
         values=_end_to_end(arrays),
@@ -106,15 +107,26 @@ def _towers(given: object) -> tuple[Sequence[Any], int]:
         return list(given), 1
     if not isinstance(given, (list, tuple)):
         raise DataError(f"its sequences are {_kind(given)}, expected {FORMS}")
-    pairs = [isinstance(one, tuple) and len(one) == 2 and np.ndim(one[0]) > 0 for one in given]  # noqa: PLR2004
+    pairs = [
+        isinstance(one, tuple) and any(isinstance(part, _SEQUENCES) for part in one)
+        for one in given
+    ]
     if not any(pairs):
         return given, 1
     if not all(pairs):
         raise DataError("some of its examples are pairs of sequences, and some are not")
+    if not all(len(pair) == 2 for pair in given):  # noqa: PLR2004
+        raise DataError("some of its examples are tuples of other than two sequences")
     return [sequence for pair in given for sequence in pair], 2
 
 
 def _array(sequence: Any) -> np.ndarray:
+    inner = sequence
+    for _ in range(2):
+        if isinstance(inner, (list, tuple)) and inner:
+            inner = inner[0]
+    if isinstance(inner, (list, tuple)):  # it may hold itself
+        raise DataError(f"a sequence holds lists in lists; expected {FORMS}")
     try:
         array = np.asarray(sequence)
     except ValueError as error:
@@ -144,12 +156,14 @@ def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _labels(answers: object) -> np.ndarray:
     labels = np.asarray(answers)
+    if labels.shape == (0,):
+        raise DataError("it returned no examples")
     if labels.ndim != 1 or labels.dtype.kind not in "iub":
         raise DataError(
             f"its labels are {labels.dtype} {labels.shape}, expected a whole number an example"
         )
     labels = labels.astype(np.int64)
-    if len(labels) and not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
+    if not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
         raise DataError(
             f"its labels reach from {labels.min()} to {labels.max()}, expected 0 to "
             f"{MOST_CLASSES - 1}"
@@ -168,10 +182,18 @@ def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
                 f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number or "
                 f"a word an example"
             )
-        if not isinstance(name, str) or name in ("label", "prediction", "length"):
+        if not _is_word(name) or name in ("label", "prediction", "length"):
             raise DataError(f"its metadata cannot be called {name!r}; rename it")
+        if array.dtype.kind == "U" and not all(map(_is_word, array.tolist())):
+            raise DataError(
+                f"its metadata {name!r} has words of over {LONGEST_WORD} letters, or odd ones"
+            )
         found[name] = array if array.dtype.kind == "U" else array.astype(np.int64)
     return found
+
+
+def _is_word(value: object) -> bool:
+    return isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORD
 
 
 def _kind(value: object) -> str:

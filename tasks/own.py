@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,8 +16,6 @@ from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
 from tasks.examples import MOST_CLASSES, Examples, packed
-
-logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
 DATA_SEED = "data_seed"
@@ -202,10 +199,6 @@ class OwnTask(Task):
         for split in ("val", "test"):
             if count := self.known_in_training(split):
                 made.notes[f"{split} examples that are in the training split, too"] = count
-                logger.warning(
-                    f"{self.task_name}: {count:,} of {made.sizes[split]:,} {split} examples are "
-                    f"in its training split, too"
-                )
         labels = {split: one.labels for split, one in self.drawn.items()}
         made.baselines["majority class"] = majority(labels["train"], labels["test"])
 

@@ -17,6 +17,7 @@ DOCUMENTED = {
     "lra.evaluate.__main__": {0, 2, 3, 5, 130},
     "lra.prepare": {0, 2, 5, 130},
     "lra.bench.__main__": {0, 2, 5, 130},
+    "lra.check.__main__": {0, 1, 2, 5, 130},
 }
 """Exit codes that the help of a command names."""
 

@@ -17,7 +17,7 @@ from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
     "run_task", "report",
-    "lra.bench", "lra.report", "lra.sweep", "lra.evaluate", "lra.prepare", "lra.train",
+    "lra.bench", "lra.report", "lra.sweep", "lra.evaluate", "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.config", "lra.record", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.documents",
     "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache", "tasks.manifest",

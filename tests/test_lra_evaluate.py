@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -369,3 +370,73 @@ def test_merging_takes_them_along(tmp_path: Path) -> None:
     (copied,), faults = evaluations_of(target / "runs" / "listops" / "tnn" / "abc-s0")
     assert copied == evaluation_record()
     assert not faults
+
+
+SCALE = """from torch import nn
+
+
+class Scale(nn.Module):
+    def __init__(self, context, *, by: float = 1.0):
+        super().__init__()
+        self.by, self.linear = by, nn.Linear(context.dim, context.dim)
+
+    def forward(self, x, mask=None):
+        return self.linear(x) * self.by
+"""
+
+
+@pytest.fixture
+def own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of a mixer of one's own, in the folder that its file is in."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("own.py").write_text(SCALE)
+    assert run_task.main(tiny_arguments(Path(), mixer="own.py:Scale")) == 0
+    (run,) = Path("results/runs/listops/Scale").glob("*")
+    return run
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (f"# a comment\n{SCALE}", "line 1 changed comments or blanks alone"),
+        (SCALE.replace("* self.by", "+ self.by"), "line 10 changed its program"),
+        (SCALE.replace("import nn", "import  nn").replace("* self.by", "+ self.by"),
+         "line 1 and 1 other places changed its program"),
+    ],
+)  # fmt: skip
+def test_changed_code_is_named_and_on_request_run_and_marked(
+    own_run: Path, text: str, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = command(Path(), "--run", str(own_run), "--lengths", "90")
+    assert main(asked) == 0
+    Path("own.py").write_text(text)
+    assert main([*asked, "--again"]) == 2
+    shown = capsys.readouterr().err
+    assert f"own.py is not the code that the run was made with: {part}" in shown
+    assert f"that of the run: {own_run / 'mixer.py'}); --trust-code runs it as it is now" in shown
+    assert main([*asked, "--again", "--trust-code"]) == 0
+    assert "90 positions, code changed since training" in capsys.readouterr().out
+    found, faults = evaluations_of(own_run)
+    assert not faults
+    assert sorted(one.has_changed_code for one in found) == [False, True]
+
+
+def test_changed_settings_are_named(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(SCALE.replace("by: float = 1.0", "by: float = 2.0"))
+    asked = command(Path(), "--run", str(own_run), "--lengths", "90", "--trust-code")
+    assert main(asked) == 2
+    shown = capsys.readouterr().err
+    assert "its settings cannot be composed again: mixer.by was 1.0, is 2.0; go back to" in shown
+
+
+def test_a_mistake_in_vary_is_named_after_it(
+    trained: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = ("--run", str(run_of(trained)))
+    assert main(command(trained, *run, "--vary", "task.max_depht=3")) == 2
+    shown = capsys.readouterr().err
+    assert "--vary task.max_depht=3: unknown option of listops" in shown
+    assert "did you mean max_depth?" in shown
+    assert main(command(trained, *run, "--vary", "train.lr=3")) == 2
+    assert "--vary train.lr=3: only options of the task" in capsys.readouterr().err

@@ -136,7 +136,9 @@ def test_the_run_is_that_of_the_dim(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert said is not None
     count, dim = said.groups()
-    assert re.search(rf"\n  dim: {dim} +# --match-params tnn model.dim={dim}, in place of", captured.out)
+    assert re.search(
+        rf"\n  dim: {dim} +# --match-params tnn model.dim={dim}, in place of", captured.out
+    )
     assert run_task.main(arguments) == 0
     plain = tiny_arguments(Path("plain"), *heads, mixer="transformer")
     assert run_task.main([*plain, "--set", f"model.dim={dim}"]) == 0

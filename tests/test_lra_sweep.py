@@ -426,3 +426,12 @@ def test_mistakes_about_the_cluster_are_one_line(
         make_executor(cluster, tmp_path, parameters)
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_mistake_in_a_grid_is_named_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments(tmp_path, "--grid", "train.learning_rate=1,2")) == 2
+    shown = capsys.readouterr().err
+    assert "--grid train.learning_rate=1: unknown option of train" in shown
+    assert "did you mean train.lr?" in shown

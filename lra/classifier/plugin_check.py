@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -40,24 +42,9 @@ def check_plug_in(
     """
     if source.code is None:
         return
-    trial = Trial(source, mixer)
     with source.faults_named("it failed on a trial"):
-        trial.check_weights()
-        shapes = trial.shapes()
-        lengths = [min(n, max_length) for n in LENGTHS] if grid is None else [grid[0] * grid[1]]
-        for length in dict.fromkeys(lengths):
-            x = torch.randn(2, length, dim)
-            mask = torch.ones(2, length, dtype=torch.bool)
-            mask[1, length // 2 + 1 :] = False
-            for given in (None,) if grid is not None else (mask, None):
-                trial.train(x, given)
-            for training in (True, False):
-                mixer.train(training)
-                if grid is None:
-                    trial.check_padding(x, mask)
-                if causal:
-                    trial.check_causality(x)
-        trial.check_shapes(shapes)
+        for _, attempt in Trial(source, mixer).attempts(dim, max_length, causal=causal, grid=grid):
+            attempt()
 
 
 @dataclass(frozen=True)
@@ -66,6 +53,35 @@ class Trial:
 
     source: MixerSource
     mixer: nn.Module
+
+    def attempts(
+        self, dim: int, max_length: int, *, causal: bool, grid: tuple[int, int] | None
+    ) -> Iterator[tuple[str, Callable[[], None]]]:
+        """List what is tried, each by its name; arguments as for `check_plug_in`.
+
+        One is to be carried out before the next is asked for.
+        """
+        yield "its weights can be trained and saved", self.check_weights
+        shapes = self.shapes()
+        lengths = [min(n, max_length) for n in LENGTHS] if grid is None else [grid[0] * grid[1]]
+        for length in dict.fromkeys(lengths):
+            x = torch.randn(2, length, dim)
+            mask = torch.ones(2, length, dtype=torch.bool)
+            mask[1, length // 2 + 1 :] = False
+            at = f"{length} positions"
+            for given in (None,) if grid is not None else (mask, None):
+                how = "without a mask" if given is None else "with a mask"
+                yield f"forward and back, {at}, {how}", partial(self.train, x, given)
+            for training in (True, False):
+                mode = "training" if training else "evaluation"
+                self.mixer.train(training)
+                if grid is None:
+                    name = f"padding reaches no real position in {mode}, {at}"
+                    yield name, partial(self.check_padding, x, mask)
+                if causal:
+                    name = f"no position sees a later one in {mode}, {at}"
+                    yield name, partial(self.check_causality, x)
+        yield "its weights keep their shapes", partial(self.check_shapes, shapes)
 
     def fault(self, text: str) -> UserError:
         """Describe a fault of the plug-in."""

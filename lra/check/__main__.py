@@ -1,0 +1,93 @@
+"""Try a mixer or a task of one's own: `python -m lra.check --help`."""
+
+from __future__ import annotations
+
+from lra.runtime.interrupts import expect_interrupts
+
+if __name__ == "__main__":
+    expect_interrupts("lra.check")
+
+import argparse
+import sys
+
+from lra.check.mixers import MixerTrials
+from lra.check.tasks import TaskTrials
+from lra.check.trials import Outcome, carry_out
+from lra.config.compose import compose_options
+from lra.config.mixers import MIXER, find_mixer
+from lra.config.plugin import FORMS, load_class
+from lra.config.source import Source
+from lra.config.tasks import TASK, find_task
+from lra.runtime.cli import Parser, positive_int
+from lra.runtime.cli import carry_out as carry_out_command
+from lra.runtime.console import write_out
+from lra.runtime.errors import UserError
+
+FAILED = 1
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.check",
+        description="Try a mixer or a task of your own on a few numbers, for all that runs ask of "
+        "it, and say what passed and what failed.",
+        epilog="Exit codes: 0 all passed, 1 something failed, 2 mistake in the command or the "
+        "file, 130 interrupted.",
+    )
+    parser.add_argument("target", metavar="FILE:CLASS", help=FORMS)
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
+        help="change an option of the class",
+    )  # fmt: skip
+    parser.add_argument("--dim", type=positive_int, default=16, help="channels of a mixer (16)")
+    return parser.parse_args(arguments)
+
+
+def try_out(options: argparse.Namespace) -> tuple[Source, list[Outcome]]:
+    """Carry out all trials of what a command line names.
+
+    Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
+    """
+    target: str = options.target
+    if ":" not in target:
+        raise UserError(f"{target}: expected {FORMS}")
+
+    def fits(cls: type) -> bool:
+        return MIXER.fits(cls) or TASK.fits(cls)
+
+    expected = f"a mixer ({MIXER.expected}) or a task ({TASK.expected})"
+    _, cls = load_class(target, target, fits, expected)
+    section = "mixer" if MIXER.fits(cls) else "task"
+    overrides = [
+        text if text.partition("=")[0].startswith(f"{section}.") else f"{section}.{text}"
+        for text in options.overrides
+    ]
+    if section == "mixer":
+        mixer = find_mixer(target, "--mixer")
+        chosen = compose_options(mixer, overrides)
+        return mixer, carry_out(mixer, MixerTrials(mixer, chosen, options.dim).attempts())
+    task = find_task(target, "--task")
+    chosen = compose_options(task, overrides, "task")
+    return task, carry_out(task, TaskTrials(task, chosen, overrides).attempts())
+
+
+def check(options: argparse.Namespace) -> int:
+    """Carry a command line out; return the exit code."""
+    source, outcomes = try_out(options)
+    failed = sum(outcome.fault is not None for outcome in outcomes)
+    lines = [f"{source.name}, {source.flag.removeprefix('--')} of {source.file}", ""]
+    lines += [outcome.line for outcome in outcomes]
+    lines += ["", f"{len(outcomes) - failed} passed, {failed} failed", ""]
+    write_out("\n".join(lines))
+    return FAILED if failed else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = parse_arguments(arguments)
+    return carry_out_command("lra.check", lambda: check(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""What a task of one's own is tried for."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from lra.check.trials import Attempt
+from lra.classifier.resolve import resolve
+from lra.config.registry import Section
+from lra.config.tasks import TaskSource
+from lra.train.trainer import Trainer
+from tasks.base import Dataset, Task
+from tasks.errors import DataError
+from tasks.own import SPLITS, OwnTask
+
+TINY = [
+    "model.dim=8", "model.depth=1", "train.steps=2", "train.batch_size=4", "train.warmup_steps=0",
+    "train.evaluate_every=2",
+]  # fmt: skip
+"""Settings of the classifier that is trained on it."""
+
+
+@dataclass(frozen=True)
+class TaskTrials:
+    """The trials of a task with some options."""
+
+    source: TaskSource
+    options: Section
+    overrides: list[str]
+    """Texts of `--set` that gave it these options."""
+
+    def attempts(self) -> Iterator[tuple[str, Attempt]]:
+        """List all trials."""
+        with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
+            yield "it can be constructed", lambda: _described(self.source.build(self.options))
+            task = self.source.build(self.options)
+            if isinstance(task, OwnTask):
+                yield from _drawn(task)
+            yield (
+                "its data is prepared, and what it states holds",
+                partial(self._prepare, task, Path(folder)),
+            )
+            dataset = task.prepare(Path(folder))
+            yield (
+                "prepared again, the data is the same",
+                partial(self._again, task, Path(folder), dataset),
+            )
+            yield "its data is verified", lambda: "; ".join(task.verify(dataset))
+            yield "every class is in the training split", partial(_classes, task, dataset)
+            yield "batches hold the examples asked for", partial(_batches, dataset)
+            yield "a classifier trains on it", partial(self._train, dataset)
+
+    def _prepare(self, task: Task, folder: Path) -> str:
+        dataset = task.prepare(folder)
+        sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
+        return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
+
+    def _again(self, task: Task, folder: Path, dataset: Dataset) -> None:
+        again = task.prepare(folder / "again")
+        if again.fingerprint != dataset.fingerprint:
+            raise DataError("its fingerprint differs; draw by rng alone")
+
+    def _train(self, dataset: Dataset) -> str:
+        changes = [*self.overrides, *TINY]
+        config = resolve(self.source.given, "mean", overrides=changes)
+        info = config.build_task().info
+        trainer = Trainer(config, info, dataset, 0, torch.device("cpu"))
+        trainer.train_step()
+        return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
+
+
+def _described(task: Task) -> str:
+    info = task.info
+    inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
+    pairs = "pairs of " if info.towers > 1 else ""
+    return f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}"
+
+
+def _drawn(task: OwnTask) -> Iterator[tuple[str, Attempt]]:
+    """List the trials of the examples that a class makes."""
+    for split in SPLITS:
+        yield f"examples({split!r}, rng) returns sequences and labels", partial(_look, task, split)
+    yield "its splits are of one kind, and differ", lambda: _sizes(task)
+    yield "the same seed gives the same examples, another one others", partial(_seed, task)
+    for split in SPLITS[1:]:
+        yield f"{split} examples are not in the training split", partial(_leaks, task, split)
+
+
+def _look(task: OwnTask, split: str) -> str:
+    found = task.draw(split)
+    lengths = found.lengths
+    return f"{len(found.labels):,} examples of {lengths.min():,} to {lengths.max():,} positions"
+
+
+def _sizes(task: OwnTask) -> None:
+    _ = task.drawn
+
+
+def _seed(task: OwnTask) -> str | None:
+    if task.seed_has_effect():
+        return None
+    return "another seed changes nothing: the examples are fixed, and task.data_seed has no effect"
+
+
+def _leaks(task: OwnTask, split: str) -> str | None:
+    count, total = task.known_in_training(split), len(task.drawn[split].labels)
+    if count == total:
+        raise DataError(
+            f"all {total:,} of them are: a model can score by heart; draw from more sequences, or "
+            f"leave those of training out"
+        )
+    return f"{count:,} of {total:,} are" if count else None
+
+
+def _classes(task: Task, dataset: Dataset) -> str | None:
+    present = np.unique(dataset.splits["train"].labels)
+    missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
+    if missing:
+        raise DataError(f"classes {', '.join(map(str, missing[:5]))} are not")
+    return None
+
+
+def _batches(dataset: Dataset) -> None:
+    for name, split in dataset.splits.items():
+        chosen = np.arange(min(3, len(split)))[::-1]
+        together = split.batch(chosen)
+        single = [split.batch(np.array([i])) for i in chosen]
+        inputs = torch.cat([one.inputs for one in single])
+        labels = torch.from_numpy(split.labels[chosen].astype(np.int64))
+        if not (torch.equal(together.inputs, inputs) and torch.equal(together.labels, labels)):
+            raise DataError(f"a batch of {name} differs from its examples one by one")
+        if together.lengths.max(dim=1).values.tolist() != split.lengths[chosen].tolist():
+            raise DataError(f"lengths of a batch of {name} are not those of its examples")

@@ -1,0 +1,245 @@
+"""Tasks of a user's own file: through every command, and one line for every mistake."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import report
+import run_task
+from conftest import readme_example
+from lra import prepare
+from lra.classifier.resolve import resolve
+from lra.config.compose import compose_task
+from lra.evaluate.__main__ import main as evaluate
+from lra.record.evaluation import evaluations_of
+from lra.record.run import load_record
+from lra.report.boards import boards
+from lra.runtime.errors import UserError
+from lra.sweep.__main__ import main as sweep
+from own_tasks import OWN_TASKS, PARITY
+from tasks.errors import DataError, KnownError
+
+MODEL = ["model.dim=8", "model.depth=1", "train.steps=4", "train.batch_size=16"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+def arguments(task: str, *more: str, mixer: str = "mean") -> list[str]:
+    changes = [part for text in MODEL for part in ("--set", text)]
+    return [
+        "--task",
+        task,
+        "--mixer",
+        mixer,
+        "--preset",
+        "quick",
+        "--device",
+        "cpu",
+        *changes,
+        *more,
+    ]
+
+
+@pytest.mark.parametrize("name", OWN_TASKS)
+def test_every_kind_of_task_runs(name: str) -> None:
+    Path("own.py").write_text(OWN_TASKS[name])
+    axes = ["--set", "model.axes=alternate"] if name == "Images" else []
+    assert run_task.main(arguments(f"own.py:{name}", *axes, mixer="conv")) == 0
+    (path,) = Path("results/runs").glob(f"{name}/conv/*/result.json")
+    record = load_record(path)
+    assert (record.task, record.task_from) == (name, f"own.py:{name}")
+    assert (path.parent / "task.py").read_text() == OWN_TASKS[name]
+    header = (path.parent / "predictions.csv").read_text().splitlines()[0]
+    assert header == "label,prediction,length" + (",first,sum" if name == "Same" else "")
+    assert report.main([]) == 0
+
+
+def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(PARITY)
+    Path("gated_mean.py").write_text(readme_example())
+    settings = [part for text in MODEL for part in ("--set", text)]
+    command = ["--tasks", "own.py:Parity", "--mixers", "mean,gated_mean.py:GatedMean",
+               "--seeds", "0,1", "--preset", "quick", "--device", "cpu", *settings]  # fmt: skip
+    assert sweep([*command, "--dry-run"]) == 0
+    assert sweep(command) == 0
+    runs = sorted(Path("results/runs/Parity").glob("*/*"))
+    assert len(runs) == 4
+    asked = ["--run", str(runs[0]), "--device", "cpu"]
+    assert evaluate([*asked, "--lengths", "40", "--vary", "task.test=30"]) == 0
+    (found,) = evaluations_of(runs[0])[0]
+    assert (found.label, found.test_total) == ("40 positions, test=30", 30)
+    assert evaluate([*asked, "--lengths", "40", "--examples", "9"]) == 2
+    assert "Parity draws no new examples" in capsys.readouterr().err
+    assert report.main(["--compare", "GatedMean", "mean"]) == 0
+    assert "Parity" in Path("results/report/report.md").read_text()
+    assert prepare.main(["--task", "own.py:Parity", "--verify"]) == 0
+    assert "verified: 290 examples were drawn again and are the same" in capsys.readouterr().err
+
+
+def test_code_and_options_tell_runs_and_data_apart() -> None:
+    Path("own.py").write_text(PARITY)
+    first = resolve("own.py:Parity", "mean", preset="quick")
+    assert resolve("own.py:Parity", "mean", preset="quick").hash == first.hash
+    other = resolve("own.py:Parity", "mean", preset="quick", overrides=["task.length=30"])
+    Path("own.py").write_text(PARITY + "# more\n")
+    edited = resolve("own.py:Parity", "mean", preset="quick")
+    assert len({first.hash, other.hash, edited.hash}) == 3
+    assert "# task from: own.py:Parity\n" in first.show()
+    folders = {one.build_task().prepare(Path("data")).folder for one in (first, other, edited)}
+    assert len(folders) == 3
+
+
+def test_runs_on_edited_tasks_stand_in_tables_of_their_own() -> None:
+    for text in (PARITY, PARITY.replace("% 2", "% 3 // 2")):
+        Path("own.py").write_text(text)
+        assert run_task.main(arguments("own.py:Parity")) == 0
+    found = boards([load_record(p) for p in Path("results").glob("runs/*/*/*/result.json")])
+    assert [len(board.records) for board in found] == [1, 1]
+
+
+def test_the_seed_of_the_data_is_an_option() -> None:
+    Path("own.py").write_text(PARITY)
+    labels = [
+        compose_task("own.py:Parity", overrides=[f"task.data_seed={seed}"])
+        .prepare(Path("data"))
+        .splits["test"]
+        .labels
+        for seed in (0, 0, 1)
+    ]
+    assert np.array_equal(labels[0], labels[1])
+    assert not np.array_equal(labels[0], labels[2])
+    Path("fixed.py").write_text(PARITY.replace("(self, split, rng):", """(self, split, _):
+        import numpy
+        rng = numpy.random.default_rng(len(split))"""))  # fmt: skip
+    assert compose_task("fixed.py:Parity").prepare(Path("data")).sizes["test"] == 50
+    with pytest.raises(DataError, match=r"task.data_seed has no effect: examples\(split, rng\)"):
+        compose_task("fixed.py:Parity", overrides=["task.data_seed=1"]).prepare(Path("data"))
+
+
+def test_what_is_stated_need_not_be_drawn() -> None:
+    stated = PARITY.replace(
+        "    def __init__", "    num_classes, max_length, vocab_size = 2, 64, 5\n\n    def __init__"
+    )
+    Path("own.py").write_text(stated.replace("def examples", "def drawn"))
+    with pytest.raises(UserError, match="expected one with a method examples"):
+        resolve("own.py:Parity", "mean")
+    Path("own.py").write_text(
+        stated.replace("        lengths =", "        assert False\n        lengths =")
+    )
+    info = resolve("own.py:Parity", "mean").build_task().info
+    assert (info.num_classes, info.max_length, info.vocab_size) == (2, 64, 5)
+    with pytest.raises(UserError, match=r"examples\('train', rng\): AssertionError"):
+        compose_task("own.py:Parity").prepare(Path("data"))
+
+
+def own(body: str, head: str = "") -> str:
+    """Write a task whose examples are what a body returns."""
+    return f"{head}\nclass Own:\n    def examples(self, split, rng):\n        {body}\n"
+
+
+DRAW = "s = rng.integers(0, 2, (30, 5)); "
+
+
+@pytest.mark.parametrize(
+    ("source", "part"),
+    [
+        (own("return 3"), "returned a int, expected (sequences, labels)"),
+        (own("return [], []"), "it returned no examples"),
+        (own("return [[1, 2], [3]], [0]"), "2 sequences have 1 labels"),
+        (own("return [[1, 2], []], [0, 1]"), "a sequence is float64 (0,)"),
+        (own("return [[1, -2], [1]], [0, 1]"), "tokens reach from -2 to 1"),
+        (own("return [[1, 2], [.5]], [0, 1]"), "hold 1 real numbers and tokens a position"),
+        (own("return [[.1, float('nan')]] * 2, [0, 1]"), "not finite"),
+        (own("return ['ab', 'c'], [0, 1]"), "a sequence is <U2 ()"),
+        (own("return {1: 2}, [0, 1]"), "its sequences are a dict"),
+        (own("return [([1], [2], [3])] * 2, [0, 1]"), "tuples of other than two sequences"),
+        (own("return [[1], ([1], [2])], [0, 1]"), "some of its examples are pairs"),
+        (own(DRAW + "return s, s.sum(1) * .5"), "its labels are float64 (30,)"),
+        (own(DRAW + "return s, -s.sum(1)"), "its labels reach from"),
+        (own(DRAW + "return s, s.sum(1) * 0"), "all labels are 0"),
+        (own(DRAW + "return s, s[:, 0], 3"), "its metadata is a int"),
+        (own(DRAW + "return s, s[:, 0], {'a': [1]}"), "its metadata 'a' is int64 (1,)"),
+        (own(DRAW + "return s, s[:, 0], {'label': s[:, 1]}"), "cannot be called 'label'"),
+        (own("return [[0, 1], [1, 1]], [0, 1]"), "its val split is its training split"),
+        (own("import numpy; s = numpy.random.rand(9, 3) ; return s, s[:, 0] > .5"),
+         "drawn twice by the same seed, its test split differs"),
+        (own("return 1 / 0"), "examples('train', rng): ZeroDivisionError"),
+        (own("raise SystemExit"), "examples('train', rng): SystemExit"),
+        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    num_classes = 1"),
+         "its attribute num_classes is 1"),
+        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    grid = (2, 2)"),
+         "a grid of 2 by 2 has other than 5 positions"),
+        (own(DRAW + "return s, s.sum(1)").replace("class Own:", "class Own:\n    num_classes = 2"),
+         "outside 0 to 1"),
+        (own(DRAW + "return s, s[:, 0]").replace(
+            "class Own:", "class Own:\n    def __init__(self, **kwargs): ..."),
+         "takes **kwargs, which would swallow misspelt options"),
+        (own(DRAW + "return s, s[:, 0]").replace(
+            "class Own:", "class Own:\n    def __init__(self, *, data_seed=0): ..."),
+         "data_seed is an option that every task of one's own has already"),
+        ("class Own: ...", "Own is another class, expected one with a method examples"),
+        ("class Other:\n    def examples(self, split, rng): ...", "unknown class 'Own'"),
+    ],
+)  # fmt: skip
+def test_mistakes_are_one_line(source: str, part: str) -> None:
+    Path("own.py").write_text(source)
+    with pytest.raises(KnownError) as caught:
+        resolve("own.py:Own", "mean", preset="quick").build_task().prepare(Path("data"))
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
+        (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); configs/tasks/"
+         "Parity.yaml, which could have it, is not there"),
+        (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); configs"),
+        (["--task", "own.py"], "name the class too, own.py:ClassName"),
+        (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
+        (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: image, "
+         "listops, pathfinder, pathx, retrieval, text); one of your own is path/to/file.py:Class"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_the_command_line(
+    more: list[str], part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(PARITY)
+    assert run_task.main(arguments("own.py:Parity", *more)) == 2
+    shown = capsys.readouterr().err
+    assert part in shown and shown.count("\n") == 1
+
+
+@pytest.mark.parametrize("preset", ["paper", "quick", "budget"])
+@pytest.mark.parametrize("protocol", ["s4", "lra"])
+def test_a_task_without_a_file_has_every_preset(preset: str, protocol: str) -> None:
+    Path("own.py").write_text(PARITY)
+    config = resolve("own.py:Parity", "tnn", preset=preset, protocol=protocol)
+    assert re.search(r"dim: \d+ +# configs/own_task.yaml", config.show())
+
+
+def test_a_task_class_of_ones_own_may_be_a_whole_task() -> None:
+    Path("own.py").write_text(
+        "from tasks.listops import ListOps\n\n\nclass Short(ListOps):\n    name = 'short'\n"
+    )
+    sizes = ["task.train=40", "task.val=10", "task.test=10", "task.min_length=10",
+             "task.max_length=40"]  # fmt: skip
+    more = [part for text in sizes for part in ("--set", text)]
+    assert run_task.main(arguments("own.py:Short", *more)) == 0
+    (path,) = Path("results/runs").glob("Short/mean/*/result.json")
+    assert load_record(path).data.sizes["train"] == 40

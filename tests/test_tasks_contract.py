@@ -1,0 +1,122 @@
+"""What every task promises, those of the suite and a user's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lra.config.compose import compose_task
+from lra.config.registry import TASKS
+from made_data import place_made_data
+from own_tasks import OWN_TASKS
+from tasks.base import Dataset, Task
+from tasks.errors import DataError
+
+SMALLER: dict[str, list[str]] = {
+    "listops": ["task.train=40", "task.val=10", "task.test=10"],
+    "text": ["task.test=null", "task.holdout=4"],
+    "retrieval": ["task.val=5"],
+    "image": ["task.train=20", "task.val=5", "task.test=5"],
+    "pathfinder": ["task.examples=30"],
+    "pathx": ["task.examples=30", "task.size=32"],
+}
+NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def made(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Task, Path]:
+    """A task, and a folder with data for it."""
+    name, folder = request.param, tmp_path_factory.mktemp("task")
+    if name in OWN_TASKS:
+        path = folder / "own.py"
+        path.write_text(OWN_TASKS[name])
+        return compose_task(f"{path}:{name}"), folder / "data"
+    place_made_data(name, folder / "data")
+    return compose_task(name, preset="quick", overrides=SMALLER[name]), folder / "data"
+
+
+@pytest.fixture(scope="module")
+def task(made: tuple[Task, Path]) -> Task:
+    return made[0]
+
+
+@pytest.fixture(scope="module")
+def dataset(made: tuple[Task, Path]) -> Dataset:
+    return made[0].prepare(made[1])
+
+
+def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> None:
+    info = task.info
+    assert (info.vocab_size is None) != (info.channels is None)
+    assert dataset.splits.keys() == {"train", "val", "test"}
+    for split in dataset.splits.values():
+        split.check(info)
+        batch = split.batch(np.arange(len(split)))
+        assert batch.lengths.shape == (len(split), info.towers)
+        assert batch.labels.dtype == torch.int64
+        assert int(batch.lengths.sum()) == len(batch.inputs)
+        if info.vocab_size is None:
+            assert batch.inputs.dtype == torch.float32
+            assert batch.inputs.shape[1:] == (info.channels,)
+        else:
+            assert batch.inputs.dtype == torch.int64 and batch.inputs.ndim == 1
+            assert 0 <= int(batch.inputs.min()) <= int(batch.inputs.max()) < info.vocab_size
+        if info.grid is not None:
+            assert set(split.lengths) == {info.grid[0] * info.grid[1]} == {info.max_length}
+
+
+def test_a_batch_is_its_examples_one_by_one(dataset: Dataset) -> None:
+    for split in dataset.splits.values():
+        chosen = np.array([len(split) - 1, 0, len(split) // 2])
+        together = split.batch(chosen)
+        single = [split.batch(np.array([i])) for i in chosen]
+        for field in ("inputs", "lengths", "labels"):
+            parts = torch.cat([getattr(one, field) for one in single])
+            assert torch.equal(getattr(together, field), parts)
+        assert together.lengths.max(dim=1).values.tolist() == split.lengths[chosen].tolist()
+
+
+def test_metadata_is_a_column_of_each_split(dataset: Dataset) -> None:
+    names = [list(split.metadata()) for split in dataset.splits.values()]
+    assert all(name == names[0] for name in names)
+    for split in dataset.splits.values():
+        for name, column in split.metadata().items():
+            assert name not in ("label", "prediction", "length")
+            assert column.shape == (len(split),) and column.dtype.kind in "iuU"
+
+
+def test_prepared_again_it_is_the_same(made: tuple[Task, Path], dataset: Dataset) -> None:
+    task, folder = made
+    again = task.prepare(folder)
+    assert again.fingerprint == dataset.fingerprint
+    for field in dataclasses.fields(Dataset):
+        if field.name != "splits":
+            assert getattr(again, field.name) == getattr(dataset, field.name)
+    for name, split in dataset.splits.items():
+        assert np.array_equal(split.labels, again.splits[name].labels)
+
+
+def test_baselines_and_checks(task: Task, dataset: Dataset) -> None:
+    labels = {name: split.labels for name, split in dataset.splits.items()}
+    commonest = np.bincount(labels["train"]).argmax()
+    share = 100 * float((labels["test"] == commonest).mean())
+    assert dataset.baselines["majority class"] == pytest.approx(share)
+    assert task.verify(dataset)
+
+
+def test_damage_is_found(made: tuple[Task, Path], dataset: Dataset) -> None:
+    task, folder = made
+    path = max(dataset.folder.glob("*.npy"), key=lambda path: path.stat().st_size)
+    content = path.read_bytes()
+    try:
+        path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        with pytest.raises(DataError, match="checksum"):
+            task.verify(task.prepare(folder))
+    finally:
+        path.write_bytes(content)
