@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.runtime.cli import INCOMPLETE, Parser, carry_out
+from lra.runtime.cli import INCOMPLETE, Parser, carry_out, non_negative_float
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
@@ -24,6 +24,9 @@ logger = logging.getLogger("lra.report")
 
 ROOT = Path(__file__).resolve().parent
 """Folder of the README files that have tables of the report."""
+
+NARROWEST, WIDEST = 150, 1000
+"""Widths of columns that a paper may have, in points."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -37,7 +40,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--results-dir", type=Path,
         help="with runs/, and shipped/ (results; for README files results/shipped)",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, help="where to write (RESULTS_DIR/report)")
+    parser.add_argument(
+        "--out", type=Path, help="where to write (RESULTS_DIR/report, with --paper .../paper there)"
+    )
     parser.add_argument(
         "--relative-to",
         "--baseline",
@@ -56,6 +61,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="of these, comma-separated (all); an earlier report's other files are removed",
     )
     parser.add_argument("--published", help="published methods to show, comma-separated, or none")
+    add_paper(parser)
     parser.add_argument(
         "--check", action="store_true", help="only check that the README files show the records"
     )
@@ -65,6 +71,47 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="only write the tables and figures of the README files",
     )
     return parser.parse_args(arguments)
+
+
+def add_paper(parser: argparse.ArgumentParser) -> None:
+    """Add the flags of the report for a paper."""
+    group = parser.add_argument_group(
+        "for a paper",
+        "LaTeX tables and PDF figures that fit a column, of all main boards or those of --preset "
+        "and --protocol; names may be shortened as long as they are clear.",
+    )
+    group.add_argument(
+        "--paper", action="store_true", help="only write tables/, figures/ and paper.tex for LaTeX"
+    )
+    group.add_argument(
+        "--rows", metavar="NAME,...",
+        help="rows, in this order: names, mixers (default: those at their presets' settings), "
+        "variants (with changed settings), baselines (trivial ones), published (of these mixers; "
+        "with --published those)",
+    )  # fmt: skip
+    group.add_argument(
+        "--columns", metavar="NAME,...",
+        help="columns, in this order: names, tasks (those with results), average (that most rows "
+        "have), 'mean of 5', 'mean of 6' (tasks,average)",
+    )  # fmt: skip
+    group.add_argument(
+        "--precision", type=int, choices=range(4), metavar="DIGITS", help="decimals, 0 to 3 (1)"
+    )
+    group.add_argument(
+        "--width", type=column_width, metavar="POINTS",
+        help="width of a column (345, that of article; 397 of NeurIPS, 234 of ICML)",
+    )  # fmt: skip
+
+
+PAPER_FLAGS = ("rows", "columns", "precision", "width")
+
+
+def column_width(text: str) -> float:
+    """Read the width of a column, in points."""
+    value = non_negative_float(text)
+    if not NARROWEST <= value <= WIDEST:
+        raise argparse.ArgumentTypeError(f"got {text}, expected {NARROWEST} to {WIDEST} points")
+    return value
 
 
 def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
@@ -105,6 +152,30 @@ def report_options(options: argparse.Namespace) -> ReportOptions:
     )
 
 
+def refuse_idle_flags(options: argparse.Namespace) -> None:
+    """Raise UserError for a flag that the rest of the command line makes idle."""
+    from lra.runtime.errors import UserError
+
+    idle = ("compare", "check", "write_readme") if options.paper else PAPER_FLAGS
+    for name in idle:
+        if getattr(options, name) not in (None, False, []):
+            flag = name.replace("_", "-")
+            raise UserError(
+                f"--{flag} has no effect {'with' if options.paper else 'without'} --paper"
+            )
+
+
+def write_paper(options: argparse.Namespace, results: Results, out: Path) -> None:
+    """Write the tables and figures of a paper, and say where."""
+    from lra.report.paper import DOCUMENT, PaperOptions, write_paper
+
+    given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")
+             if (value := getattr(options, name)) is not None}  # fmt: skip
+    tables = write_paper(results, PaperOptions(**given), out)
+    logger.info(f"{len(tables)} tables: {out / 'tables'}, figures: {out / 'figures'}")
+    logger.info(f"all of them: cd {out} && pdflatex {DOCUMENT}")
+
+
 def check(results: Results) -> int:
     """Compare the README files with the records; return the exit code."""
     from lra.report.readme import check_readmes
@@ -123,6 +194,7 @@ def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import SHIPPED
 
+    refuse_idle_flags(options)
     chosen = report_options(options)
     default = Path("results", SHIPPED) if options.check or options.write_readme else Path("results")
     folder = options.results_dir or default
@@ -130,6 +202,8 @@ def report(options: argparse.Namespace) -> int:
     code = 0
     if options.check:
         code = check(results)
+    elif options.paper:
+        write_paper(options, results, options.out or folder / "report" / "paper")
     elif options.write_readme:
         from lra.report.readme import write_readmes
 

@@ -94,7 +94,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="auto (default): go on with the run of these settings if there is one",
     )  # fmt: skip
     parser.add_argument(
-        "--show-config", action="store_true", help="print the resolved configuration and exit"
+        "--show-config",
+        action="store_true",
+        help="print the resolved configuration and the time it will take, and exit",
     )
     return parser.parse_args(arguments)
 
@@ -132,7 +134,7 @@ def run(options: argparse.Namespace) -> int:
         hide_messages()
     config = configure(options)
     if options.show_config:
-        write_out(config.show())
+        write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
         return 0
     from lra.runtime.environment import choose_device
 
@@ -142,6 +144,19 @@ def run(options: argparse.Namespace) -> int:
         return train(options, config, device, group)
     finally:
         group.leave()
+
+
+def estimate(options: argparse.Namespace, config: RunConfig) -> str:
+    """Say how long a run will take, or what is not known of it."""
+    from lra.runtime.environment import choose_device, device_name
+    from lra.runtime.errors import UserError
+    from lra.train.estimate import Timings, told
+
+    try:
+        here = device_name(choose_device(options.device))
+    except UserError as error:  # the settings can be shown for a device of another machine
+        return f"not known: {error}"
+    return told(config, Timings.read(options.results_dir, config), here)
 
 
 def train(

@@ -199,6 +199,10 @@ class Task(abc.ABC):
             raise DataError(f"{cls.name} has examples of one length only")
         return {}
 
+    def training_examples(self) -> int | None:
+        """Return how many examples official data has to train on; None if not known beforehand."""
+        return None
+
     @abc.abstractmethod
     def split_sizes(self, examples: int) -> dict[str, int]:
         """Divide a number of examples between the splits in the official proportions.

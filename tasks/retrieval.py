@@ -121,6 +121,10 @@ class Retrieval(DocumentTask):
             "papers in both train and test": len(np.intersect1d(train, test)),
         }
 
+    def training_examples(self) -> int:
+        """See `Task.training_examples`."""
+        return self.counts["train"] or OFFICIAL_COUNTS["train"]
+
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         return split_proportionally(examples, OFFICIAL_COUNTS)

@@ -29,6 +29,9 @@ from tasks.sources.releases import Release
 OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5add14"
 """The digest that `_reviews` computes for the original 50,000 reviews."""
 
+OFFICIAL_TRAIN = 25_000
+"""Labelled reviews to train on, those to select on among them."""
+
 LARGEST_REVIEW = 2**20
 LARGEST_TOTAL = 4 * 2**30
 """Most bytes that a review may have, and all that is unpacked from an archive."""
@@ -137,6 +140,10 @@ class Text(DocumentTask):
         bags = bag(documents.histogram())
         made.save("test_predictions", logistic(bags[train], labels["train"], bags[test]))
         made.notes["texts in both train and test"] = len(np.intersect1d(train, test))
+
+    def training_examples(self) -> int:
+        """See `Task.training_examples`."""
+        return self.counts["train"] or OFFICIAL_TRAIN - (self.counts["holdout"] or 0)
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""

@@ -28,7 +28,9 @@ FLAGS = {
     "report": [
         ["--results-dir", "nowhere"], ["--format", "pdf"], ["--format", ""], ["--preset", "x"],
         ["--compare", CONTROL], ["--relative-to", "nobody"], ["--published", "nobody"],
-        ["--results-dir", "/dev/null"], ["--out"],
+        ["--results-dir", "/dev/null"], ["--out"], ["--rows", "tnn"], ["--paper", "--check"],
+        ["--paper", "--rows", CONTROL], ["--paper", "--columns", ""], ["--paper", "--width", "nan"],
+        ["--paper", "--precision", LONG],
     ],
     "lra.record.__main__": [
         [], ["destroy"], ["validate", "--results-dir", "nowhere"], ["merge"], ["merge", "nowhere"],

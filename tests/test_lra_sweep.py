@@ -186,7 +186,10 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert not (tmp_path / "results").exists()
     folder = tmp_path / "results" / "runs" / "listops" / "mean" / "abc-s0"
     folder.mkdir(parents=True)
-    made_record(mixer="mean", preset="quick", device="CPU A", steps_per_second=10.0).save(folder)
+    of_tiny_runs = {"batch_size": 16, "length": 80}
+    made_record(
+        mixer="mean", preset="quick", device="CPU A", steps_per_second=10.0, **of_tiny_runs
+    ).save(folder)
     main(arguments(tmp_path, "--dry-run"))
     assert "about 2 s" in capsys.readouterr().out  # 20 steps
 

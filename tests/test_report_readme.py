@@ -21,7 +21,7 @@ SHIPPED = ROOT / "results" / "shipped"
 FILES = ("README.md", "results/README.md", "results/settings.md")
 BLOCKS = {
     "README.md": ("leaderboard", "published", "figure"),
-    "results/README.md": ("tables",),
+    "results/README.md": ("reproduce", "tables"),
     "results/settings.md": tuple(f"settings {name}" for name in audit.names()),
 }
 

@@ -74,6 +74,9 @@ class Published(BaseModel):
     mixer: str | None = None
     """The mixer that the settings are of; None: they are of the tasks' data."""
     protocol: str = DEFAULT_PROTOCOL
+    rows: dict[str, list[str]] = {}
+    """Rows of results/published.csv that runs of these settings repeat, by their method; each with
+    the changes that it takes, as for --set."""
     sources: dict[str, str] = {}
     """Repository and commit, or paper, by the word that places begin with."""
     settings: dict[str, Stated]

@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -36,7 +36,9 @@ from tasks.untrusted import read_regular
 FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = ".lra-report"
 """File that lists the files of a report, so that the next report can remove those it lacks."""
-_OWN = re.compile(r"index\.html|report\.md|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg)")
+_OWN = re.compile(
+    r"index\.html|report\.md|paper\.tex|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg|pdf)"
+)
 PUBLISHED = "published-results"
 """Slug of the chapter of published results."""
 DEFAULT_RELATIVE_TO = "tnn"
@@ -170,7 +172,7 @@ def write_report(results: Results, options: ReportOptions, out: Path) -> list[Ch
         files["report.md"] = _markdown(results, made).encode()
     if "html" in options.formats:
         files["index.html"] = write_page(results, made, images, out).encode()
-    _write(files, out)
+    write_files(files, out)
     return made
 
 
@@ -211,13 +213,25 @@ def _markdown(results: Results, made: Sequence[Chapter]) -> str:
     return "\n".join(parts)
 
 
-def _write(files: dict[str, bytes], out: Path) -> None:
-    contents = out / CONTENTS
-    old = read_regular(contents).decode(errors="replace").splitlines() if contents.is_file() else []
-    for name in old:
+def files_before(contents: Path) -> list[str]:
+    """List the files that an earlier report wrote, by its table of contents."""
+    if not contents.is_file():
+        return []
+    return read_regular(contents).decode(errors="replace").splitlines()
+
+
+def write_files(files: Mapping[str, bytes], out: Path, contents: str = CONTENTS) -> None:
+    """Write files into a folder, and remove those that an earlier report had besides.
+
+    Args:
+        files: contents by path below the folder.
+        out: the folder.
+        contents: name of the file there that lists all of them.
+    """
+    for name in files_before(out / contents):
         if _OWN.fullmatch(name) and name not in files:
             (out / name).unlink(missing_ok=True)
     for name, content in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(out / name, content)
-    write_atomically(contents, "".join(f"{name}\n" for name in sorted(files)).encode())
+    write_atomically(out / contents, "".join(f"{name}\n" for name in sorted(files)).encode())

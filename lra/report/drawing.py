@@ -8,7 +8,7 @@ import math
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -69,11 +69,16 @@ class ReportFigure:
         return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
 
 
-def style() -> AbstractContextManager[None]:
-    """Return the context that figures are drawn in."""
+def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
+    """Return the context that figures are drawn in.
+
+    Args:
+        changes: settings of matplotlib that stand over the report's own, such as "font.size".
+    """
     import matplotlib as mpl
 
-    return mpl.rc_context(_RC)
+    usual: Any = {"figure.figsize": (WIDTH, HEIGHT), **_RC}
+    return mpl.rc_context(usual | dict(changes or {}))
 
 
 WIDTH, HEIGHT = 5.8, 3.9
@@ -81,20 +86,29 @@ WIDTH, HEIGHT = 5.8, 3.9
 _LEGEND_LINE = 0.19
 """Height of a line of the legend, in inches."""
 _LEGEND_LETTERS = 76
-"""Number of letters that fit beside each other below a figure."""
+"""Number of letters that fit beside each other below a figure of the usual width."""
 
 
 def new_figure(
-    legend: Iterable[str] = (), *, width: float = WIDTH, height: float = HEIGHT
+    legend: Iterable[str] = (), *, width: float | None = None, height: float | None = None
 ) -> Figure:
-    """Make an empty figure, with room for a legend of these names below it."""
+    """Make an empty figure, with room for a legend of these names below it.
+
+    Args:
+        legend: names in the legend.
+        width: in inches; None for that of the style.
+        height: in inches without the legend; None for that of the style.
+    """
+    import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     names = [legend_name(name) for name in legend]
     rows = math.ceil(len(names) / _legend_columns(names)) if names else 0
     lines = rows * max((name.count("\n") + 1 for name in names), default=0)
-    figure = Figure(figsize=(width, height + _LEGEND_LINE * lines), layout="constrained")
+    usual_width, usual_height = mpl.rcParams["figure.figsize"]
+    size = (width or usual_width, (height or usual_height) + _LEGEND_LINE * lines)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(
         figure
     )  # has one renderer to measure text with; without it, each text makes its own
@@ -139,12 +153,20 @@ def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
 def legend_name(name: str) -> str:
     """Wrap a long name, and hide a leading underscore from matplotlib, which would leave it out."""
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
-    return "\n".join(textwrap.wrap(name, _LEGEND_LETTERS - 6))
+    return "\n".join(textwrap.wrap(name, _legend_letters() - 6))
+
+
+def _legend_letters() -> int:
+    """Return the number of letters that fit beside each other below a figure of this style."""
+    import matplotlib as mpl
+
+    letters = mpl.rcParams["figure.figsize"][0] / mpl.rcParams["font.size"]
+    return round(_LEGEND_LETTERS * letters * _RC["font.size"] / WIDTH)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
     longest = max((len(line) for name in names for line in name.split("\n")), default=1)
-    return max(1, min(len(names), 5, _LEGEND_LETTERS // (longest + 6)))
+    return max(1, min(len(names), 5, _legend_letters() // (longest + 6)))
 
 
 def legend_below(axes: Axes) -> list[Any]:

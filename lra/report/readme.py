@@ -25,6 +25,7 @@ from lra.report.out_of_distribution import (
     evaluation_figures,
     evaluation_table,
 )
+from lra.report.reproduce import reproduce_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
@@ -69,7 +70,10 @@ def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
             "published": Block([published_of_the_suite()]),
             "figure": Block(figures={path: figures[path] for path in first}),
         },
-        "results/README.md": {"tables": Block(tables, figures)},
+        "results/README.md": {
+            "reproduce": Block([reproduce_table(results)]),
+            "tables": Block(tables, figures),
+        },
         "results/settings.md": {f"settings {name}": Block([audit_table(name)]) for name in names()},
     }
 

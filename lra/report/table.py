@@ -99,12 +99,16 @@ class Table:
         return csv_table(pd.DataFrame(list(self.facts)))
 
 
-def ranks(values: Sequence[float | None]) -> dict[int, str]:
-    """Mark the highest and the second highest of some numbers, compared as printed with two digits.
+def ranks(values: Sequence[float | None], digits: int = 2) -> dict[int, str]:
+    """Mark the highest and the second highest of some numbers, compared as printed.
 
     Equal numbers have the same mark; a single number has none.
+
+    Args:
+        values: the numbers; None where there is none.
+        digits: decimal digits that are printed.
     """
-    shown = {i: round(value, 2) for i, value in enumerate(values) if value is not None}
+    shown = {i: round(value, digits) for i, value in enumerate(values) if value is not None}
     if len(shown) < 2:  # noqa: PLR2004
         return {}
     order = sorted(set(shown.values()), reverse=True)

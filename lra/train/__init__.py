@@ -2,6 +2,7 @@
 
 __all__ = [
     "checkpoint",
+    "estimate",
     "evaluation",
     "interval",
     "loggers",

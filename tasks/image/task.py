@@ -193,6 +193,10 @@ class Image(Task):
             "no image is in two splits",
         ]
 
+    def training_examples(self) -> int:
+        """See `Task.training_examples`."""
+        return self.counts["train"] or OFFICIAL_COUNTS["train"]
+
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         return split_proportionally(examples, OFFICIAL_COUNTS)

@@ -218,6 +218,10 @@ class ListOps(Task):
             write_official(folder / FILES[name], *split_arrays(cache, name))
         return [folder / FILES[name] for name in SPLITS]
 
+    def training_examples(self) -> int:
+        """See `Task.training_examples`."""
+        return self.counts["train"]
+
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         if examples < len(SPLITS):

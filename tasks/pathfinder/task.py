@@ -263,6 +263,10 @@ class Pathfinder(Task):
         write_release(place, images, labels, rows, self.law)
         return [place]
 
+    def training_examples(self) -> int:
+        """See `Task.training_examples`."""
+        return _cuts(self.examples or OFFICIAL_COUNT)[0]
+
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         return {"examples": examples}

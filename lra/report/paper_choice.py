@@ -1,0 +1,148 @@
+"""What a paper's tables show: rows and columns chosen by name, by beginning of name or by kind."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.record.run import RunRecord
+from lra.report.accuracy import AVERAGES, averages
+from lra.report.boards import Board, label
+from lra.report.cells import Cell
+from lra.report.published import PublishedRow, choose_published, is_variant, published_rows
+from lra.runtime.errors import UserError, unknown
+
+MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
+ROW_KINDS = {
+    MIXERS: "every mixer at the settings of its preset",
+    VARIANTS: "rows with changed settings, of the mixers named or, if none is, of all",
+    BASELINES: "trivial baselines",
+    PUBLISHED: "published results of the mixers shown, or those named by --published",
+}
+"""Words for kinds of rows, and what they stand for."""
+TASKS, AVERAGE = "tasks", "average"
+COLUMN_KINDS = {
+    TASKS: "every task with a result",
+    AVERAGE: "the average over five or six tasks that most rows have, if any",
+}
+"""Words for kinds of columns, and what they stand for."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows and columns that `--rows`, `--columns` and `--published` ask for."""
+
+    rows: Sequence[str]
+    """Rows' names and keys of ROW_KINDS."""
+    columns: Sequence[str]
+    """Tasks, keys of AVERAGES and keys of COLUMN_KINDS."""
+    published: str | None
+    """The value of --published."""
+
+    def board(self, board: Board) -> Board:
+        """Keep the rows chosen, in the order asked for."""
+        rows = {
+            name: board.rows[name]
+            for word in self.rows
+            for name in _rows_meant(board, word, self.rows)
+        }
+        return dataclasses.replace(board, rows=rows)
+
+    def shown_columns(self, board: Board) -> list[str]:
+        """Return the columns of a board that has the rows chosen already."""
+        with_result = [task for task in board.tasks if _has_result(board, task)]
+        meant = {TASKS: with_result, AVERAGE: usual_average(board)}
+        columns = [name for word in self.columns for name in meant.get(word, [word])]
+        return list(dict.fromkeys(columns))
+
+    def published_rows(self, boards: Sequence[Board]) -> list[PublishedRow]:
+        """Return the published rows asked for, all boards having the rows chosen already.
+
+        Raises: UserError for a method that is not there.
+        """
+        if self.published is not None:
+            return choose_published(self.published)
+        if PUBLISHED not in self.rows:
+            return []
+        mixers = {run.mixer for board in boards for run in board.records}
+        return [row for row in published_rows() if is_variant(row.method, mixers)]
+
+
+def choose(boards: Sequence[Board], rows: str, columns: str, published: str | None) -> Choice:
+    """Read `--rows` and `--columns`.
+
+    Args:
+        boards: boards whose rows and tasks may be named.
+        rows: names separated by commas, those in brackets apart.
+        columns: names separated by commas.
+        published: the value of --published.
+    Raises: UserError for a name that no board has, or that begins several names.
+    """
+    methods = dict.fromkeys(name for board in boards for name in board.rows)
+    tasks = dict.fromkeys(task for board in boards for task in board.tasks)
+    return Choice(
+        rows=_names(rows, [*methods, *ROW_KINDS], "row", "--rows"),
+        columns=_names(columns, [*tasks, *AVERAGES, *COLUMN_KINDS], "column", "--columns"),
+        published=published,
+    )
+
+
+def _names(text: str, valid: Sequence[str], kind: str, flag: str) -> list[str]:
+    outside_brackets = r",(?![^(\[]*[)\]])"
+    words = [word.strip() for word in re.split(outside_brackets, text)]
+    return list(dict.fromkeys(complete(word, valid, kind, flag) for word in words))
+
+
+def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
+    """Return the name that is given, or the only one that begins so, upper and lower case alike.
+
+    Args:
+        given: a name or its beginning.
+        valid: all names.
+        kind: what they are names of.
+        flag: where it was given.
+    Raises: UserError if there is none, or more than one.
+    """
+    word = given.casefold()
+    exact = [name for name in valid if name.casefold() == word]
+    found = exact or [name for name in valid if name.casefold().startswith(word)]
+    if not word or not found:
+        raise unknown(kind, given, valid, flag)
+    if len(found) > 1:
+        raise UserError(f"{flag}: {given!r} may be {', '.join(sorted(found))}: write more of it")
+    return found[0]
+
+
+def _rows_meant(board: Board, word: str, words: Sequence[str]) -> list[str]:
+    """List the rows of a board that a word of `--rows` stands for."""
+    if word in board.rows:
+        return [word]
+    usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
+    named = {run.mixer for name in words for cells in [board.rows.get(name, {})]
+             for cell in cells.values() for run in cell.runs}  # fmt: skip
+    changed = [
+        name
+        for name, cells in board.rows.items()
+        if name not in usual
+        and (not named or any(run.mixer in named for cell in cells.values() for run in cell.runs))
+    ]
+    return {MIXERS: usual, VARIANTS: changed}.get(word, [])
+
+
+def is_at_preset(cells: Mapping[str, Cell[RunRecord]]) -> bool:
+    """Whether the runs of a row have the settings of their preset."""
+    return all(label(run) == run.method for cell in cells.values() for run in cell.runs)
+
+
+def _has_result(board: Board, task: str) -> bool:
+    return any(cells.get(task, Cell()).mean is not None for cells in board.rows.values())
+
+
+def usual_average(board: Board) -> list[str]:
+    """Choose the average that most rows have, of equals the one over more tasks; none if none."""
+    means = [averages(cells) for cells in board.rows.values()]
+    counts = {name: sum(row[name] is not None for row in means) for name in AVERAGES}
+    best = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
+    return [best] if counts[best] else []

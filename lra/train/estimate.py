@@ -1,0 +1,200 @@
+"""How long a run will take, from the speeds of earlier runs and of measurements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lra.config.schema import RunConfig
+from lra.record import benchmark, run
+from lra.record.benchmark import BenchRecord
+from lra.record.run import RunRecord
+from lra.record.schema import SHIPPED, read_all
+from lra.runtime.progress import duration
+from lra.train.run_length import RunLength
+
+_CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
+"""Settings of training that change how long a step takes; of the others only the batch does."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a run's training steps will be, and how that is known."""
+
+    steps_per_second: float
+    device: str
+    """The device that it was measured on."""
+    origin: str
+    """What was measured, and what was scaled from it."""
+
+
+class Timings:
+    """Speeds of finished training steps, by runs and by `lra.bench step`.
+
+    What was measured on a device is preferred to what was measured on others of its kind, CPU or
+    GPU; a run's settings to others; runs to benchmarks of a task's own lengths, and these to
+    benchmarks of full length. A step is taken to last in proportion to its examples and positions.
+
+    Args:
+        runs: records of runs.
+        measured: records of benchmarks.
+    """
+
+    def __init__(self, runs: Sequence[RunRecord], measured: Sequence[BenchRecord]) -> None:
+        self.runs = runs
+        self.measured = [bench for bench in measured if bench.mode == "step"]
+
+    @classmethod
+    def read(cls, results_dir: Path, config: RunConfig | None = None) -> Timings:
+        """Read the records of a results folder, one's own and the shipped ones.
+
+        Args:
+            results_dir: the folder.
+            config: the only run whose speed will be asked for; None: any.
+        """
+        task, mixer = (config.task_name, config.mixer_name) if config else ("*", "*")
+        runs: list[RunRecord] = []
+        measured: list[BenchRecord] = []
+        for root in (results_dir, results_dir / SHIPPED):  # of equals one's own come first
+            runs += read_all(
+                RunRecord,
+                root.glob(f"runs/{task}/{mixer}/*/result.json"),
+                run.SCHEMA_VERSION,
+                lambda record, root=root: run.folder_of(root, record) / "result.json",
+            )[0]
+            measured += read_all(
+                BenchRecord,
+                root.glob(f"bench/*/step-{task}-*.json"),
+                benchmark.SCHEMA_VERSION,
+                lambda record, root=root: record.path(root),
+            )[0]
+        return cls(runs, measured)
+
+    def steps(self, config: RunConfig) -> int | None:
+        """Return the optimizer steps of a run; None for a run of a time, or of unknown data."""
+        train = config.train
+        if train.minutes is not None:
+            return None
+        data = _only(config.overrides, "task.")
+        examples = next(
+            (
+                record.data.sizes["train"]
+                for record in self.runs
+                if (record.task, record.preset, record.protocol)
+                == (config.task_name, config.preset, config.protocol)
+                and _only(record.overrides, "task.") == data
+                and "train" in record.data.sizes
+            ),
+            config.build_task().training_examples(),
+        )
+        if examples is None:
+            return train.steps
+        return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
+
+    def speed(self, config: RunConfig, here: str) -> Speed | None:
+        """Return how fast a run's steps will be; None if nothing like it was measured.
+
+        Args:
+            config: the run's.
+            here: name of the device that it will be on.
+        """
+        length = config.build_task().info.max_length
+        found = [
+            record
+            for record in (*self.runs, *self.measured)
+            if record.steps_per_second is not None
+            and _is_of(record, config)
+            and is_cpu(record.device) == is_cpu(here)
+        ]
+        best = min(found, key=lambda r: _rank(r, config, length, here), default=None)
+        return None if best is None else _scaled(best, config, length)
+
+
+def told(config: RunConfig, timings: Timings, here: str) -> str:
+    """Say how long a run will train on a device, and from what that is known, or what is lacking.
+
+    Args:
+        config: the run's.
+        timings: speeds.
+        here: name of the device.
+    """
+    kind = "CPU" if is_cpu(here) else "GPU"
+    if config.train.minutes is not None:
+        return f"{duration(60 * config.train.minutes)} of training, as train.minutes says"
+    steps = timings.steps(config)
+    if steps is None:
+        return "not known: how many examples an epoch has is known once the data is there"
+    speed = timings.speed(config, here)
+    if speed is None:
+        names = f"--task {config.task_name} --mixers {config.mixer_name}"
+        return (
+            f"not known: of {config.mixer_name} no step of this task and preset was timed on a "
+            f"{kind}; {steps:,} steps (python -m lra.bench step {names} --preset {config.preset} "
+            f"--protocol {config.protocol} times one)"
+        )
+    where = f"this {kind}" if speed.device == here else f"{speed.device}, not this {kind}"
+    return (
+        f"{duration(steps / speed.steps_per_second)} of training on {where} ({steps:,} steps, "
+        f"{speed.steps_per_second:.3g} a second: {speed.origin})"
+    )
+
+
+def is_cpu(device: str) -> bool:
+    """Whether the name of a device is a processor's."""
+    return "CPU" in device
+
+
+def _only(overrides: Sequence[str], *sections: str) -> set[str]:
+    return {text for text in overrides if text.startswith(sections)}
+
+
+def _that_matter(overrides: Sequence[str]) -> set[str]:
+    """Keep the changed settings that a step's duration depends on, its batch apart."""
+    return _only(overrides, "task.", "mixer.", "model.", *_CHANGE_A_STEP)
+
+
+def _is_of(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
+    """Whether a record is of a run's task and mixer, at its settings or at the preset's."""
+    of_record = (record.task, record.mixer, record.mixer_code, record.preset, record.protocol)
+    of_run = (config.task_name, config.mixer_name, config.mixer_code)
+    if of_record != (*of_run, config.preset, config.protocol):
+        return False
+    is_at_preset = _that_matter(record.overrides) == _only(record.overrides, "task.")
+    return is_at_preset or _has_settings(record, config)
+
+
+def _has_settings(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
+    same_precision = record.precision == config.train.precision
+    return same_precision and _that_matter(record.overrides) == _that_matter(config.overrides)
+
+
+def _rank(
+    record: RunRecord | BenchRecord, config: RunConfig, length: int, here: str
+) -> tuple[float, ...]:
+    """Order records by how much they say of a run on a device, the best first."""
+    is_full = isinstance(record, BenchRecord) and record.lengths == "full"
+    return (
+        record.device != here,
+        not _has_settings(record, config),
+        isinstance(record, BenchRecord) + is_full,
+        abs(math.log(record.length / length)),
+        abs(math.log(record.batch_size / config.train.batch_size)),
+    )
+
+
+def _scaled(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> Speed:
+    """Turn what was measured into the speed of a run's steps."""
+    batch = config.train.batch_size
+    said = ["a run" if isinstance(record, RunRecord) else "lra.bench step"]
+    if isinstance(record, BenchRecord) and record.lengths == "full":
+        said.append("every sequence of full length")
+    if not _has_settings(record, config):
+        said.append("at other settings")
+    if record.batch_size != batch:
+        said.append(f"batch {record.batch_size} scaled to {batch}")
+    if record.length != length:
+        said.append(f"{record.length:,} positions scaled to {length:,}")
+    factor = record.batch_size / batch * (record.length / length)
+    return Speed((record.steps_per_second or 0.0) * factor, record.device, ", ".join(said))

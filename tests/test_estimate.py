@@ -1,0 +1,166 @@
+"""How long runs will take, and what it takes to repeat published rows."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+
+import run_task
+from lra.config.compose import compose
+from lra.record.run import RunRecord
+from lra.report.audit import names, read_published
+from lra.report.published import is_variant, published_rows
+from lra.report.reproduce import repeats, reproduce_table
+from lra.report.results import Results
+from lra.train.estimate import Timings, told
+from made_results import bench_record, record, save_all, write_metrics
+from tasks.base import BENCHMARK
+
+HERE = "CPU A, 2 threads"
+CONFIG = compose("listops", "tnn").config
+BATCH = CONFIG.train.batch_size
+
+
+def run(**changes: object) -> RunRecord:
+    """A run of TNN's published setting on ListOps."""
+    values: dict[str, object] = {
+        "batch_size": BATCH, "length": 2048, "device": HERE, "steps_per_second": 2.0,
+        "data": {"source": "official", "fingerprint": "f", "sizes": {"train": 96_000}},
+    }  # fmt: skip
+    return record(**(values | changes))
+
+
+def test_what_is_nearest_to_a_run_is_taken() -> None:
+    """From the best on: the device, the settings, runs, the task's lengths, batch and length."""
+    order = [
+        (run(), 2.0, "a run"),
+        (bench_record(length=2048, batch_size=BATCH // 4, lengths="task", device=HERE), 0.5,
+         f"lra.bench step, batch {BATCH // 4} scaled to {BATCH}"),
+        (bench_record(length=2048, batch_size=BATCH, device=HERE), 2.0,
+         "lra.bench step, every sequence of full length"),
+        (bench_record(length=1024, batch_size=BATCH, device=HERE), 1.0,
+         "lra.bench step, every sequence of full length, 1,024 positions scaled to 2,048"),
+        (run(overrides=["task.max_depth=3"], steps_per_second=3.0), 3.0,
+         "a run, at other settings"),
+        (run(device="CPU B, 4 threads", steps_per_second=5.0), 5.0, "a run"),
+    ]  # fmt: skip
+    for k in range(len(order)):
+        left = [one for one, *_ in order[k:]][::-1]
+        timings = Timings(
+            [one for one in left if isinstance(one, RunRecord)],
+            [one for one in left if not isinstance(one, RunRecord)],
+        )
+        speed = timings.speed(CONFIG, HERE)
+        assert speed is not None
+        assert (speed.steps_per_second, speed.origin) == order[k][1:]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"device": "NVIDIA H200"}, {"task": "text"}, {"mixer": "s4"}, {"preset": "quick"},
+        {"protocol": "lra"}, {"mixer_code": "0" * 16}, {"steps_per_second": None},
+        {"overrides": ["model.dim=1024"]},
+    ],
+)  # fmt: skip
+def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:
+    timings = Timings([run(**other)], [bench_record(mode="forward", device=HERE)])
+    assert timings.speed(CONFIG, HERE) is None
+    text = told(CONFIG, timings, HERE)
+    assert text.startswith("not known: of tnn no step of this task and preset was timed on a CPU")
+    assert "--task listops --mixers tnn --preset paper --protocol s4" in text
+
+
+def test_settings_that_change_no_step_are_no_others() -> None:
+    changed = compose("listops", "tnn", overrides=["train.lr=1e-3", "model.dim=64"]).config
+    speed = Timings([run(overrides=["model.dim=64"])], []).speed(changed, HERE)
+    assert speed is not None
+    assert "other settings" not in speed.origin
+
+
+def test_an_estimate_is_told() -> None:
+    timings = Timings([run()], [])
+    assert told(CONFIG, timings, HERE) == (
+        "4.2 h of training on this CPU (30,000 steps, 2 a second: a run)"
+    )
+    assert "on CPU A, 2 threads, not this CPU (" in told(CONFIG, timings, "CPU C")
+    minutes = compose("listops", "tnn", preset="budget").config
+    assert told(minutes, timings, HERE) == "10 min of training, as train.minutes says"
+
+
+def test_steps_are_of_the_data_that_runs_met() -> None:
+    assert Timings([], []).steps(CONFIG) == 40 * 750
+    met = run(data={"source": "official", "fingerprint": "f", "sizes": {"train": 1281}})
+    assert Timings([met], []).steps(CONFIG) == 40 * 11, "the last, smaller batch counts"
+
+
+@pytest.mark.parametrize(
+    ("task", "examples"),
+    list(zip(BENCHMARK, (96_000, 22_500, 147_086, 45_000, 160_000, 160_000), strict=True)),
+)
+def test_examples_are_known_before_the_data(task: str, examples: int) -> None:
+    assert compose(task, "mean").config.build_task().training_examples() == examples
+
+
+def test_show_config_ends_with_the_estimate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench_record(length=2048, batch_size=8, lengths="task", steps_per_second=4.0).save(
+        tmp_path / "bench"
+    )
+    line = ["--task", "listops", "--mixer", "tnn", "--show-config", "--results-dir", str(tmp_path)]
+    assert run_task.main([*line, "--device", "cpu"]) == 0
+    shown = capsys.readouterr().out
+    assert yaml.safe_load(shown)["train"]["epochs"] == 40
+    last = shown.splitlines()[-1]
+    assert last.startswith(
+        "# estimated time: 33.3 h of training on CPU, not this CPU (30,000 steps"
+    )
+    assert run_task.main([*line, "--device", "cuda:77"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("# estimated time: not known: --device: no device 'cuda:77' here")
+
+
+def test_every_repeated_row_is_published_and_of_its_mixer() -> None:
+    methods = {row.method for row in published_rows()}
+    for name in names():
+        published = read_published(name)
+        assert published.rows.keys() <= methods
+        assert all(is_variant(method, [str(published.mixer)]) for method in published.rows)
+
+
+def test_commands_have_the_settings_of_their_rows() -> None:
+    found = list(repeats())
+    assert len({one.command for one in found}) == len(found) == 50
+    for one in found[::7]:
+        options = run_task.parse_arguments(shlex.split(one.command)[2:])
+        assert run_task.configure(options).hash == one.config.hash
+
+
+def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
+    whole = run(config_hash=CONFIG.hash, run_id="a-s0", steps=100, total_steps=100)
+    part = run(config_hash=CONFIG.hash, run_id="a-s1", seed=1, steps=40, total_steps=100,
+               status="stopped", device="NVIDIA X", steps_per_second=20.0)  # fmt: skip
+    save_all(tmp_path, [whole, part])
+    write_metrics(tmp_path, whole, [20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
+    write_metrics(tmp_path, part, [24.0, 30.0, 40.0, 50.0])
+    table = reproduce_table(Results(tmp_path))
+    shown = next(
+        dict(zip(table.columns, row, strict=True))
+        for row in table.rows
+        if row[:2] == ["TNN", "listops"]
+    )
+    assert shown["command"] == "`python run_task.py --task listops --mixer tnn`"
+    assert (shown["published, %"], shown["steps"], shown["epochs"]) == ("61.04", "30,000", "40")
+    assert (shown["time on the CPU"], shown["time on the GPU"]) == ("4.2 h", "25 min")
+    assert shown["time is from"] == "CPU: a run; GPU: a run"
+    assert shown["validation at 10 % of the steps"] == "22.00 (n=2)"
+    assert shown["validation at 50 % of the steps"] == "60.00 (n=1)"
+    assert f"Measured on {HERE} and NVIDIA X." in table.caption
+    (tmp_path / "none").mkdir()
+    empty = reproduce_table(Results(tmp_path / "none"))
+    assert list(empty.columns)[-1] == "epochs"
+    assert "Nothing measured yet: time on the CPU, time on the GPU" in empty.caption
