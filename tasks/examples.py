@@ -17,6 +17,8 @@ MOST_CLASSES = 1000
 LONGEST_WORD = 100
 """Most letters of a metadata field's name, and of its words."""
 LARGEST_TOKEN = 2**31 - 1
+DEEPEST = 3
+"""Levels of lists from which on a sequence is refused: positions and channels are two."""
 _SEQUENCES = (list, tuple, np.ndarray)
 FORMS = (
     "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "
@@ -121,11 +123,10 @@ def _towers(given: object) -> tuple[Sequence[Any], int]:
 
 
 def _array(sequence: Any) -> np.ndarray:
-    inner = sequence
-    for _ in range(2):
-        if isinstance(inner, (list, tuple)) and inner:
-            inner = inner[0]
-    if isinstance(inner, (list, tuple)):  # it may hold itself
+    inner, depth = sequence, 0
+    while isinstance(inner, (list, tuple)) and inner and depth < DEEPEST:
+        inner, depth = inner[0], depth + 1
+    if depth == DEEPEST:  # it may hold itself
         raise DataError(f"a sequence holds lists in lists; expected {FORMS}")
     try:
         array = np.asarray(sequence)

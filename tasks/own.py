@@ -247,6 +247,11 @@ class OwnTask(Task):
             f"{dataset.folder}"
         )
 
+    def training_examples(self) -> int | None:
+        """See `Task.training_examples`: None unless they have been drawn already."""
+        drawn: dict[str, Examples] | None = vars(self).get("drawn")
+        return None if drawn is None else len(drawn["train"].labels)
+
     @classmethod
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int

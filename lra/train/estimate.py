@@ -158,7 +158,7 @@ def _that_matter(overrides: Sequence[str]) -> set[str]:
 def _is_of(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     """Whether a record is of a run's task and mixer, at its settings or at the preset's."""
     of_record = (record.task, record.mixer, record.mixer_code, record.preset, record.protocol)
-    of_run = (config.task_name, config.mixer_name, config.mixer_code)
+    of_run = (config.task_name, config.mixer_name, config.mixer_source.code)
     if of_record != (*of_run, config.preset, config.protocol):
         return False
     is_at_preset = _that_matter(record.overrides) == _only(record.overrides, "task.")
