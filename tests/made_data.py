@@ -29,6 +29,16 @@ NOISE = random.Random(0).randbytes(10_000)
 Files = Mapping[str, bytes]
 """Contents of files by their names."""
 
+SMALLER: dict[str, list[str]] = {
+    "listops": ["task.train=40", "task.val=10", "task.test=10"],
+    "text": ["task.test=null", "task.holdout=4"],
+    "retrieval": ["task.val=5"],
+    "image": ["task.train=20", "task.val=5", "task.test=5"],
+    "pathfinder": ["task.examples=30"],
+    "pathx": ["task.examples=30", "task.size=32"],
+}
+"""Settings by which each task has little data."""
+
 
 def real_data(name: str) -> Path:
     """Find a file of the real data that may lie beside the repository; skip the test if not."""

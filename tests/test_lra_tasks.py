@@ -14,17 +14,9 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.record.run import load_record
 from lra.report.boards import boards
-from made_data import place_made_data, reviews, write_archive
+from made_data import SMALLER, place_made_data, reviews, write_archive
 from tasks.base import BENCHMARK, Batch
 
-SMALLER: dict[str, list[str]] = {
-    "listops": ["task.train=40", "task.val=10", "task.test=10"],
-    "text": ["task.test=null", "task.holdout=4"],
-    "retrieval": ["task.val=5"],
-    "image": ["task.train=20", "task.val=5", "task.test=5"],
-    "pathfinder": ["task.examples=30"],
-    "pathx": ["task.examples=30", "task.size=32"],
-}
 MODEL = ["model.dim=8", "model.depth=1", "train.steps=2", "train.evaluate_every=2",
          "train.batch_size=4", "train.warmup_steps=1"]  # fmt: skip
 

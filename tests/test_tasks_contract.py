@@ -11,19 +11,11 @@ import torch
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
-from made_data import place_made_data
+from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
 from tasks.base import Dataset, Task
 from tasks.errors import DataError
 
-SMALLER: dict[str, list[str]] = {
-    "listops": ["task.train=40", "task.val=10", "task.test=10"],
-    "text": ["task.test=null", "task.holdout=4"],
-    "retrieval": ["task.val=5"],
-    "image": ["task.train=20", "task.val=5", "task.test=5"],
-    "pathfinder": ["task.examples=30"],
-    "pathx": ["task.examples=30", "task.size=32"],
-}
 NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
 
 
