@@ -117,8 +117,8 @@ class Dataset:
     splits: Mapping[str, Split]
     """The splits by their names: train, val and test."""
     source: str
-    """Where the data came from: official, generated, own (of a user's own task), or unofficial, which
-    has the official file structure but other content."""
+    """Where the data came from: official, generated, own (of a user's own task), or unofficial,
+    which has the official file structure but other content."""
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
