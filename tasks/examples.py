@@ -10,7 +10,7 @@ import numpy as np
 
 from tasks.base import Split
 from tasks.errors import DataError
-from tasks.splits import PackedReals, PackedTokens, RealSequences, Sequences
+from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
 
 MOST_CLASSES = 1000
 """Most classes that tables and predictions are made for."""
@@ -201,17 +201,13 @@ def _kind(value: object) -> str:
     return f"a {type(value).__name__}"
 
 
-class OwnTokens(PackedTokens):
-    """Examples of tokens with metadata.
-
-    Args:
-        examples: what the split is to hold.
-    """
+class _OwnExamples(Packed):
+    """Examples that a user's class has made, with their metadata."""
 
     def __init__(self, examples: Examples) -> None:
-        super().__init__(
-            Sequences(examples.values, examples.offsets), examples.labels, examples.which
-        )
+        kind = Sequences if examples.channels is None else RealSequences
+        sequences = kind(examples.values, examples.offsets)
+        super().__init__(sequences, examples.labels, examples.which)
         self.examples = examples
 
     def metadata(self) -> dict[str, np.ndarray]:
@@ -219,19 +215,9 @@ class OwnTokens(PackedTokens):
         return dict(self.examples.metadata)
 
 
-class OwnReals(PackedReals):
-    """Examples of real numbers with metadata.
+class OwnTokens(_OwnExamples, PackedTokens):
+    """Sequences of tokens."""
 
-    Args:
-        examples: what the split is to hold.
-    """
 
-    def __init__(self, examples: Examples) -> None:
-        super().__init__(
-            RealSequences(examples.values, examples.offsets), examples.labels, examples.which
-        )
-        self.examples = examples
-
-    def metadata(self) -> dict[str, np.ndarray]:
-        """See `Split.metadata`."""
-        return dict(self.examples.metadata)
+class OwnReals(_OwnExamples, PackedReals):
+    """Sequences of real numbers."""

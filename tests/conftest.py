@@ -55,6 +55,17 @@ def forked() -> Iterator[Forked]:
 
 
 @pytest.fixture
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Work in a folder of one's own, whose modules are forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    for name, module in list(sys.modules.items()):
+        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.fixture
 def place(tmp_path: Path, forked: Forked) -> Place:
     """Make a place for a hostile case."""
     made = Place(tmp_path, forked)

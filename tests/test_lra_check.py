@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,8 @@ SCALE = """
 import torch
 from torch import nn
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 class Scale(nn.Module):
     def __init__(self, context, *, by: float = 1.0):
         super().__init__()
@@ -25,16 +25,6 @@ class Scale(nn.Module):
     def forward(self, x, mask=None):
         RETURN
 """
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    for name, module in list(sys.modules.items()):
-        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 @pytest.mark.parametrize("name", OWN_TASKS)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,17 +23,9 @@ from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from tasks.errors import DataError, KnownError
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 MODEL = ["model.dim=8", "model.depth=1", "train.steps=4", "train.batch_size=16"]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    for name, module in list(sys.modules.items()):
-        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 def arguments(task: str, *more: str, mixer: str = "mean") -> list[str]:

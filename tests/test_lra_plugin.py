@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterator
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import get_type_hints
@@ -26,6 +25,8 @@ import torch
 from torch import nn
 from dataclasses import dataclass
 from models.base import MixerContext
+
+pytestmark = pytest.mark.usefixtures("own_folder")
 """
 
 SCALE = """
@@ -40,16 +41,6 @@ class Scale(nn.Module):
     def forward(self, x, mask):
         return self.linear(x) * self.by
 """
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    yield
-    for name, module in list(sys.modules.items()):
-        if str(vars(module).get("__file__")).startswith(str(tmp_path)):
-            del sys.modules[name]
 
 
 def write(source: str = SCALE, name: str = "own.py") -> None:
