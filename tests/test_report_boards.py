@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lra.record.run import RunRecord
 from lra.report.accuracy import accuracy_table, averages
 from lra.report.boards import Board, boards
-from lra.report.cells import Cell, counted
+from lra.report.cells import Cell, cell_of
 from lra.report.published import (
     FIVE,
     PublishedRow,
@@ -29,7 +29,7 @@ OFFICIAL = {"source": "official", "fingerprint": "o", "sizes": {}}
 
 
 def cell(*runs: RunRecord) -> Cell:
-    return Cell(counted(runs))
+    return cell_of(runs)
 
 
 def test_text_of_a_cell() -> None:
@@ -78,6 +78,19 @@ def test_a_seed_counts_once() -> None:
     assert cell(repeat, record()).text == "44.00 (n=1)"
     unfinished = record(run_id="abc-s0-r10", status="stopped", **NOT_DONE)
     assert cell(unfinished, repeat, record()).text == "44.00 (n=1)"
+
+
+def test_a_run_without_a_result_stands_beside_the_result_of_its_name() -> None:
+    done = record(run_id="abc-s0", test_accuracy=59.65)
+    mine = record(run_id="abc-s0", status="stopped", steps=5, total_steps=1500, **NOT_DONE)
+    one = cell(done, mine)
+    assert one.text == "59.65 (n=1; yours: stopped at 5 of 1,500)"
+    assert one.value == 59.65
+    other = record(run_id="abc-s1", seed=1, test_accuracy=59.65)
+    ended = record(run_id="abc-s1", seed=1, status="oom", steps=7, total_steps=1500, **NOT_DONE)
+    both = cell(mine, done, ended, other)
+    assert both.text == "59.65 ± 0.00 (n=2; yours: stopped at 5 of 1,500, oom at 7 of 1,500)"
+    assert both.value == 59.65
 
 
 def rows_of(board: Board) -> dict[str, dict[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.cells import Cell, counted
+from lra.report.cells import Cell, cell_of
 from tasks.base import BENCHMARK
 
 SHOWN_OVERRIDES = 2
@@ -175,6 +175,6 @@ def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell[RunRecord]]]
             name = with_hash(name, record)
         groups.setdefault(name, {}).setdefault(record.task, []).append(record)
     return {
-        name: {task: Cell(counted(runs)) for task, runs in by_task.items()}
+        name: {task: cell_of(runs) for task, runs in by_task.items()}
         for name, by_task in groups.items()
     }
