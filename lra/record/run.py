@@ -20,6 +20,7 @@ from lra.record.schema import (
     Positive,
     PositiveCount,
     Record,
+    RowLabel,
     Status,
     Text,
     read_all,
@@ -44,6 +45,8 @@ class RunRecord(Record):
     protocol: Name
     overrides: list[Text]
     """Settings changed by flags; a run with any of them differs from its preset."""
+    label: RowLabel | None = None
+    """Name in tables that the user gave, in the place of changed settings and a plug-in's code."""
     seed: Count
     status: Status
     message: Text | None
@@ -105,7 +108,9 @@ class RunRecord(Record):
 
     @property
     def method(self) -> str:
-        """Name in tables: the mixer's, for a plug-in with the start of its code's digest."""
+        """The mixer's name, with the run's label, or of a plug-in with the start of its digest."""
+        if self.label is not None:
+            return f"{self.mixer}: {self.label}"
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
 
     def save(self, folder: Path) -> None:
