@@ -1,0 +1,3 @@
+"""What `import lra` offers to Python code: runs as a frame."""
+
+__all__ = ["frame"]
