@@ -1,6 +1,6 @@
 """The harness around mixers and tasks; its rooms import only from those beneath them.
 
-What Python code calls, `records`, is imported when it is first used.
+What Python code calls, `build`, `load` and `records`, is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lra.api.frame import records
+    from lra.api.model import Built, TrainedRun, build, load
     from lra.runtime.errors import UserError
     from tasks.errors import DataError
 
 __all__ = [
+    "Built",
     "DataError",
+    "TrainedRun",
     "UserError",
     "api",
     "bench",
+    "build",
     "classifier",
     "config",
     "evaluate",
+    "load",
     "prepare",
     "record",
     "records",
@@ -34,8 +39,12 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import what is called by its name alone, as torch takes seconds."""
     places = {
+        "Built": "lra.api.model",
         "DataError": "tasks.errors",
+        "TrainedRun": "lra.api.model",
         "UserError": "lra.runtime.errors",
+        "build": "lra.api.model",
+        "load": "lra.api.model",
         "records": "lra.api.frame",
     }
     if name not in places:

@@ -141,6 +141,7 @@ def test_imports_point_down(path: Path) -> None:
         ("tasks.sources.archives", "from tasks.documents.pairs import Pairs"),
         ("lra.sweep.plan", "import run_task"),
         ("lra.train.run", "import lra"),
+        ("lra.evaluate.trained", "from lra.api.model import load"),
         ("lra.record.merge", "from lra.api.frame import records"),
     ],
 )
@@ -228,7 +229,7 @@ def test_the_package_imports_nothing_until_it_is_used() -> None:
 
 def test_what_the_package_exports_is_there() -> None:
     assert {name for name in dir(lra) if not name.startswith("_")} >= set(lra.__all__)
-    assert all(hasattr(lra, n) for n in ("records", "UserError", "DataError"))
+    assert all(hasattr(lra, n) for n in ("build", "load", "records", "UserError", "DataError"))
     with pytest.raises(AttributeError, match="module 'lra' has no attribute 'bild'"):
         lra.bild  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
 
