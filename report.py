@@ -47,11 +47,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--relative-to",
         "--baseline",
         metavar="MIXER",
-        help="mixer that others are relative to (tnn)",
+        help="mixer, or how its row's name begins, that others are relative to (tnn)",
     )
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
-        help="compare the first with the others, example by example",
+        help="compare the first with the others, example by example; named as for --relative-to",
     )  # fmt: skip
     parser.add_argument("--preset", help="only runs of this preset (all)")
     parser.add_argument("--protocol", help="only runs of this protocol (all)")

@@ -94,6 +94,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="auto (default): go on with the run of these settings if there is one",
     )  # fmt: skip
     parser.add_argument(
+        "--label", metavar="NAME",
+        help="name in tables, in the place of changed settings; renames a run that is finished",
+    )  # fmt: skip
+    parser.add_argument(
         "--show-config",
         action="store_true",
         help="print the resolved configuration and the time it will take, and exit",
@@ -127,11 +131,14 @@ def configure(options: argparse.Namespace) -> RunConfig:
 
 def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
+    from lra.record.schema import row_label
     from lra.runtime.console import hide_messages
     from lra.runtime.distributed import is_silent, join, local_device
 
     if is_silent():
         hide_messages()
+    if options.label is not None:
+        row_label(options.label, "--label")
     config = configure(options)
     if options.show_config:
         write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
@@ -200,6 +207,7 @@ def train(
             folder=folder,
             stop=stop,
             group=group,
+            label=options.label,
         ).execute()
     if group.is_main_process:
         write_out(task_table(options.results_dir, record))

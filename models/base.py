@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from torch import Tensor, nn
 
@@ -48,6 +48,20 @@ class MixerContext:
     tied_dropout: bool = False
     """Whether a channel is dropped at all positions of what the mixer is given or at none."""
 
+    @classmethod
+    def of(
+        cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None
+    ) -> MixerContext:
+        """Describe a mixer that is used by itself, as a module of one's own code.
+
+        Args:
+            dim: channels in and out.
+            length: longest sequence that it will see, in positions.
+            causal: whether position i may only depend on positions up to i.
+            grid: (height, width) for a mixer that mixes along both axes of images itself.
+        """
+        return cls(dim=dim, max_length=length, layer=0, depth=1, causal=causal, grid=grid)
+
 
 class Mixer(nn.Module, abc.ABC):
     """A map over positions, without residual or outer norm (those belong to the block).
@@ -67,6 +81,19 @@ class Mixer(nn.Module, abc.ABC):
     the length; (0, 0) if only pooling joins positions. None: all that causality admits."""
     looks_ahead: bool = True
     """Whether, in a context that is not causal, it depends on later ones."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make sure of the context before any constructor takes something out of it.
+
+        Raises: TypeError for anything else in its place.
+        """
+        given = [*args[:1], *([kwargs["context"]] if "context" in kwargs else [])]
+        if given and not isinstance(given[0], MixerContext):  # a copy is made without arguments
+            raise TypeError(
+                f"{cls.__name__}: got {given[0]!r} as context, expected a MixerContext, "
+                f"MixerContext.of(dim=64, length=1024) for instance; options are named"
+            )
+        return super().__new__(cls)
 
     @abc.abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -117,9 +117,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
-def readme_example() -> str:
-    """Read the README's example of a mixer."""
-    (source,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def readme_example(section: str = "Add a mixer", file: str = "README.md") -> str:
+    """Read the Python example of a section of a README, of a mixer if none is named."""
+    _, _, rest = (ROOT / file).read_text().partition(f"\n## {section}\n")
+    (source,) = re.findall(r"```python\n(.*?)```", rest.partition("\n## ")[0], re.S)
     return source
 
 

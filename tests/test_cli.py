@@ -106,6 +106,26 @@ def test_gpu_trains(tmp_path: Path, precision: str) -> None:
     assert run_task.main(arguments) == 0
 
 
+def test_a_label_names_a_run_and_renames_a_finished_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def label_after(*more: str, code: int = 0) -> str | None:
+        assert run_task.main(tiny_arguments(tmp_path, *more)) == code
+        (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+        return load_record(path).label
+
+    assert label_after("--label", "wide", "--max-steps", "5", code=3) == "wide"
+    assert label_after("--max-steps", "6", code=3) == "wide"
+    capsys.readouterr()
+    assert label_after() == "wide"
+    assert "| tnn: wide " in capsys.readouterr().out
+    assert label_after("--label", "wider") == "wider"
+    assert "| tnn: wider " in capsys.readouterr().out
+    assert label_after() == "wider"
+    (config,) = (tmp_path / "results").glob("runs/*/*/*/config.yaml")
+    assert "wide" not in config.read_text()
+
+
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
@@ -123,6 +143,8 @@ def test_gpu_trains(tmp_path: Path, precision: str) -> None:
         (["--max-steps", "-3"], "--max-steps: got -3, expected 1 to"),
         (["--precision", ""], "train.precision"),
         (["--set", "model.norm=a\nb"], "unknown value of model.norm"),
+        (["--label", "a\nb"], "--label 'a\\nb': no name of a row in tables: Value error, holds"),
+        (["--label", ""], "is empty"),
         (["--unknown"], "unrecognized arguments: --unknown"),
     ],
 )

@@ -119,6 +119,9 @@ SHOWN: Mapping[str, Mapping[str, Any]] = {
     "tiny": {"peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
     "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
     "git": {"git": {"commit": ["x"] * 9000, "\x1b": 1}},
+    "label": {"label": "<script>alert(1)</script> $\\frac{1}{$ a|b`c`"},
+    "label of another row": {"label": "x (train.lr=1) [settings 0]"},
+    "escapes in a label": {"label": "\x1b[2J"},
 }
 
 
@@ -134,6 +137,36 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
         c for line in (place.folder / "all.csv").read_text().splitlines() for c in line.split(",")
     ]
     assert not [cell for cell in cells if cell.strip('"')[:1] in {"=", "@"}]
+
+
+SETTINGS: Mapping[str, bytes] = {
+    **FILES,
+    "no section": b"x: 1\n",
+    "formula": b"train:\n  lr: '=cmd'\n  b: ['@SUM(1)']\n",
+    "escapes": b'train:\n  lr: "\\e[2J"\n  "\\e[2J": 1\n',
+    "code": b"train: !!python/object/apply:os.system ['touch canary']\n",
+    "references": b"train:\n  a: &a [1]\n  b: [*a, *a]\n",
+    "many": b"train:\n" + b"".join(b"  k%d: 1\n" % k for k in range(50_000)),
+    "deep value": b"train:\n  a: " + b"[" * 50 + b"]" * 50 + b"\n",
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_settings_of_runs(place: Place, done: Path, name: str) -> None:
+    run = copied(done, place)
+    (run / "config.yaml").write_bytes(SETTINGS[name])
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {0})
+    text = (place.folder / "all.csv").read_text()
+    assert len(text.splitlines()) == 2
+    assert "\x1b" not in text
+    assert not [cell for cell in text.split(",") if cell.strip('"')[:1] in {"=", "@"}]
+
+
+def test_settings_that_are_no_file(place: Place, done: Path) -> None:
+    run = copied(done, place)
+    (run / "config.yaml").unlink()
+    os.mkfifo(run / "config.yaml")
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {0}, says="is a pipe")
 
 
 PREDICTIONS: Mapping[str, bytes] = {

@@ -20,13 +20,13 @@ from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 START = """from __future__ import annotations
 import torch
 from torch import nn
 from dataclasses import dataclass
 from models.base import MixerContext
-
-pytestmark = pytest.mark.usefixtures("own_folder")
 """
 
 SCALE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import subprocess
 import sys
@@ -10,9 +11,11 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import lra
 from conftest import ROOT
 from lra.record.__main__ import main
-from lra.record.run import all_records
+from lra.record.run import RunRecord, all_records, folder_of
+from lra.runtime.console import csv_table
 from made_results import made_records, record, save, save_all, write_predictions
 
 
@@ -115,3 +118,86 @@ def test_mistakes_are_one_line(
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def with_settings(results: Path, run: RunRecord, text: str) -> Path:
+    path = folder_of(results, run) / "config.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_export_has_every_setting_and_the_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = record(), record(mixer="s4")
+    save_all(tmp_path, [first, second])
+    with_settings(tmp_path, first, "# hash: x\ntrain:\n  lr: 1.0e-3  # default\n  steps: null\n")
+    with_settings(tmp_path, second, 'train:\n  lr: 0.5\nmixer:\n  sizes: [1, 2]\n  kind: "=a"\n')
+    assert main(["export", "--results-dir", str(tmp_path)]) == 0
+    lines = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    rows = {row["mixer"]: row for row in lines}
+    assert {name: float(row["config.train.lr"]) for name, row in rows.items()} == {
+        "tnn": 0.001,
+        "s4": 0.5,
+    }
+    assert [rows[n]["config.mixer.sizes"] for n in ("tnn", "s4")] == ["", "[1, 2]"]
+    assert rows["s4"]["config.mixer.kind"] == "'=a"
+    assert {row["config.train.steps"] for row in rows.values()} == {""}
+    for run in (first, second):
+        assert rows[run.mixer]["path"] == str(folder_of(tmp_path, run))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "train: [", "train:\n  lr: &a 1\n  b: *a\n", "unknown:\n  x: 1\n", "- 1\n",
+     'train:\n  "a b\\e": 1\n', "train:\n" + "".join(f"  k{i}: 1\n" for i in range(1001))],
+)  # fmt: skip
+def test_settings_that_cannot_be_read_are_left_empty(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    run = record(mixer="s4")
+    save_all(tmp_path, [record(), run])
+    with_settings(tmp_path, record(), "train:\n  lr: 0.5\n")
+    if text is not None:
+        with_settings(tmp_path, run, text)
+    assert main(["export", "--results-dir", str(tmp_path)]) == 0
+    captured = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(captured.out)))
+    assert [name for name in rows[0] if name.startswith("config.")] == ["config.train.lr"]
+    assert sorted(row["config.train.lr"] for row in rows) == ["", "0.5"]
+    assert f"left empty: settings of {folder_of(tmp_path, run)}" in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_shipped_runs_are_exported_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the unfinished run of one's own beside the shipped result, each with its folder."""
+    mine, shipped = record(status="stopped"), [record(), record(mixer="s4")]
+    save_all(tmp_path / "shipped", shipped)
+    save_all(tmp_path, [mine])
+    own = [(tmp_path, mine)]
+    every = [*own, *((tmp_path / "shipped", run) for run in shipped)]
+    for flags, expected in (([], own), (["--with-shipped"], every)):
+        assert main(["export", "--results-dir", str(tmp_path), *flags]) == 0
+        frame = pd.read_csv(io.StringIO(capsys.readouterr().out))
+        found = zip(frame["path"], frame["status"], strict=True)
+        assert sorted(found) == sorted((str(folder_of(d, r)), r.status) for d, r in expected)
+    assert len(lra.records(tmp_path)) == 1
+    assert len(lra.records(tmp_path, with_shipped=True)) == 3
+
+
+def test_the_frame_of_python_code_is_that_of_the_export(tmp_path: Path) -> None:
+    save_all(tmp_path, [record(overrides=["train.lr=0.5"]), record(mixer="s4")])
+    with_settings(tmp_path, record(), "train:\n  lr: 0.5\n")
+    file = tmp_path / "x.csv"
+    assert main(["export", "--results-dir", str(tmp_path), "--csv", str(file)]) == 0
+    assert csv_table(lra.records(str(tmp_path))) == file.read_text()
+    with pytest.raises(lra.UserError, match="results_dir: there is no folder nowhere"):
+        lra.records("nowhere")
+    with pytest.raises(lra.UserError, match="results_dir: there is no folder nowhere"):
+        lra.records("nowhere", with_shipped=True)
+
+
+def test_a_frame_of_no_runs(tmp_path: Path) -> None:
+    assert len(lra.records(tmp_path)) == 0

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,31 @@ def test_the_plug_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert record.mixer_code is not None
 
 
+@pytest.mark.parametrize(
+    ("file", "section"), [("README.md", "Use"), ("lra/README.md", "From Python")]
+)
+def test_python_code_works_as_it_stands_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, section: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_task.main(tiny_arguments(Path())) == 0
+    (path,) = Path("results").glob("runs/listops/tnn/*")
+    source = readme_example(section, file)
+    assert "tnn/RUN" in source
+    found: dict[str, Any] = {}
+    exec(compile(source.replace("RUN", path.name), file, "exec"), found)
+    run, frame = found["run"], found["frame"]
+    assert run.record.run_id == path.name
+    assert frame["path"].tolist() == [str(path)]
+    assert frame["config.train.lr"].tolist() == [run.config.train.lr]
+    if section == "Use":
+        assert found["logits"].shape == (32, 10)
+        assert found["classes"].shape == (2,)
+    else:
+        assert 100 * found["right"] == pytest.approx(run.record.test_accuracy)
+        assert found["mixed"].shape == (2, 100, 64)
+
+
 def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one_file.py").write_text(ONE_FILE)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
@@ -58,6 +84,10 @@ def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.Mo
 def test_commands_name_existing_files() -> None:
     for name in re.findall(r"(?:requirements[\w-]*\.txt|run_task\.py|report\.py)", README):
         assert (ROOT / name).is_file()
+
+
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 150
 
 
 @pytest.mark.parametrize("marker", ["main job", "tests"])

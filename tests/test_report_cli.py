@@ -14,12 +14,15 @@ import pandas as pd
 import pytest
 
 import report
+from lra.record.run import folder_of
 from lra.report.boards import boards
 from lra.report.build import ReportOptions, chapters, write_report
 from lra.report.compare import compare
 from lra.report.repeat import command
 from lra.report.results import Results
 from lra.report.table import Table
+from lra.report.task_table import task_table
+from lra.train.estimate import Timings
 from made_results import (
     bench_record,
     made_records,
@@ -336,6 +339,41 @@ def test_ones_own_run_takes_the_place_of_the_shipped_one(
     records = [link for link in page.links if link.endswith(".json")]
     assert len(records) == 4
     assert all((tmp_path / "report" / link).is_file() for link in records)
+
+
+@pytest.mark.parametrize("status", ["stopped", "oom", "diverged"])
+def test_a_shipped_result_stands_beside_ones_own_unfinished_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], status: str
+) -> None:
+    """It is in tables, on the page and in the files of numbers, and both runs are listed."""
+    shipped = record(device="CPU A")
+    mine = record(status=status, steps=5, total_steps=1500, steps_per_second=3.5, device="CPU A")
+    save_all(tmp_path / "shipped", [shipped, record(mixer="s4", status="stopped")])
+    save_all(tmp_path, [mine, record(mixer="s4", status="oom")])
+    shown = f"40.00 (n=1; yours: {status} at 5 of 1,500)"
+    assert f"| {shown}" in task_table(tmp_path, mine)
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    assert f"| {shown}" in capsys.readouterr().out
+    results = Results(tmp_path)
+    assert [(r.mixer, r.status) for r in results.records] == [
+        ("tnn", "done"), ("s4", "oom"), ("tnn", status)
+    ]  # fmt: skip
+    assert {results.path(r) for r in results.records if r.mixer == "tnn"} == {
+        folder_of(tmp_path / "shipped", shipped), folder_of(tmp_path, mine)
+    }  # fmt: skip
+    frame = pd.read_csv(tmp_path / "report" / "tables" / "accuracy-paper-s4.csv")
+    (row,) = (row for row in frame.to_dict("records") if row["mixer"] == "tnn")
+    assert (row["mean_percent"], row["seeds_done"]) == (40.0, 1)
+    assert row["not_done"] == f"yours: {status} at 5 of 1,500"
+    page = _Page()
+    page.feed((tmp_path / "report" / "index.html").read_text())
+    records = [link for link in page.links if link.endswith("result.json")]
+    assert len(records) == len(set(records)) == 3
+    assert all((tmp_path / "report" / link).is_file() for link in records)
+    assert len(page.ids) == len(set(page.ids))
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+    timings = Timings.read(tmp_path)
+    assert [run.steps_per_second for run in timings.runs if run.mixer == "tnn"] == [3.5, 2.5]
 
 
 def test_commands_repeat_runs() -> None:

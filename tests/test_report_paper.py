@@ -153,11 +153,11 @@ def test_published_rows_stand_apart_from_reduced_presets(tmp_path: Path) -> None
     ("arguments", "message"),
     [
         (["--rows", "tnm"], "--rows: unknown row 'tnm'; did you mean tnn?"),
-        (["--rows", "t"], "'t' may be tnn, transformer: write more of it"),
+        (["--rows", "t"], "--rows t: 2 names begin so (tnn; transformer); write more"),
         (["--rows", ""], "unknown row ''"),
         (["--rows", "baselines"], "there are no runs of these"),
         (["--columns", "lisptops"], "did you mean listops?"),
-        (["--columns", "mean"], "'mean' may be mean of 5, mean of 6"),
+        (["--columns", "mean"], "--columns mean: 2 names begin so (mean of 5; mean of 6)"),
         (["--published", "TNM"], "did you mean TNN?"),
         (["--relative-to", "tnm"], "--relative-to: unknown mixer"),
         (["--precision", "9"], "invalid choice: 9"),

@@ -22,6 +22,7 @@ from lra.bench.steps import CASES
 from lra.config.registry import MIXERS, TASKS
 from lra.record.benchmark import BenchRecord
 from lra.report.benchmarks import bench_boards, benchmark_tables
+from lra.report.names import Names
 from lra.runtime.cli import (
     Parser,
     add_overrides,
@@ -224,8 +225,9 @@ def _measure(options: argparse.Namespace, groups: list[list[Case]]) -> list[Benc
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
                 record.save(options.out)
                 records.append(record)
-    for board in bench_boards(records):
-        for table in benchmark_tables(board, records[0].method, "bench"):
+    names = Names([], records)
+    for board in bench_boards(records, names):
+        for table in benchmark_tables(board, names.of_mixer(records[0]), "bench"):
             write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
     return records
 

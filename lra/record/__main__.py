@@ -12,8 +12,8 @@ import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from lra.api.frame import read_runs, to_frame
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge, read_folder
@@ -21,9 +21,6 @@ from lra.record.run import RunRecord, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, carry_out, new_file
 from lra.runtime.console import MISSING, csv_table, markdown, write_out
 from tasks.files import write_atomically
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 logger = logging.getLogger("lra.record")
 
@@ -43,21 +40,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     commands.add_parser("validate", parents=[folder], help="read every record, name what is wrong")
     commands.add_parser("list", parents=[folder], help="print a line on every run")
-    export = commands.add_parser("export", parents=[folder], help="write all fields as CSV")
+    export = commands.add_parser(
+        "export", parents=[folder], help="write all fields, all settings and the folder as CSV"
+    )
     export.add_argument("--csv", type=new_file, help="file to write (standard output)")
+    export.add_argument(
+        "--with-shipped", action="store_true", help="also the runs that came with the repository"
+    )
     merge = commands.add_parser(
         "merge", parents=[folder], help="copy the runs of other results folders into this one"
     )
     merge.add_argument("sources", nargs="+", type=Path, metavar="FOLDER")
     return parser.parse_args(arguments)
-
-
-def to_frame(records: Sequence[RunRecord]) -> pd.DataFrame:
-    """Return a row per record and a column per field; nested fields are named as in data.source."""
-    import pandas as pd
-
-    frame = pd.json_normalize([record.model_dump(mode="json") for record in records])
-    return frame.map(lambda value: "; ".join(map(str, value)) if isinstance(value, list) else value)
 
 
 def list_runs(records: Sequence[RunRecord]) -> str:
@@ -87,11 +81,13 @@ def carry(options: argparse.Namespace) -> int:
     if options.command == "merge":
         copied, present, faults = merge(folder, options.sources)
         logger.info(f"{copied} records copied into {folder}, {present} were there already")
+    elif options.command == "export":
+        faults = _export(folder, options.csv, with_shipped=options.with_shipped)
     else:
         records, faults = read_folder(folder, "--results-dir")
         if options.command == "list":
             write_out(list_runs(records))
-        elif options.command == "validate":
+        else:
             measured, others = all_bench_records(folder)
             faults += others
             count = len(records) + len(measured)
@@ -100,15 +96,23 @@ def carry(options: argparse.Namespace) -> int:
                 count += len(evaluated)
                 faults += others
             logger.info(f"{count} records are valid, {len(faults)} are not")
-        else:
-            text = csv_table(to_frame(records))
-            if options.csv is None:
-                write_out(text)
-            else:
-                write_atomically(options.csv, text.encode())
     for fault in faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0
+
+
+def _export(folder: Path, file: Path | None, *, with_shipped: bool) -> list[str]:
+    """Write runs as CSV, to standard output without a file; return the faults of records."""
+    found, faults = read_runs(folder, "--results-dir", with_shipped=with_shipped)
+    frame, without_settings = to_frame(found)
+    for fault in without_settings:
+        logger.warning(f"left empty: {fault}")
+    text = csv_table(frame)
+    if file is None:
+        write_out(text)
+    else:
+        write_atomically(file, text.encode())
+    return faults
 
 
 def main(arguments: list[str] | None = None) -> int:

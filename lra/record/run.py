@@ -20,6 +20,7 @@ from lra.record.schema import (
     Positive,
     PositiveCount,
     Record,
+    RowLabel,
     Status,
     Text,
     read_all,
@@ -48,6 +49,8 @@ class RunRecord(Record):
     protocol: Name
     overrides: list[Text]
     """Settings changed by flags; a run with any of them differs from its preset."""
+    label: RowLabel | None = None
+    """Name in tables that the user gave, in the place of changed settings and a plug-in's code."""
     seed: Count
     status: Status
     message: Text | None
@@ -114,7 +117,9 @@ class RunRecord(Record):
 
     @property
     def method(self) -> str:
-        """Name in tables: the mixer's, for a plug-in with the start of its code's digest."""
+        """The mixer's name, with the run's label, or of a plug-in with the start of its digest."""
+        if self.label is not None:
+            return f"{self.mixer}: {self.label}"
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
 
     def save(self, folder: Path) -> None:
@@ -148,14 +153,20 @@ def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
 def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
     """Read one's own records and the shipped ones, each with the folder of its run.
 
-    A run of one's own replaces the shipped one of the same name. Faults of unreadable files are
-    listed.
+    A run of one's own replaces the shipped one of the same name; one without a result stands beside
+    a shipped one that has one. Faults of unreadable files are listed.
     """
-    found: dict[tuple[str, str, str], tuple[Path, RunRecord]] = {}
-    faults: list[str] = []
-    for root in (results_dir / SHIPPED, results_dir):
-        records, more = all_records(root)
-        faults += more
-        for record in records:
-            found[record.task, record.mixer, record.run_id] = folder_of(root, record), record
-    return list(found.values()), faults
+    shipped, faults = all_records(results_dir / SHIPPED)
+    own, more = all_records(results_dir)
+    done = {_name(record): record.status == "done" for record in own}
+    kept = [
+        record
+        for record in shipped
+        if _name(record) not in done or (record.status == "done" and not done[_name(record)])
+    ]
+    pairs = [(folder_of(results_dir / SHIPPED, record), record) for record in kept]
+    return [*pairs, *((folder_of(results_dir, record), record) for record in own)], faults + more
+
+
+def _name(record: RunRecord) -> tuple[str, str, str]:
+    return record.task, record.mixer, record.run_id

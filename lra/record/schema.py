@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lra.runtime.errors import UserError
 from tasks.base import Dataset
@@ -43,6 +43,19 @@ Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)
 
 Label = Annotated[Text, Field(max_length=200)]
 """A short text, such as the name of a device."""
+
+LONGEST_LABEL = 60
+"""Most letters of the name of a row."""
+
+
+def _trimmed(text: str) -> str:
+    if not text or text != text.strip():
+        raise ValueError("is empty, or begins or ends with a space")
+    return text
+
+
+RowLabel = Annotated[Text, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
+"""What a user calls a row of a table."""
 
 LONGEST_FACTS = 100_000
 """Most letters of all that git says."""
@@ -115,6 +128,20 @@ def fault_of(error: ValidationError) -> str:
     """Name the first field that is wrong, and what is wrong with it."""
     first = error.errors()[0]
     return ": ".join([*map(str, first["loc"]), first["msg"]])
+
+
+def row_label(text: str, flag: str) -> str:
+    """Check the name of a row that a flag gave.
+
+    Raises: UserError if no record could hold it.
+    """
+    try:
+        return TypeAdapter(RowLabel).validate_python(text)
+    except ValidationError as error:
+        raise UserError(
+            f"{flag} {text!r}: no name of a row in tables: {fault_of(error)}; expected up to "
+            f"{LONGEST_LABEL} letters"
+        ) from None
 
 
 def read_record(kind: type[Kind], path: Path, version: int) -> Kind:

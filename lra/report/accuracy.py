@@ -17,8 +17,9 @@ AVERAGES = {"mean of 5": FIVE, "mean of 6": BENCHMARK}
 
 
 def anchor(run: RunRecord) -> str:
-    """Return where the page lists a run."""
-    return f"run-{run.task}-{run.mixer}-{run.run_id}"
+    """Return where the page lists a run; one without a result may have the name of one with it."""
+    end = "" if run.status == "done" else f":{run.status}"
+    return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
 
 
 def averages(cells: Mapping[str, Cell]) -> dict[str, float | None]:
@@ -106,7 +107,7 @@ def _facts(board: Board) -> list[dict[str, object]]:
             "deviation_percent": cell.deviation,
             "seeds_done": len(cell.accuracies),
             "at_chance": cell.is_at_chance,
-            "not_done": ", ".join(cell.words),
+            "not_done": ", ".join([*cell.words, *cell.unfinished]),
             "runs": " ".join(run.run_id for run in cell.runs),
         }
         for method, cells in board.rows.items()

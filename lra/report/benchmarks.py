@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lra.record.benchmark import BenchRecord
 from lra.report.drawing import slugify
+from lra.report.names import Names
 from lra.report.speed import Place, Speed, SpeedBoard, tables_of
 from lra.report.table import Table
 from lra.runtime.console import MISSING
@@ -48,8 +49,9 @@ _MEMORY = "Memory is the peak of a process of its own on a CPU, of what is alloc
 _EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
 
 
-def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
-    """Sort measurements by device, what was measured, and settings."""
+def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> list[SpeedBoard]:
+    """Sort measurements by device, what was measured, and settings; `names` as for `boards`."""
+    names = names or Names([], records)
     found: dict[tuple[str, str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
     for r in sorted(records, key=_bench_order):
         memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
@@ -57,7 +59,7 @@ def bench_boards(records: Sequence[BenchRecord]) -> list[SpeedBoard]:
         board = (r.device, _bench_title(r), note, _UNITS[r.mode], r.measured_with)
         row = found.setdefault(board, {})
         place = Place(r.task or r.part or r.mode, r.length, r.batch_size)
-        row.setdefault(r.method, {})[place] = Speed(
+        row.setdefault(names.of_mixer(r), {})[place] = Speed(
             r.steps_per_second,
             r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
             r.batch_size,
@@ -169,8 +171,17 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
     )
 
 
-def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None:
-    """Tabulate every measurement that was made beside its reference, if any was."""
+def against_reference(
+    records: Sequence[BenchRecord], slug: str, names: Names | None = None
+) -> Table | None:
+    """Tabulate every measurement that was made beside its reference, if any was.
+
+    Args:
+        records: measurements.
+        slug: the table's.
+        names: as for `boards`.
+    """
+    names = names or Names([], records)
     compared = [r for r in sorted(records, key=_bench_order) if r.ratio_to_reference is not None]
     if not compared:
         return None
@@ -180,7 +191,7 @@ def against_reference(records: Sequence[BenchRecord], slug: str) -> Table | None
         rows.append(
             [
                 ", ".join([f"{r.part} alone" if r.part else f"{r.mode}, {r.task}", *r.overrides]),
-                r.method,
+                names.of_mixer(r),
                 f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
                 "the task's own" if r.lengths == "task" else "full",
                 r.precision,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.cells import Cell, counted
+from lra.report.cells import Cell, cell_of
+from lra.report.names import Names
 from tasks.base import BENCHMARK
 
-SHOWN_OVERRIDES = 2
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
 """Kinds of data, in the order in which main tables prefer them."""
 _FIRST = ("paper", "s4")
@@ -62,12 +61,17 @@ class Board:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def boards(records: Sequence[RunRecord]) -> list[Board]:
+def boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Board]:
     """Sort records into boards, the main one of each preset and protocol first.
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
     official one, else the one with most runs; runs on the others go to other boards.
+
+    Args:
+        records: runs.
+        names: names of their rows. None: as nothing else is shown beside them.
     """
+    names = names or Names(records)
     found: list[Board] = []
     settings = {(r.preset, r.protocol) for r in records}
     for preset, protocol in sorted(settings, key=_setting_order):
@@ -82,7 +86,7 @@ def boards(records: Sequence[RunRecord]) -> list[Board]:
                 task: _describe([r for r in group if r.task == task])
                 for task in sorted({r.task for r in group})
             }
-            found.append(Board(preset, protocol, _rows(group), conditions, reason))
+            found.append(Board(preset, protocol, _rows(group, names), conditions, reason))
     return found
 
 
@@ -147,34 +151,12 @@ def _describe(records: Sequence[RunRecord]) -> str:
     return ", ".join([*parts, *sorted(_task_changes(records))])
 
 
-def label(record: RunRecord) -> str:
-    """Name the row of a run: its method, and the settings changed, the task's apart."""
-    changes = sorted(text for text in record.overrides if not text.startswith("task."))
-    if not changes:
-        return record.method
-    if len(changes) > SHOWN_OVERRIDES:
-        digest = hashlib.sha256("\n".join(changes).encode()).hexdigest()[:8]
-        return f"{record.method} ({len(changes)} settings changed, {digest})"
-    return f"{record.method} ({', '.join(changes)})"
-
-
-def with_hash(name: str, record: RunRecord) -> str:
-    """Add the start of the settings' hash to the name of a row, which others have, too."""
-    return f"{name} [settings {record.config_hash[:8]}]"
-
-
-def _rows(records: Sequence[RunRecord]) -> dict[str, dict[str, Cell[RunRecord]]]:
-    """Group runs into cells; runs of the same label but different settings get separate rows."""
-    hashes: dict[tuple[str, str], set[str]] = {}
-    for record in records:
-        hashes.setdefault((label(record), record.task), set()).add(record.config_hash)
+def _rows(records: Sequence[RunRecord], names: Names) -> dict[str, dict[str, Cell[RunRecord]]]:
+    """Group runs into cells, by name and task."""
     groups: dict[str, dict[str, list[RunRecord]]] = {}
-    for record in sorted(records, key=lambda r: (label(r), r.task, r.config_hash, r.run_id)):
-        name = label(record)
-        if len(hashes[name, record.task]) > 1:
-            name = with_hash(name, record)
-        groups.setdefault(name, {}).setdefault(record.task, []).append(record)
+    for record in sorted(records, key=lambda r: (names.of(r), r.task, r.run_id)):
+        groups.setdefault(names.of(record), {}).setdefault(record.task, []).append(record)
     return {
-        name: {task: Cell(counted(runs)) for task, runs in by_task.items()}
+        name: {task: cell_of(runs) for task, runs in by_task.items()}
         for name, by_task in groups.items()
     }

@@ -17,10 +17,11 @@ from lra.report.benchmarks import against_reference, bench_boards, benchmark_tab
 from lra.report.boards import Board, boards
 from lra.report.breakdown import breakdown_figures
 from lra.report.bubbles import bubble_figures
-from lra.report.compare import check_methods, comparison_table
+from lra.report.compare import comparison_table, find_method
 from lra.report.curves import curve_figures
 from lra.report.drawing import Looks, ReportFigure
 from lra.report.kernels import kernel_figures
+from lra.report.names import Names
 from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_table
 from lra.report.page import TITLE, Chapter, summary, write_page
 from lra.report.published import choose_published, published_table
@@ -63,11 +64,12 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
 
     Raises: UserError for a mixer or a method that is not there.
     """
-    found = boards(results.records)
-    speeds = [*speed_boards(results.records), *bench_boards(results.bench)]
-    relative_to = options.relative_to or DEFAULT_RELATIVE_TO
+    names = Names(results.records, results.bench)
+    found = boards(results.records, names)
+    speeds = [*speed_boards(results.records, names), *bench_boards(results.bench, names)]
+    relative_to = DEFAULT_RELATIVE_TO
     if options.relative_to is not None:
-        check_methods([*found, *speeds], [relative_to], "--relative-to")
+        relative_to = find_method([*found, *speeds], options.relative_to, "--relative-to")
     looks = Looks(method for board in [*found, *speeds] for method in board.rows)
     made = []
     if options.compare:
@@ -87,7 +89,7 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
             )
         )
     if speeds:
-        made.append(_speed_chapter(results, speeds, relative_to, looks))
+        made.append(_speed_chapter(results, speeds, relative_to, looks, names))
     published = choose_published(options.published)
     if published:
         made.append(Chapter(PUBLISHED, "Published", [published_table(published)], []))
@@ -137,9 +139,9 @@ def _board_figures(
 
 
 def _speed_chapter(
-    results: Results, boards: Sequence[SpeedBoard], relative_to: str, looks: Looks
+    results: Results, boards: Sequence[SpeedBoard], relative_to: str, looks: Looks, names: Names
 ) -> Chapter:
-    compared = against_reference(results.bench, "against-reference")
+    compared = against_reference(results.bench, "against-reference", names)
     tables: list[Table] = [compared] if compared else []
     figures: list[ReportFigure] = []
     for k, board in enumerate(boards):

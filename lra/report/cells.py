@@ -51,9 +51,11 @@ AnyResult = TypeVar("AnyResult", bound=Result)
 
 @dataclass(frozen=True)
 class Cell(Generic[AnyResult]):
-    """Counted runs of one row and column; see `counted`."""
+    """Counted runs of one row and column; see `cell_of`."""
 
     runs: tuple[AnyResult, ...] = ()
+    beside: tuple[RunRecord, ...] = ()
+    """Runs of the user's own that have no result, in place of which shipped ones are counted."""
 
     @property
     def accuracies(self) -> list[float]:
@@ -89,6 +91,12 @@ class Cell(Generic[AnyResult]):
         return [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
 
     @property
+    def unfinished(self) -> list[str]:
+        """How far the runs came that stand beside counted ones, in one text; none without them."""
+        ends = [f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.beside]
+        return [f"yours: {', '.join(ends)}"] if ends else []
+
+    @property
     def text(self) -> str:
         """Mean ± standard deviation (n), and how the runs without a result ended."""
         if self.mean is None:
@@ -96,7 +104,7 @@ class Cell(Generic[AnyResult]):
         text = f"{self.mean:.2f}"
         if self.deviation is not None:
             text += f" ± {self.deviation:.2f}"
-        text += f" (n={len(self.accuracies)})"
+        text += f" ({'; '.join([f'n={len(self.accuracies)}', *self.unfinished])})"
         if self.is_at_chance:
             return ", ".join([f"at chance: {text}", *self.words])
         lucky = sum(map(is_at_chance, self.runs))
@@ -111,6 +119,14 @@ def is_at_chance(run: Result) -> bool:
         return False
     sigma = math.sqrt(chance * (100.0 - chance) / run.test_total)
     return run.test_accuracy < chance + CHANCE_SIGMA * sigma
+
+
+def cell_of(records: Sequence[RunRecord]) -> Cell[RunRecord]:
+    """Make a cell of all runs of one row and column."""
+    runs = counted(records)
+    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    beside = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
+    return Cell(runs, tuple(sorted(beside, key=lambda r: r.seed)))
 
 
 def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

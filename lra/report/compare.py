@@ -11,11 +11,12 @@ import numpy as np
 from lra.report.accuracy import anchor
 from lra.report.boards import Board
 from lra.report.cells import Cell
+from lra.report.names import complete
 from lra.report.results import Results
 from lra.report.speed import SpeedBoard
 from lra.report.table import Table
 from lra.runtime.console import MISSING
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UserError
 
 RESAMPLES = 10_000
 
@@ -93,27 +94,25 @@ def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | N
     return compare(right[0], right[1], seeds)
 
 
-def check_methods(boards: Sequence[Board | SpeedBoard], names: Sequence[str], flag: str) -> None:
-    """Check that every named mixer has a row in some board.
+def find_method(boards: Sequence[Board | SpeedBoard], given: str, flag: str) -> str:
+    """Find the row that a flag names: by its name, or by how that alone begins, in any case.
 
-    Raises: UserError naming a mixer that has none.
+    Raises: UserError if there is none, or if several begin so.
     """
     known = {method for board in boards for method in board.rows}
-    for name in names:
-        if name not in known:
-            raise unknown("mixer among the runs", name, known, flag)
+    return complete(given, known, "mixer among the runs", flag)
 
 
 def comparison_table(
-    results: Results, boards: Sequence[Board], names: Sequence[str], slug: str
+    results: Results, boards: Sequence[Board], given: Sequence[str], slug: str
 ) -> Table:
     """Compare the first named mixer with each other one, on every board and task.
 
     Raises: UserError if a mixer has no runs, or fewer than two are named.
     """
-    if len(set(names)) < 2:  # noqa: PLR2004
-        raise UserError(f"--compare {' '.join(names)}: expected two different mixers or more")
-    check_methods(boards, names, "--compare")
+    names = list(dict.fromkeys(find_method(boards, name, "--compare") for name in given))
+    if len(names) < 2:  # noqa: PLR2004
+        raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
     rows: list[list[str]] = []
     facts: list[dict[str, object]] = []
     links: dict[tuple[int, int], str] = {}

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from lra.config.registry import MIXERS
 from lra.report.accuracy import accuracy_table, caption_of
-from lra.report.boards import Board, label
+from lra.report.boards import Board
+from lra.report.names import changes_of
 from lra.report.published import FIVE, is_variant, published_rows, published_table
 from lra.report.table import Table
 from lra.runtime.console import MISSING
@@ -44,7 +45,7 @@ def leaderboard(board: Board) -> Table:
     rows = {
         method: cells
         for method, cells in board.rows.items()
-        if all(label(run) == run.method for cell in cells.values() for run in cell.runs)
+        if not any(changes_of(run) for cell in cells.values() for run in cell.runs)
     }
     own = dataclasses.replace(board, rows=rows)
     table = accuracy_table(own, "leaderboard")

@@ -13,6 +13,7 @@ from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.benchmarks import bench_anchor
 from lra.report.drawing import ReportFigure
+from lra.report.names import Names
 from lra.report.repeat import bench_command, command
 from lra.report.results import Results
 from lra.report.table import Table
@@ -68,8 +69,9 @@ def write_page(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     encoded = {slug: base64.b64encode(image).decode() for slug, image in images.items()}
+    names = Names(results.records, results.bench)
     ordered = sorted(
-        results.records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id)
+        results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
     )
     return template.render(
         title=TITLE,
@@ -77,8 +79,8 @@ def write_page(
         chapters=chapters,
         images=encoded,
         runs=[
-            *(_listed(results, record, out) for record in ordered),
-            *(_listed_bench(results, record, out) for record in results.bench),
+            *(_listed(results, record, names.of(record), out) for record in ordered),
+            *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),
         ],
     )
 
@@ -104,7 +106,7 @@ def _data(record: RunRecord) -> str:
     return f"{record.data.source}{reason}, {record.data.fingerprint[:16]}"
 
 
-def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
+def _listed(results: Results, record: RunRecord, name: str, out: Path) -> ListedRun:
     accuracy = _number(record.test_accuracy, "{:.2f} %")
     facts = {
         "test accuracy": accuracy,
@@ -125,7 +127,7 @@ def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
         facts = {"message": record.message, **facts}
     return ListedRun(
         anchor=anchor(record),
-        name=f"{record.task} / {record.method} / {record.preset} / {record.protocol} / "
+        name=f"{record.task} / {name} / {record.preset} / {record.protocol} / "
         f"{record.run_id}: {record.status}, {accuracy}",
         facts=facts,
         record=_link(results.path(record) / "result.json", out),
@@ -133,9 +135,9 @@ def _listed(results: Results, record: RunRecord, out: Path) -> ListedRun:
     )
 
 
-def _listed_bench(results: Results, record: BenchRecord, out: Path) -> ListedRun:
+def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -> ListedRun:
     speed = _number(record.steps_per_second, "{:.2f} a second")
-    named = ["benchmark", record.mode, record.part, record.task, record.method, record.preset,
+    named = ["benchmark", record.mode, record.part, record.task, name, record.preset,
              record.protocol, *record.overrides]  # fmt: skip
     ratio = [record.ratio_low_quartile, record.ratio_to_reference, record.ratio_high_quartile]
     quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]

@@ -11,13 +11,13 @@ import logging
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubble_figures
 from lra.report.build import DEFAULT_RELATIVE_TO, files_before, write_files
-from lra.report.compare import check_methods
+from lra.report.compare import find_method
 from lra.report.curves import curve_figures
 from lra.report.drawing import HEIGHT, WIDTH, Looks, ReportFigure, arrange, style
 from lra.report.latex import breakable
@@ -69,7 +69,8 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     leading = leading_board(main)
     main.sort(key=lambda board: board is not leading)
     if options.relative_to is not None:
-        check_methods(main, [options.relative_to], "--relative-to")
+        relative_to = find_method(main, options.relative_to, "--relative-to")
+        options = replace(options, relative_to=relative_to)
     choice = choose(main, options.rows, options.columns, options.published)
     shown = {i: choice.board(board) for i, board in enumerate(main)}
     columns = {i: choice.shown_columns(board) for i, board in shown.items() if board.rows}

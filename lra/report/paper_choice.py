@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
 from lra.report.accuracy import AVERAGES, averages
-from lra.report.boards import Board, label
+from lra.report.boards import Board
 from lra.report.cells import Cell
+from lra.report.names import changes_of, complete
 from lra.report.published import PublishedRow, choose_published, is_variant, published_rows
-from lra.runtime.errors import UserError, unknown
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_KINDS = {
@@ -95,26 +95,6 @@ def _names(text: str, valid: Sequence[str], kind: str, flag: str) -> list[str]:
     return list(dict.fromkeys(complete(word, valid, kind, flag) for word in words))
 
 
-def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
-    """Return the name that is given, or the only one that begins so, upper and lower case alike.
-
-    Args:
-        given: a name or its beginning.
-        valid: all names.
-        kind: what they are names of.
-        flag: where it was given.
-    Raises: UserError if there is none, or more than one.
-    """
-    word = given.casefold()
-    exact = [name for name in valid if name.casefold() == word]
-    found = exact or [name for name in valid if name.casefold().startswith(word)]
-    if not word or not found:
-        raise unknown(kind, given, valid, flag)
-    if len(found) > 1:
-        raise UserError(f"{flag}: {given!r} may be {', '.join(sorted(found))}: write more of it")
-    return found[0]
-
-
 def _rows_meant(board: Board, word: str, words: Sequence[str]) -> list[str]:
     """List the rows of a board that a word of `--rows` stands for."""
     if word in board.rows:
@@ -133,7 +113,7 @@ def _rows_meant(board: Board, word: str, words: Sequence[str]) -> list[str]:
 
 def is_at_preset(cells: Mapping[str, Cell[RunRecord]]) -> bool:
     """Whether the runs of a row have the settings of their preset."""
-    return all(label(run) == run.method for cell in cells.values() for run in cell.runs)
+    return not any(changes_of(run) for cell in cells.values() for run in cell.runs)
 
 
 def _has_result(board: Board, task: str) -> bool:

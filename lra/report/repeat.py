@@ -15,6 +15,8 @@ def command(record: RunRecord) -> str:
     words += ["--preset", record.preset, "--protocol", record.protocol, "--seed", str(record.seed)]
     for change in record.overrides:
         words += ["--set", change]
+    if record.label is not None:
+        words += ["--label", record.label]
     return shlex.join(words)
 
 

@@ -83,8 +83,9 @@ def _check_metadata(name: str, column: np.ndarray) -> None:
         raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
 
 
-def _key(record: RunRecord) -> tuple[str, str, str]:
-    return record.task, record.mixer, record.run_id
+def _key(record: RunRecord) -> tuple[str, str, str, str]:
+    """Tell runs apart, a shipped one also from the unfinished one of the user's own beside it."""
+    return record.task, record.mixer, record.run_id, record.status
 
 
 class Results:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
-from lra.report.boards import label, with_hash
 from lra.report.cells import counted
+from lra.report.names import Names, with_hash
 from lra.report.table import Table
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
@@ -103,15 +103,18 @@ def speed_of(runs: Iterable[RunRecord]) -> Speed:
     )
 
 
-def speed_boards(records: Sequence[RunRecord]) -> list[SpeedBoard]:
-    """Sort the speeds of runs by device, preset and protocol."""
+def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> list[SpeedBoard]:
+    """Sort the speeds of runs by device, preset and protocol; `names` as for `boards`."""
+    names = names or Names(records)
     found: dict[tuple[str, str, str], dict[str, dict[Place, list[RunRecord]]]] = {}
     hashes: dict[tuple[object, ...], set[str]] = {}
     for r in records:
-        hashes.setdefault(_reads_as(r), set()).add(r.config_hash)
+        hashes.setdefault(_cell(r, names), set()).add(r.config_hash)
     for r in sorted(records, key=lambda r: (r.preset != "paper", r.preset, r.protocol, r.device)):
         rows = found.setdefault((r.preset, r.protocol, r.device), {})
-        name = with_hash(label(r), r) if len(hashes[_reads_as(r)]) > 1 else label(r)
+        # Runs on data of another kind, but of one length, meet here alone.
+        is_shared = len(hashes[_cell(r, names)]) > 1
+        name = with_hash(names.of(r), r) if is_shared else names.of(r)
         rows.setdefault(name, {}).setdefault(_place(r), []).append(r)
     return [
         SpeedBoard(
@@ -136,8 +139,8 @@ def _place(record: RunRecord) -> Place:
     return Place(record.task, record.length, record.batch_size)
 
 
-def _reads_as(record: RunRecord) -> tuple[object, ...]:
-    return record.preset, record.protocol, record.device, label(record), _place(record)
+def _cell(record: RunRecord, names: Names) -> tuple[object, ...]:
+    return record.preset, record.protocol, record.device, names.of(record), _place(record)
 
 
 def speed_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:

@@ -53,6 +53,8 @@ class Run:
     folder: RunFolder
     stop: StopRequest
     group: ProcessGroup = SINGLE_PROCESS
+    label: str | None = None
+    """What tables are to call the run. None: as it was called when it was stopped."""
     trainer: Trainer = field(init=False)
     session: Session = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
@@ -80,16 +82,23 @@ class Run:
     def _open(self, held: ExitStack) -> dict[str, Any]:
         """Hold the folder, and read from it the record of a finished run, or the last state.
 
-        A finished run is only read, as its folder may be.
+        A finished run is only read, as its folder may be, unless it is to be called otherwise.
         """
         record = self.folder.finished()
-        if record is None:
+        is_renamed = record is not None and self.label not in (None, record.label)
+        if record is None or is_renamed:
             held.enter_context(self.folder.locked())
             record = self.folder.finished()
         if record is None:
+            stopped = self.folder.record()
+            self.label = self.label or (stopped and stopped.label)
             return {"finished": None, "state": self.folder.resume(self._identity())}
         old = {"data": record.data.model_dump(include={"source", "fingerprint"})}
         self.folder.refuse_other(old, {"data": self._identity()["data"]})
+        if is_renamed:
+            record = record.model_copy(update={"label": self.label})
+            record.save(self.folder.path)
+            logger.info(f"tables call this run {record.method} from now on")
         logger.info(f"this run is {record.status} (--resume never makes it again beside it)")
         return {"finished": record.model_dump_json(), "state": None}
 
@@ -264,6 +273,7 @@ class Run:
             preset=config.preset,
             protocol=config.protocol,
             overrides=list(config.overrides),
+            label=self.label,
             seed=self.seed,
             status=status,
             message=message,

@@ -1,0 +1,3 @@
+"""What `import lra` offers to Python code: runs as a frame, trained models, models to train."""
+
+__all__ = ["frame", "model"]

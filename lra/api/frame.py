@@ -1,0 +1,105 @@
+"""Runs as a data frame: all that their records say, every setting, and their folders."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lra.record.run as runs
+from lra.config.yaml_layers import LARGEST, layer_of, parse_yaml, plain
+from lra.record.merge import read_folder
+from lra.record.run import RunRecord
+from lra.runtime.errors import UserError
+from tasks.errors import DataError
+from tasks.untrusted import read_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+logger = logging.getLogger(__name__)
+
+MOST_SETTINGS = 1000
+"""Most settings of a run; a file with more is taken as damaged."""
+
+
+def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
+    """Return a row for each run of a results folder; what cannot be read is named in a warning.
+
+    Columns are the fields of records, nested ones by names such as data.source, `path`, the run's
+    folder, and every setting, config.train.lr for instance.
+
+    Args:
+        results_dir: folder with runs/.
+        with_shipped: whether the runs in its folder shipped/ have rows, too.
+    Raises: UserError if there is no such folder.
+    """
+    found, faults = read_runs(Path(results_dir), "results_dir", with_shipped=with_shipped)
+    frame, without_settings = to_frame(found)
+    for fault in faults:
+        logger.warning(f"left out: {fault}")
+    for fault in without_settings:
+        logger.warning(f"left empty: {fault}")
+    return frame
+
+
+def read_runs(
+    folder: Path, flag: str, *, with_shipped: bool
+) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
+    """Read records, each with the folder of its run; list the faults of unreadable files.
+
+    Args:
+        folder: results folder.
+        flag: what gave it, for the error.
+        with_shipped: whether the runs in its folder shipped/ are read, too.
+    Raises: UserError if there is no such folder.
+    """
+    if with_shipped and folder.is_dir():
+        return runs.with_shipped(folder)
+    found, faults = read_folder(folder, flag)
+    return [(runs.folder_of(folder, record), record) for record in found], faults
+
+
+def to_frame(found: Iterable[tuple[Path, RunRecord]]) -> tuple[pd.DataFrame, list[str]]:
+    """Make a frame with a row for each run and a column for each field and setting.
+
+    Lists of a record are joined by semicolons; settings that are lists are written as `--set` takes
+    them.
+
+    Returns: the frame; and the faults of runs whose settings cannot be read, and are left empty.
+    """
+    import pandas as pd
+
+    rows: list[dict[str, Any]] = []
+    faults: list[str] = []
+    for folder, record in found:
+        row = {**record.model_dump(mode="json"), "path": str(folder)}
+        try:
+            row |= settings_of(folder)
+        except (DataError, UserError, OSError) as error:
+            faults.append(f"settings of {folder}: {error}")
+        rows.append(row)
+    frame = pd.json_normalize(rows)
+    frame = frame.map(lambda cell: "; ".join(map(str, cell)) if isinstance(cell, list) else cell)
+    return frame, faults
+
+
+def settings_of(folder: Path) -> dict[str, bool | int | float | str | None]:
+    """Read every setting of a run, by names such as config.train.lr.
+
+    Raises: UserError, DataError or OSError saying why they cannot be read.
+    """
+    path = folder / "config.yaml"
+    body = parse_yaml(read_text(path, largest=LARGEST), str(path))
+    values = layer_of(body, str(path)).values
+    is_sane = 0 < len(values) <= MOST_SETTINGS and all(key.isidentifier() for _, key in values)
+    if not is_sane:
+        raise UserError(f"{path}: these are not the settings of a run")
+    return {f"config.{section}.{key}": _cell(value) for (section, key), value in values.items()}
+
+
+def _cell(value: Any) -> bool | int | float | str | None:
+    is_plain = value is None or isinstance(value, (bool, int, float))
+    is_text = isinstance(value, str) and value.isprintable()
+    return value if is_plain or is_text else plain(value)

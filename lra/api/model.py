@@ -1,0 +1,230 @@
+"""Trained models, and models to train, with the data that they are for."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, layer_of
+from lra.evaluate.trained import best_model, config_of
+from lra.record.run import RunRecord, load_record
+from lra.runtime.environment import choose_device, seed_everything
+from lra.runtime.errors import UserError, unknown
+from lra.train.evaluation import autocast_of
+from models.layers.kernel_cache import kernels_cached
+from tasks.base import Dataset, TaskInfo
+from tasks.order import evaluation_batches
+
+
+class Built(NamedTuple):
+    """What a run starts from."""
+
+    config: RunConfig
+    model: Classifier
+    """Takes `inputs` and `lengths` of a batch, and returns logits (batch, classes)."""
+    dataset: Dataset
+    info: TaskInfo
+
+
+def build(
+    task: str,
+    mixer: str,
+    /,
+    *,
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
+    data_dir: Path | str = "data",
+    seed: int = 0,
+    **settings: Mapping[str, object],
+) -> Built:
+    """Build a classifier as a run of these settings starts with it, and prepare its data.
+
+    Args:
+        task: as for `--task`.
+        mixer: as for `--mixer`, one of your own included.
+        preset: paper, quick or budget.
+        protocol: s4 or lra.
+        data_dir: official files and caches.
+        seed: of the model's parameters; set for torch, NumPy and Python as a whole.
+        **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
+    Raises: UserError for settings that a run would refuse, DataError for data that is not there.
+    """
+    config = resolve(
+        task, mixer, preset=preset, protocol=protocol, overrides=_overrides(settings)
+    )  # fmt: skip
+    built_task = config.build_task()
+    dataset = built_task.prepare(Path(data_dir))
+    seed_everything(seed)
+    with config.mixer_source.faults_named("its model cannot be built"):
+        model = Classifier(config, built_task.info)
+    return Built(config, model, dataset, built_task.info)
+
+
+def _overrides(settings: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """Write settings as `--set` takes them."""
+    texts: list[str] = []
+    for (section, key), value in layer_of(dict(settings), "lra.build").values.items():
+        try:
+            text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+        except (TypeError, ValueError):
+            raise UserError(
+                f"lra.build: {section}.{key}: got {value!r}, expected a number, text, boolean or "
+                f"list"
+            ) from None
+        texts.append(f"{section}.{key}={text}")
+    return texts
+
+
+def load(
+    run: Path | str,
+    *,
+    data_dir: Path | str = "data",
+    trust_code: bool = False,
+    device: str = "cpu",
+) -> TrainedRun:
+    """Load a run from its folder.
+
+    Args:
+        run: folder of the run, results/runs/listops/tnn/... for instance.
+        data_dir: official files and caches, where its data is prepared if it is asked for.
+        trust_code: whether a plug-in's file is run even if it is not that of the run.
+        device: where the model computes: auto, cpu, cuda or cuda:N.
+    Raises: UserError if there is no such run, or its settings or code have changed since.
+    """
+    folder = Path(run)
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"{folder}: there is no {path.name}, expected the folder of a run")
+    record = load_record(path)
+    config = config_of(folder, record, trust_code=trust_code)
+    return TrainedRun(folder, record, config, Path(data_dir), choose_device(device))
+
+
+class TrainedRun:
+    """A run: its record and settings and, each made when it is first used, its model and data."""
+
+    def __init__(
+        self,
+        folder: Path,
+        record: RunRecord,
+        config: RunConfig,
+        data_dir: Path,
+        device: torch.device,
+    ) -> None:
+        self.folder = folder
+        self.record = record
+        self.config = config
+        self.data_dir = data_dir
+        self.device = device
+
+    @functools.cached_property
+    def model(self) -> Classifier:
+        """The classifier with its best weights, in evaluation mode.
+
+        Raises: UserError if there is no checkpoint, or it does not fit.
+        """
+        with self.config.mixer_source.faults_named("its trained model cannot be built"):
+            model = best_model(self.folder, self.config, self.config.build_task().info)
+        if model is None:
+            raise UserError(f"{self.folder}: there is no checkpoint of this run")
+        return model.to(self.device)
+
+    @functools.cached_property
+    def dataset(self) -> Dataset:
+        """The data of the run.
+
+        Raises: DataError if it can neither be found nor made; UserError if it is other data.
+        """
+        dataset = self.config.build_task().prepare(self.data_dir)
+        trained_on = self.record.data
+        if dataset.fingerprint != trained_on.fingerprint:
+            raise UserError(
+                f"{self.folder}: the data in {dataset.folder} is {dataset.source} "
+                f"({dataset.fingerprint[:8]}), that of the run was {trained_on.source} "
+                f"({trained_on.fingerprint[:8]}); give the folder that has it, data_dir=..."
+            )
+        return dataset
+
+    def logits(
+        self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
+    ) -> np.ndarray:
+        """Compute the logits of examples.
+
+        Args:
+            split: train, val or test.
+            indices: examples of the split, (examples,) whole numbers. None: all.
+        Returns: (examples, classes) float32, in that order.
+        Raises: UserError for an unknown split or index.
+        """
+        if split not in self.dataset.splits:
+            raise unknown("split", split, self.dataset.splits, "split")
+        examples = self.dataset.splits[split]
+        chosen = _indices(indices, len(examples))
+        # As many at a time, and sorted alike, as in the test of the run.
+        size = self.record.micro_batch or self.record.batch_size
+        batches = evaluation_batches(examples.lengths[chosen], size)[::-1]
+        found = np.empty((len(chosen), self.model.output.out_features), dtype=np.float32)
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with (
+                torch.inference_mode(),
+                kernels_cached(),
+                self.config.mixer_source.faults_named("the evaluation failed"),
+            ):
+                for rows in batches:
+                    batch = examples.batch(chosen[rows]).to(self.device)
+                    with autocast_of(self.config.train.precision, self.device):
+                        logits = self.model(batch.inputs, batch.lengths)
+                    found[rows] = logits.float().cpu().numpy()
+        finally:
+            self.model.train(was_training)
+        return found
+
+    def predict(
+        self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
+    ) -> np.ndarray:
+        """Predict the classes of examples; of the whole test set as in predictions.csv.
+
+        Args:
+            split: train, val or test.
+            indices: examples of the split, (examples,) whole numbers. None: all.
+        Returns: (examples,) int64, in that order.
+        Raises: UserError as `logits`, and for logits that are not finite, which predict nothing.
+        """
+        logits = self.logits(split, indices)
+        wrong = int((~np.isfinite(logits).all(axis=1)).sum())
+        if wrong:
+            raise UserError(
+                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} examples are not "
+                f"finite, so they predict nothing; see logits()"
+            )
+        return logits.argmax(axis=1)
+
+
+def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray:
+    """Return indices of examples, (examples,) int64.
+
+    Raises: UserError for anything but whole numbers from 0 to count - 1.
+    """
+    if given is None:
+        return np.arange(count)
+    indices = np.asarray(given)
+    if not indices.size:
+        return np.empty(0, dtype=np.int64)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        raise UserError(f"indices: got {indices.dtype} {indices.shape}, expected whole numbers")
+    if indices.min() < 0 or indices.max() >= count:
+        raise UserError(
+            f"indices: got {indices.min()} to {indices.max()}, expected 0 to {count - 1}"
+        )
+    return indices.astype(np.int64)

@@ -1,0 +1,168 @@
+"""What the rows of tables are called: the mixer, and what tells its rows apart."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import PurePath
+
+from lra.record.benchmark import BenchRecord
+from lra.record.run import RunRecord
+from lra.runtime.errors import UserError, unknown
+
+SHOWN = 2
+"""Changed settings that a name shows; more only where rows differ in no fewer."""
+
+Changes = frozenset[str]
+"""Settings that a run changes of its preset, the task's apart, each as "section.key=value"."""
+
+
+def changes_of(run: RunRecord) -> Changes:
+    """Return the settings that a run changes of its preset, the task's apart."""
+    return frozenset(text for text in run.overrides if not text.startswith("task."))
+
+
+class Names:
+    """The names of runs that are shown together: each has one, in all tables and figures.
+
+    A run goes by its label, or by the settings changed; of more than SHOWN, by those in which the
+    rows of its mixer differ. A label that several rows have is followed by the same. The code of a
+    plug-in is named where there are several of its class.
+
+    Args:
+        runs: all runs that are shown.
+        bench: measurements that are shown beside them.
+    """
+
+    def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
+        self._codes = _names_of_codes([*runs, *bench])
+        self._rows: dict[tuple[object, ...], set[tuple[str | None, Changes]]] = {}
+        for run in runs:
+            row = run.mixer_code, changes_of(run)
+            self._rows.setdefault(_group(run), set()).add(row)
+        self._settings = {
+            group: _told_apart({changes for _, changes in rows})
+            for group, rows in self._rows.items()
+        }
+        self._hashes: dict[tuple[object, ...], set[str]] = {}
+        for run in runs:
+            self._hashes.setdefault(self._reads_as(run), set()).add(run.config_hash)
+
+    def of(self, run: RunRecord) -> str:
+        """Return the name of a run's row.
+
+        Runs whose settings files changed in between read the same on the same data: their hashes
+        tell them apart.
+        """
+        name = self._name(run)
+        return with_hash(name, run) if len(self._hashes[self._reads_as(run)]) > 1 else name
+
+    def of_mixer(self, record: RunRecord | BenchRecord) -> str:
+        """Return the name of a mixer with settings of its own preset."""
+        return _named(record.mixer, [self._codes[record.mixer, record.mixer_code]])
+
+    def _name(self, run: RunRecord) -> str:
+        rows = self._rows[_group(run)]
+        details = [
+            self._codes[run.mixer, run.mixer_code],
+            self._settings[_group(run)][changes_of(run)],
+        ]
+        if run.label is None:
+            return _named(run.mixer, details)
+        return _named(f"{run.mixer}: {run.label}", details if len(rows) > 1 else [])
+
+    def _reads_as(self, run: RunRecord) -> tuple[object, ...]:
+        data = run.data.source, run.data.fingerprint
+        return self._name(run), run.preset, run.protocol, run.task, *data
+
+
+def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
+    """Return the name that is given, or the only one that begins so, upper and lower case alike.
+
+    Args:
+        given: a name or its beginning.
+        valid: all names.
+        kind: what they are names of.
+        flag: where it was given.
+    Raises: UserError if there is none, or more than one.
+    """
+    if given in valid:
+        return given
+    start = given.casefold()
+    exact = [name for name in valid if name.casefold() == start]
+    found = exact or [name for name in valid if name.casefold().startswith(start)]
+    if not start or not found:
+        raise unknown(kind, given, valid, flag)
+    if len(found) > 1:
+        raise UserError(
+            f"{flag} {given}: {len(found)} names begin so ({'; '.join(sorted(found))}); write more "
+            f"of one"
+        )
+    return found[0]
+
+
+def with_hash(name: str, run: RunRecord) -> str:
+    """Add the start of the settings' hash to a name that other settings have, too."""
+    return f"{name} [settings {run.config_hash[:8]}]"
+
+
+def _group(run: RunRecord) -> tuple[object, ...]:
+    """Return what runs have in common that only their settings or code tell apart."""
+    return run.mixer, run.label, run.preset, run.protocol
+
+
+def _named(start: str, details: Sequence[str]) -> str:
+    text = ", ".join(filter(None, details))
+    return f"{start} ({text})" if text else start
+
+
+def _names_of_codes(
+    records: Sequence[RunRecord | BenchRecord],
+) -> dict[tuple[str, str | None], str]:
+    """Name the codes of mixers: by the file, if no other code of the class was in one so called."""
+    files: dict[str, dict[str | None, set[str]]] = {}
+    for record in records:
+        found = files.setdefault(record.mixer, {}).setdefault(record.mixer_code, set())
+        if isinstance(record, RunRecord) and record.mixer_from:
+            found.add(PurePath(record.mixer_from.rpartition(":")[0]).name)
+    return {
+        (mixer, code): _name_of_code(code, by_code)
+        for mixer, by_code in files.items()
+        for code in by_code
+    }
+
+
+def _name_of_code(code: str | None, files: Mapping[str | None, set[str]]) -> str:
+    if code is None or len(files) == 1:
+        return ""
+    others = {name for other, names in files.items() if other != code for name in names}
+    own = files[code]
+    return next(iter(own)) if len(own) == 1 and not own & others else f"code {code[:8]}"
+
+
+def _told_apart(rows: Collection[Changes]) -> dict[Changes, str]:
+    """Write the settings of each row so that no two read the same."""
+    values: dict[str, set[Changes]] = {_key(text): set() for row in rows for text in row}
+    for key, found in values.items():
+        found |= {frozenset(text for text in row if _key(text) == key) for row in rows}
+    # The settings with most values tell most rows apart.
+    differing = [key for key, found in values.items() if len(found) > 1]
+    differing.sort(key=lambda key: (-len(values[key]), key))
+    texts: dict[Changes, str] = {}
+    for count in range(SHOWN, max(SHOWN, len(differing)) + 1):
+        texts = {row: _text(row, differing[:count]) for row in rows}
+        if len(set(texts.values())) == len(rows):
+            break
+    return texts
+
+
+def _key(text: str) -> str:
+    return text.partition("=")[0]
+
+
+def _text(row: Changes, keys: Collection[str]) -> str:
+    """Write the settings of a row: all, or of more than SHOWN those of some keys."""
+    every = sorted(row)
+    chosen = every if len(row) <= SHOWN else [text for text in every if _key(text) in keys]
+    shown = chosen or every[:SHOWN]
+    more = f" and {len(every) - len(shown)} more" if len(shown) < len(every) else ""
+    return ", ".join(shown) + more

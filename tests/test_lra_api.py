@@ -1,0 +1,207 @@
+"""What Python code calls: lra.build and lra.load."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import lra
+import run_task
+from conftest import TINY, readme_example, tiny_arguments
+from lra.config.yaml_layers import parse_yaml
+from lra.record.run import load_record
+from lra.train.checkpoint import load_newest
+from lra.train.trainer import Trainer
+
+Settings = dict[str, Any]
+
+
+def tiny(*more: str) -> Settings:
+    """Write the settings of a tiny run as Python code does."""
+    settings: Settings = {}
+    for text in (*TINY, *more):
+        name, _, value = text.partition("=")
+        section, _, key = name.partition(".")
+        settings.setdefault(section, {})[key] = parse_yaml(value, text)
+    return settings
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with data, and runs of tnn: done, and in another results folder stopped."""
+    folder = tmp_path_factory.mktemp("api")
+    assert run_task.main(tiny_arguments(folder)) == 0
+    another = ["--results-dir", str(folder / "stopped"), "--max-steps", "12"]
+    assert run_task.main(tiny_arguments(folder, *another)) == 3
+    return folder
+
+
+def run_in(results: Path) -> Path:
+    (path,) = results.glob("runs/*/*/*")
+    return path
+
+
+@pytest.fixture
+def run(made: Path) -> lra.TrainedRun:
+    return lra.load(run_in(made / "results"), data_dir=made / "data")
+
+
+def written_predictions(folder: Path) -> np.ndarray:
+    table = np.genfromtxt(folder / "predictions.csv", delimiter=",", names=True, dtype=None)
+    return table["prediction"]
+
+
+def test_predictions_are_those_of_the_run(run: lra.TrainedRun) -> None:
+    expected = written_predictions(run.folder)
+    found = run.predict()
+    assert found.dtype == np.int64
+    assert np.array_equal(found, expected)
+    right = int((found == run.dataset.splits["test"].labels).sum())
+    assert right == run.record.test_correct
+    some = [7, 3, 3, 49]
+    assert np.array_equal(run.predict("test", some), expected[some])
+    assert np.array_equal(run.predict(indices=np.array(some)), expected[some])
+    assert run.predict(indices=[]).shape == (0,)
+    assert run.predict("val").shape == (40,)
+    logits = run.logits(indices=some)
+    assert (logits.shape, logits.dtype) == ((4, 10), np.float32)
+    assert np.allclose(logits, run.logits()[some], atol=1e-5)
+
+
+def test_a_loaded_run_has_its_record_settings_and_best_weights(run: lra.TrainedRun) -> None:
+    assert run.record == load_record(run.folder / "result.json")
+    assert run.config.hash == run.record.config_hash
+    state = load_newest(run.folder / "checkpoints")
+    assert state is not None
+    best = state["trainer"]["best"]
+    assert best is not None
+    assert all(torch.equal(w, best["model"][n]) for n, w in run.model.state_dict().items())
+    assert not run.model.training
+    run.model.train()
+    run.predict(indices=[0])
+    assert run.model.training
+
+
+def test_a_stopped_run_is_loaded_too(made: Path) -> None:
+    run = lra.load(str(run_in(made / "stopped")), data_dir=str(made / "data"))
+    assert run.record.status == "stopped"
+    assert run.predict("val").min() >= 0
+
+
+def test_no_prediction_is_made_of_logits_that_are_not_finite(run: lra.TrainedRun) -> None:
+    with torch.no_grad():
+        run.model.output.bias[3] = torch.nan
+    with pytest.raises(lra.UserError, match="logits of 50 of 50 examples are not finite"):
+        run.predict()
+    assert np.isnan(run.logits()[:, 3]).all()
+
+
+def test_nothing_is_prepared_before_it_is_used(made: Path, tmp_path: Path) -> None:
+    run = lra.load(run_in(made / "results"), data_dir=tmp_path / "data")
+    assert run.model is run.model
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"split": "tset"}, "split: unknown split 'tset'; did you mean test?"),
+        ({"indices": [50]}, "indices: got 50 to 50, expected 0 to 49"),
+        ({"indices": [-1]}, "indices: got -1 to -1, expected 0 to 49"),
+        ({"indices": [0.5]}, "indices: got float64 (1,), expected whole numbers"),
+        ({"indices": np.ones(50, dtype=bool)}, "indices: got bool (50,), expected whole"),
+    ],
+)
+def test_mistakes_in_what_to_predict_are_named(
+    run: lra.TrainedRun, arguments: Settings, message: str
+) -> None:
+    with pytest.raises(lra.UserError, match=re.escape(message)):
+        run.predict(**arguments)
+
+
+def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
+    with pytest.raises(lra.UserError, match=r"there is no result.json, expected the folder of a"):
+        lra.load(made)
+    results = tmp_path / "results"
+    shutil.copytree(made / "results", results)
+    shutil.rmtree(run_in(results) / "checkpoints")
+    run = lra.load(run_in(results), data_dir=made / "data")
+    with pytest.raises(lra.UserError, match="there is no checkpoint of this run"):
+        run.predict()
+    path = run.folder / "result.json"
+    other = run.record.data.model_copy(update={"fingerprint": "0" * 64})
+    run.record.model_copy(update={"data": other}).save(run.folder)
+    with pytest.raises(lra.UserError, match=r"that of the run was generated \(00000000\)"):
+        _ = lra.load(run.folder, data_dir=made / "data").dataset
+    run.record.model_copy(update={"config_hash": "0" * 16}).save(run.folder)
+    with pytest.raises(lra.UserError, match="settings files have changed since"):
+        lra.load(run.folder)
+    path.write_text("{}")
+    with pytest.raises(lra.UserError, match="not a record of schema 1"):
+        lra.load(run.folder)
+
+
+def test_what_is_built_is_what_a_run_starts_with(made: Path) -> None:
+    built = lra.build("listops", "tnn", preset="quick", data_dir=made / "data", seed=3, **tiny())
+    config, model, dataset, info = built
+    assert config.hash == load_record(run_in(made / "results") / "result.json").config_hash
+    trainer = Trainer(config, info, dataset, 3, torch.device("cpu"))
+    own = trainer.model.state_dict()
+    assert own.keys() == model.state_dict().keys()
+    assert all(torch.equal(w, own[name]) for name, w in model.state_dict().items())
+    batch = dataset.splits["train"].batch(np.arange(8))
+    loss = cross_entropy(model(batch.inputs, batch.lengths), batch.labels)
+    loss.backward()
+    assert loss.isfinite()
+
+
+def test_settings_are_those_of_set(made: Path) -> None:
+    values: Settings = tiny("mixer.rpe_dim=8", "train.lr=1e-5", "train.clip_norm=null")
+    built = lra.build("listops", "tnn", preset="quick", data_dir=made / "data", **values)
+    config = built.config
+    assert (config.mixer.model_dump()["rpe_dim"], config.train.lr) == (8, 1e-5)
+    assert config.train.clip_norm is None
+    assert config.origins["train.lr"].startswith("--set train.lr=1e-05, in place of")
+
+
+def test_a_mixer_of_ones_own_is_built(
+    made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gated_mean.py").write_text(readme_example())
+    mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
+    built = lra.build(
+        "listops", mixer, preset="quick", data_dir=made / "data", **tiny("mixer.bias=false")
+    )
+    assert "GatedMean" in {type(module).__name__ for module in built.model.modules()}
+
+
+@pytest.mark.parametrize(
+    ("names", "settings", "message"),
+    [
+        (("listop", "tnn"), {}, "did you mean listops?"),
+        (("listops", "tn"), {}, "did you mean tnn?"),
+        (("listops", "tnn"), {"lr": 1e-3}, "lra.build: unknown section 'lr'"),
+        (
+            ("listops", "tnn"),
+            {"trian": {}},
+            "lra.build: unknown section 'trian'; did you",
+        ),
+        (("listops", "tnn"), {"train": 3}, "lra.build: train: got 3, expected keys with values"),
+        (("listops", "tnn"), {"mixer": {"rpe_dims": 3}}, "did you mean rpe_dim?"),
+        (("listops", "tnn"), {"train": {"lr": "fast"}}, "train.lr: got 'fast'"),
+        (("listops", "tnn"), {"train": {"lr": Path()}}, "lra.build: train.lr: got PosixPath('.')"),
+        (("listops", "tnn"), {"train": {"lr": float("nan")}}, "train.lr: got nan, expected a num"),
+    ],
+)
+def test_mistakes_in_what_to_build_are_named(
+    names: tuple[str, str], settings: Settings, message: str
+) -> None:
+    with pytest.raises(lra.UserError, match=re.escape(message)):
+        lra.build(*names, **settings)
