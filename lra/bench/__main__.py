@@ -225,7 +225,7 @@ def _measure(options: argparse.Namespace, groups: list[list[Case]]) -> list[Benc
                 record.save(options.out)
                 records.append(record)
     for board in bench_boards(records):
-        for table in benchmark_tables(board, records[0].method, "bench"):
+        for table in benchmark_tables(board, records[0].method):
             write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
     return records
 

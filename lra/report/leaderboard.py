@@ -36,15 +36,20 @@ def _done(board: Board) -> list[set[str]]:
     ]
 
 
-def leaderboard(board: Board) -> Table:
+def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, and the best trivial baseline.
 
     Columns without any number are left out and named in the caption.
+
+    Args:
+        board: the results.
+        with_changes: whether mixers at other settings than the preset's have rows, too.
     """
     rows = {
         method: cells
         for method, cells in board.rows.items()
-        if all(label(run) == run.method for cell in cells.values() for run in cell.runs)
+        if with_changes
+        or all(label(run) == run.method for cell in cells.values() for run in cell.runs)
     }
     own = dataclasses.replace(board, rows=rows)
     table = accuracy_table(own, "leaderboard")

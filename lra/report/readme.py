@@ -130,7 +130,7 @@ def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[ReportFi
     """Draw the board of mixing alone that reaches over most lengths."""
     mixing = [b for b in measured if any(place.task == "mixing" for place in b.places)]
     mixing.sort(key=lambda board: -len(board.places))
-    return [figure for board in mixing[:1] for figure in scaling_figures(board, looks, "r")]
+    return [figure for board in mixing[:1] for figure in scaling_figures(board, looks)]
 
 
 def marked(name: str, text: str) -> str:
