@@ -6,6 +6,7 @@ import base64
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 import report
+from conftest import ROOT
 from lra.report.boards import boards
 from lra.report.build import ReportOptions, chapters, write_report
 from lra.report.compare import compare
@@ -48,6 +50,12 @@ def written(made: Path) -> Path:
     out = made / "report"
     write_report(Results(made), ReportOptions(), out)
     return out
+
+
+def test_drawing_needs_no_torch() -> None:
+    """Its import takes longer than many figures, and every process that draws would do it."""
+    program = "import sys, lra.report.build; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_all_files_are_there(written: Path) -> None:

@@ -80,7 +80,7 @@ def test_a_label_is_joined_to_the_end_of_its_line() -> None:
 
 @pytest.mark.parametrize(
     ("ends", "expected"),
-    [([1, 1, 2], False), ([1, 1, 2.1], True), ([0, 1, 9], False), ([5], False), ([1, 100], False)],
+    [([1, 1, 2], False), ([1, 1, 2.1], True), ([0, 1, 9], False), ([5], False), ([1, 100], True)],
 )
 def test_an_axis_is_stretched_by_one_far_beyond_the_median(
     ends: list[float], expected: bool

@@ -12,8 +12,14 @@ import report
 from conftest import ROOT
 from lra.report import audit
 from lra.report.boards import boards
-from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
-from lra.report.readme import check_readmes, make_blocks, marked, write_readmes
+from lra.report.leaderboard import leaderboard, leading_board
+from lra.report.readme import (
+    check_readmes,
+    make_blocks,
+    marked,
+    published_of_the_suite,
+    write_readmes,
+)
 from lra.report.results import Results
 from made_results import bench_record, made_records, record, save, save_all
 

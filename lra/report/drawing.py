@@ -139,14 +139,15 @@ def log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axes.set(**{f"{which}scale": "log"})
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
+    most = 100 if which == "x" else 1000  # numbers beside each other need more room
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < most * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_locator(NullLocator())
 
 
 def is_stretched(ends: Sequence[float]) -> bool:
     """Whether one value would push the others into a corner: it is over twice their median."""
-    return min(ends) > 0 and max(ends) > 2 * statistics.median(ends)
+    return min(ends) > 0 and max(ends) > 2 * statistics.median_low(ends)
 
 
 def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
