@@ -114,7 +114,7 @@ def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
     figures = curve_figures(results, board, Looks(board.rows), "c")
     names = ["steps-c", "time-c-cpu", "time-c-gpu", "flops-c"]
     assert [p.slug for p in figures] == [f"learning-listops-over-{name}" for name in names]
-    assert ["GPU" in p.caption for p in figures] == [False, False, True, False]
+    assert ["GPU" in p.title for p in figures] == [False, False, True, False]
 
 
 def test_damaged_metrics_are_named(tmp_path: Path) -> None:

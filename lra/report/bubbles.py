@@ -81,8 +81,8 @@ def _bubbles_on(
     return [
         ReportFigure(
             slugify("speed-and-accuracy", what, slug, device),
-            f"Speed and accuracy, {what}",
-            f"{board.name}; {device}. Area: peak memory of training. {note}"
+            f"Speed and accuracy, {what}, on {device}",
+            f"{board.name}. Area: peak memory of training. {note}"
             + _LOGARITHMIC * any(is_stretched([b.x for b in panel.bubbles]) for panel in panels),
             partial(_draw, panels, looks, relative_to if panels is relative else None),
             is_wide=len(panels) > 1,

@@ -106,14 +106,14 @@ def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> li
             found = _curves(results, board, task, axis, device)
             if not found:
                 continue
-            on = f" {device}." if device else ""
+            on = f", on {device}" if device else ""
             stretched = _STRETCHED if is_stretched(_reach(found)) else ""
             figures.append(
                 ReportFigure(
                     slugify("learning", task, "over", _NAMES[axis], slug, device or ""),
-                    f"Learning {task} over {_NAMES[axis]}",
+                    f"Learning {task} over {_NAMES[axis]}{on}",
                     f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
-                    f"if any; band from the lowest to the highest.{on}{_CAPTIONS[axis]}{stretched}",
+                    f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}",
                     partial(_draw, found, axis, looks),
                 )
             )
