@@ -37,11 +37,7 @@ if TYPE_CHECKING:
 LARGEST_AREA = 900.0
 """Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
-
-
 _PANELS_A_ROW = 3
-
-
 _LOGARITHMIC = " Speeds are on a logarithmic axis where the highest is over twice the median."
 
 
