@@ -209,18 +209,11 @@ def report(options: argparse.Namespace) -> int:
 
         write_readmes(results, ROOT)
     else:
-        from lra.report.build import PUBLISHED, write_report
+        from lra.report.build import summarize, write_report
 
         out = options.out or folder / "report"
         chapters = write_report(results, chosen, out)
-        shown = [table for chapter in chapters if chapter.slug != PUBLISHED
-                 for table in chapter.tables]  # fmt: skip
-        for table in shown:
-            write_out(f"\n{table.title}\n\n{table.markdown()}")
-        figures = sum(len(chapter.figures) for chapter in chapters)
-        logger.info(f"{len(results.records)} runs, {figures} figures: {out}")
-        if "html" in chosen.formats:
-            logger.info(f"the page: {out / 'index.html'}")
+        write_out(f"\n{summarize(results, chapters, chosen, out)}")
     for fault in results.faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if results.faults else code

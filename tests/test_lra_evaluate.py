@@ -309,8 +309,8 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert "29.80 (n=1)" in row
     (row,) = [ln for ln in text.splitlines() if ln.startswith("| mean ") and "14.80" in ln]
     assert "at chance: 14.80" in row
-    assert (out / "figures" / "paper-s4-listops-out-of-distribution-length.svg").is_file()
-    assert (out / "tables" / "out-of-distribution-paper-s4-listops.csv").read_text().count(
+    assert (out / "figures" / "out-of-distribution-listops-by-length-paper-s4.svg").is_file()
+    assert (out / "tables" / "out-of-distribution-listops-paper-s4.csv").read_text().count(
         "\n"
     ) == 8
 
@@ -323,7 +323,7 @@ def test_a_task_without_trivial_baselines_has_a_figure(tmp_path: Path) -> None:
     for length in (4096, 8192):
         evaluation_record(length=length, baselines={}).save(folder)
     assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
-    figure = (out / "figures" / "paper-s4-listops-out-of-distribution-length.svg").read_text()
+    figure = (out / "figures" / "out-of-distribution-listops-by-length-paper-s4.svg").read_text()
     assert "best trivial baseline" in figure
 
 

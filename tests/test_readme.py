@@ -13,6 +13,7 @@ import pytest
 import models
 import run_task
 from conftest import ROOT, readme_example, tiny_arguments
+from lra.check import __main__ as check
 from lra.config.registry import MIXERS, Registry, options_model
 from lra.record.run import load_record
 from models.base import Mixer, MixerContext, RecurrentMixer
@@ -72,6 +73,16 @@ def test_python_code_works_as_it_stands_there(
     else:
         assert 100 * found["right"] == pytest.approx(run.record.test_accuracy)
         assert found["mixed"].shape == (2, 100, 64)
+
+
+def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("parity.py").write_text(readme_example("Add a task"))
+    settings = ["model.dim=8", "model.depth=1", "train.steps=2", "task.train=100"]
+    changes = [part for text in settings for part in ("--set", text)]
+    start = ["--task", "parity.py:Parity", "--mixer", "tnn", "--preset", "quick", "--device", "cpu"]
+    assert run_task.main([*start, *changes]) == 0
+    assert check.main(["parity.py:Parity"]) == 0
+    assert "0 failed" in capsys.readouterr().out
 
 
 def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from figure_checks import overlaps
-from lra.record.run import RunRecord
+from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards import boards
 from lra.report.breakdown import (
     Outcome,
@@ -23,7 +23,6 @@ from lra.report.breakdown import (
 from lra.report.curves import AXES, curve, curve_figures
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
-from lra.train.evaluation import NO_PREDICTION
 from made_results import record, save_all, write_metrics, write_predictions
 
 
@@ -64,13 +63,45 @@ def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
     results, _ = two_seeds(tmp_path)
     (board,) = boards(results.records)
     figures = curve_figures(results, board, Looks(board.rows), "c")
-    assert [p.slug for p in figures] == [f"c-listops-{axis}" for axis in AXES]
+    names = ["steps-c", "time-c-cpu", "flops-c"]
+    assert [p.slug for p in figures] == [f"learning-listops-over-{name}" for name in names]
     for made in figures:
         with style():
             figure = made.draw()
             assert overlaps(figure) == []
         assert all(unit in figure.axes[0].get_ylabel() for unit in ("accuracy", "%"))
         assert figure.axes[0].get_xlabel() in AXES.values()
+
+
+def test_one_long_run_does_not_push_the_others_into_a_corner(tmp_path: Path) -> None:
+    runs = [record(mixer=mixer) for mixer in ("tnn", "s4", "mean")]
+    save_all(tmp_path, runs)
+    for length, scale in ((8, "linear"), (40, "log")):
+        for run, count in zip(runs, (4, 4, length), strict=True):
+            write_metrics(tmp_path, run, [30.0 + run.seed] * count)
+        results = Results(tmp_path)
+        (board,) = boards(results.records)
+        for made in curve_figures(results, board, Looks(board.rows), "c"):
+            with style():
+                figure = made.draw()
+                assert overlaps(figure) == []
+            assert figure.axes[0].get_xscale() == scale
+            assert ("logarithmic" in made.caption) == (scale == "log")
+
+
+def test_curves_are_named_at_their_ends(tmp_path: Path) -> None:
+    runs = [record(mixer=f"m{k:02}") for k in range(14)]
+    save_all(tmp_path, runs)
+    for run in runs:
+        write_metrics(tmp_path, run, [10.0, 50.0])
+    results = Results(tmp_path)
+    (board,) = boards(results.records)
+    with style():
+        figure = curve_figures(results, board, Looks(board.rows), "c")[0].draw()
+        assert overlaps(figure) == []
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.texts] == [f"m{k:02} (n=1)" for k in range(14)]
+    assert figure.legends == []
 
 
 def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
@@ -81,9 +112,9 @@ def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
     results = Results(tmp_path)
     (board,) = boards(results.records)
     figures = curve_figures(results, board, Looks(board.rows), "c")
-    slugs = ["steps", "seconds", "seconds-device1", "flops"]
-    assert [p.slug for p in figures] == [f"c-listops-{slug}" for slug in slugs]
-    assert ["GPU" in p.caption for p in figures] == [False, False, True, False]
+    names = ["steps-c", "time-c-cpu", "time-c-gpu", "flops-c"]
+    assert [p.slug for p in figures] == [f"learning-listops-over-{name}" for name in names]
+    assert ["GPU" in p.title for p in figures] == [False, False, True, False]
 
 
 def test_damaged_metrics_are_named(tmp_path: Path) -> None:
@@ -175,8 +206,12 @@ def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
     results = Results(tmp_path)
     (board,) = boards(results.records)
     figures = breakdown_figures(results, board, Looks(board.rows), "d")
-    names = ["by-length", "by-root-operator", "confusion"]
-    assert [p.slug for p in figures] == [f"d-listops-{name}" for name in names]
+    names = [
+        "accuracy-listops-by-length",
+        "accuracy-listops-by-root-operator",
+        "confusions-listops",
+    ]
+    assert [p.slug for p in figures] == [f"{name}-d" for name in names]
     for made in figures:
         with style():
             assert overlaps(made.draw()) == []

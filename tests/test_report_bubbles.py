@@ -10,42 +10,65 @@ import pytest
 
 from figure_checks import overlaps
 from lra.report.boards import boards
-from lra.report.bubbles import (
-    LARGEST_AREA,
+from lra.report.bubble_panels import (
     Bubble,
-    _draw_relative,
-    absolute_plots,
-    bubble_figures,
-    relative_bubbles,
-    round_number,
+    Panel,
+    average_panels,
+    relative_panels,
     speeds_on,
+    task_panels,
 )
+from lra.report.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
 from lra.report.build import ReportOptions, chapters
 from lra.report.drawing import Looks, style
 from lra.report.results import Results
 from made_results import VALUES, made_records, record, save_all
 
+TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 
-@pytest.mark.parametrize("count", [2, 3, 25])
+
+def panel(bubbles: list[Bubble], name: str = "listops") -> Panel:
+    return Panel(name, [name], "% of tnn's", bubbles)
+
+
+@pytest.mark.parametrize(
+    ("count", "panels"), [(2, 1), (3, 1), (25, 1), (25, 2), (8, 2), (8, 4), (8, 6)]
+)
 @pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_labels_of_bubbles_never_overlap(count: int, spread: float) -> None:
+def test_every_bubble_is_named_and_no_names_overlap(count: int, panels: int, spread: float) -> None:
     rng = np.random.default_rng(count)
-    bubbles = [
-        Bubble(
-            method=f"mixer-{i % 8}",
-            text="retrieval",
-            x=100 + spread * float(rng.normal(0, 40)),
-            y=100 + spread * float(rng.normal(0, 10)),
-            memory=float(rng.uniform(100, 1000)),
+    made = [
+        panel(
+            [
+                Bubble(
+                    method=f"mixer-{i}",
+                    x=100 + spread * float(rng.normal(0, 20)),
+                    y=100 + spread * float(rng.normal(0, 10)),
+                    memory=float(rng.uniform(100, 1000)),
+                )
+                for i in range(count)
+            ],
+            task,
         )
-        for i in range(count)
+        for task in TASKS[:panels]
     ]
     with style():
-        figure = _draw_relative(bubbles, "tnn", Looks(b.method for b in bubbles))
+        figure = _draw(made, Looks(f"mixer-{i}" for i in range(count)), "tnn")
         assert overlaps(figure) == []
-        (axes,) = figure.axes
-        labels = [text for text in axes.texts if text.get_text().strip()]
-        assert len(labels) == count
+        assert len(figure.axes) == panels
+        for axes, task in zip(figure.axes, TASKS, strict=False):
+            assert axes.get_title() == task
+            names = {text.get_text() for text in axes.texts if text.get_text().strip()}
+            assert names == {f"mixer-{i}" for i in range(count)}
+    assert len(figure.legends) == 1, "that of sizes: names stand beside the bubbles"
+
+
+def test_a_name_without_room_is_in_a_legend() -> None:
+    crowd = [Bubble("long name " * 9 + str(i), 100, 100, 1000.0) for i in range(30)]
+    with style():
+        figure = _draw([panel(crowd)], Looks(b.method for b in crowd), "tnn")
+    assert len(figure.legends) == 2
+    assert len(figure.legends[0].get_texts()) == 30
 
 
 def test_bubbles_lie_where_the_numbers_say() -> None:
@@ -57,9 +80,10 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
     ]
     (board,) = boards(runs)
     speeds = speeds_on(board, "CPU")
-    assert relative_bubbles(board, "tnn", speeds) == [
-        Bubble("ski-tnn", "listops", 150.0, 75.0, 100.0),
-        Bubble("tnn", "tnn", 100.0, 100.0, 400.0),
+    (found,) = relative_panels(board, "tnn", speeds)
+    assert found.bubbles == [
+        Bubble("ski-tnn", 150.0, 75.0, 100.0),
+        Bubble("tnn", 100.0, 100.0, 400.0),
     ], "neither another device nor a result at chance"
     looks = Looks(board.rows)
     figures = bubble_figures(board, "tnn", looks, "b")
@@ -72,23 +96,47 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
     assert points[150.0, 75.0] == LARGEST_AREA / 4
 
 
-def test_the_mixer_compared_with_hides_nothing() -> None:
-    bubbles = [Bubble(name, name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
+def test_each_task_has_a_panel() -> None:
+    runs = [
+        record(mixer=mixer, task=task, run_id=f"{task}-s0")
+        for task in ("listops", "image")
+        for mixer in ("tnn", "s4")
+    ]
+    (board,) = boards(runs)
+    (made,) = bubble_figures(board, "tnn", Looks(board.rows), "b")
     with style():
-        (axes,) = _draw_relative(bubbles, "tnn", Looks(["ski-tnn", "tnn"])).axes
+        figure = made.draw()
+    assert [axes.get_title() for axes in figure.axes] == ["listops", "image"]
+    for axes in figure.axes:
+        assert {text.get_text() for text in axes.texts if text.get_text()} == {"tnn", "s4"}
+
+
+def test_a_mixer_far_faster_does_not_push_the_others_together() -> None:
+    bubbles = [Bubble(f"m{x}", x, 50.0, 5.0) for x in (80, 100, 120)]
+    for fastest, scale in ((200, "linear"), (5000, "log")):
+        with style():
+            shown = [*bubbles, Bubble("z", fastest, 50.0, 5.0)]
+            figure = _draw([panel(shown)], Looks(b.method for b in shown))
+        assert figure.axes[0].get_xscale() == scale
+
+
+def test_the_mixer_compared_with_hides_nothing() -> None:
+    bubbles = [Bubble(name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
+    with style():
+        (axes,) = _draw([panel(bubbles)], Looks(["ski-tnn", "tnn"]), "tnn").axes
     filled = {str(c.get_label()): len(c.get_facecolor()) for c in axes.collections}
     assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
 
 
 def test_methods_of_one_colour_have_other_markers() -> None:
-    names = [f"m{k}" for k in range(9)]
+    names = [f"m{k:02}" for k in range(13)]
     looks = Looks(names)
-    assert looks.colour("m0") == looks.colour("m8")
-    bubbles = [Bubble(name, name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
+    assert looks.colour("m00") == looks.colour("m12")
+    bubbles = [Bubble(name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
     with style():
-        (axes,) = _draw_relative(bubbles, "m3", looks).axes
+        (axes,) = _draw([panel(bubbles)], looks, "m03").axes
     shapes = {str(c.get_label()): np.shape(c.get_paths()[0].vertices) for c in axes.collections}
-    assert shapes["m0"] != shapes["m8"]
+    assert shapes["m00"] != shapes["m12"]
 
 
 def test_averages_are_plotted_once_two_mixers_have_them() -> None:
@@ -98,14 +146,14 @@ def test_averages_are_plotted_once_two_mixers_have_them() -> None:
         for mixer, speed in (("tnn", 2.0), ("s4", 8.0))
     ]
     (board,) = boards(runs)
-    (plot,) = absolute_plots(board, speeds_on(board, "CPU"), taskwise=False)
+    (plot,) = average_panels(board, speeds_on(board, "CPU"))
     assert (plot.name, len(plot.tasks), plot.unit) == ("mean of 5", 5, "steps/s")
     assert [(b.method, b.x, b.y) for b in plot.bubbles] == [
         ("s4", pytest.approx(8.0), 40.0), ("tnn", pytest.approx(2.0), 40.0)
     ]  # fmt: skip
     (board,) = boards(runs[:-1])
-    assert absolute_plots(board, speeds_on(board, "CPU"), taskwise=False) == []
-    found = absolute_plots(board, speeds_on(board, "CPU"), taskwise=True)
+    assert average_panels(board, speeds_on(board, "CPU")) == []
+    found = task_panels(board, speeds_on(board, "CPU"))
     assert [plot.name for plot in found] == ["listops", "text", "retrieval", "image"]
 
 
@@ -123,20 +171,21 @@ def test_speeds_of_other_batch_sizes_compare_by_examples() -> None:
     ]
     (board,) = boards(runs)
     speeds = speeds_on(board, "CPU")
-    assert {b.x for b in relative_bubbles(board, "tnn", speeds)} == {100.0}
-    (plot,) = absolute_plots(board, speeds, taskwise=True)
+    (relative,) = relative_panels(board, "tnn", speeds)
+    assert {b.x for b in relative.bubbles} == {100.0}
+    (plot,) = task_panels(board, speeds)
     assert plot.unit == "examples/s"
     assert {round(b.x, 9) for b in plot.bubbles} == {32.0}
 
 
 @pytest.mark.parametrize("name", ["a $\\x$ b", "_mine", "long " * 30])
 def test_any_name_is_shown_as_it_is(name: str) -> None:
-    bubbles = [Bubble(method, method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
+    bubbles = [Bubble(method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
     with style():
-        figure = _draw_relative(bubbles, "tnn", Looks([name, "tnn"]))
-        (legend, _) = figure.legends
-        shown = [" ".join(text.get_text().split()) for text in legend.get_texts()]
-        assert shown == [" ".join(name.split()), "tnn"]
+        figure = _draw([panel(bubbles)], Looks([name, "tnn"]), "tnn")
+        (axes,) = figure.axes
+        shown = {" ".join(text.get_text().split()) for text in axes.texts}
+        assert shown >= {" ".join(name.split()), "tnn"}
         assert [pair for pair in overlaps(figure) if "edge" in pair[1]] == []
 
 
@@ -170,14 +219,9 @@ def test_figures_are_the_same_bytes_twice(tmp_path: Path) -> None:
         assert {name.rpartition(".")[2] for name in files} == {"png", "svg"}
 
 
-def test_colours_are_told_apart() -> None:
-    looks = Looks(f"m{i:02}" for i in range(20))
-    assert len({tuple(sorted(looks.line(f"m{i:02}").items())) for i in range(20)}) == 20
-
-
 def test_one_bubble_lies_in_the_middle_with_room_around_it() -> None:
     with style():
-        (axes,) = _draw_relative([Bubble("a", "a", 100, 50, 5.0)], "a", Looks(["a"])).axes
+        (axes,) = _draw([panel([Bubble("a", 100, 50, 5.0)])], Looks(["a"]), "a").axes
     assert axes.get_xlim() == pytest.approx((90, 110))
     assert axes.get_ylim() == pytest.approx((45, 55))
     drawn: list[Any] = [c for c in axes.collections if c.get_label() == "a"]

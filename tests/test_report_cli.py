@@ -6,6 +6,7 @@ import base64
 import re
 import shutil
 import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,6 +15,7 @@ import pandas as pd
 import pytest
 
 import report
+from conftest import ROOT
 from lra.record.run import folder_of
 from lra.report.boards import boards
 from lra.report.build import ReportOptions, chapters, write_report
@@ -51,6 +53,12 @@ def written(made: Path) -> Path:
     out = made / "report"
     write_report(Results(made), ReportOptions(), out)
     return out
+
+
+def test_drawing_needs_no_torch() -> None:
+    """Its import takes longer than many figures, and every process that draws would do it."""
+    program = "import sys, lra.report.build; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 
 def test_all_files_are_there(written: Path) -> None:
@@ -190,7 +198,7 @@ def test_what_cannot_be_read_is_named_and_left_out(
     assert report.main(["--results-dir", str(tmp_path)]) == 1
     captured = capsys.readouterr()
     assert f"left out: {broken}: not a record of schema 1" in captured.err
-    assert "40.00 (n=1)" in captured.out
+    assert "| 40.00 |" in " ".join(captured.out.split())
 
 
 def test_a_report_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -235,6 +243,52 @@ def test_mistakes_are_one_line(
     assert message in last
 
 
+def test_the_leaderboard_and_the_place_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [
+        record(),
+        record(mixer="s4", overrides=["mixer.a=1"]),
+        record(preset="mine", run_id="m"),
+    ]
+    save_all(tmp_path, runs)
+    bench_record().save(tmp_path / "bench")
+    assert report.main(["--results-dir", str(tmp_path)]) == 0
+    title, *_, rows, place = [
+        part.strip() for part in capsys.readouterr().out.strip().split("\n\n")
+    ]
+    assert title == "Leaderboard: preset paper, protocol s4"
+    names = [line.split("|")[1].strip() for line in rows.splitlines()[2:]]
+    assert names == ["s4 (mixer.a=1)", "tnn", "best trivial baseline"]
+    assert place == f"3 runs, 9 tables, 1 figures: {tmp_path / 'report' / 'index.html'}"
+
+
+def test_files_have_names_that_say_what_is_in_them(tmp_path: Path) -> None:
+    apart = {"source": "unofficial", "fingerprint": "u", "sizes": {}}
+    save_all(tmp_path, [record(device="GPU B, 1 of 2"), record(run_id="u-s1", seed=1, data=apart)])
+    for lengths in ("full", "task"):
+        bench_record(lengths=lengths, overrides=("mixer.decay=0.9",)).save(tmp_path / "bench")
+    made = chapters(Results(tmp_path), ReportOptions(published="none"))
+    slugs = {table.slug for chapter in made for table in chapter.tables}
+    assert {slug for slug in slugs if not slug.startswith("memory")} == {
+        "accuracy-paper-s4",
+        "accuracy-paper-s4-unofficial-data-instead-of-generated",
+        "speed-paper-s4-cpu",
+        "speed-paper-s4-gpu-b-1-of-2",
+        "speed-bench-step-listops-paper-s4-fp32-mixer.decay-0.9-cpu",
+        "speed-bench-step-listops-paper-s4-own-lengths-fp32-mixer.decay-0.9-cpu",
+    }
+
+
+def test_the_contents_list_every_file(written: Path) -> None:
+    contents = (written / "report.md").read_text().partition("## Contents")[2].partition("\n## ")[0]
+    listed = set(re.findall(r"\]\(([^)]*)\)", contents))
+    page = (written / "index.html").read_text().partition('id="contents"')[2]
+    in_page = set(re.findall(r'href="((?:tables|figures)/[^"]*)"', page.partition("</details>")[0]))
+    there = {path.relative_to(written).as_posix() for path in written.glob("*/*")}
+    assert listed == in_page == there
+
+
 def test_flags_choose_what_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_all(
         tmp_path, [record(), record(mixer="s4"), record(preset="quick", run_id="q", mixer="conv")]
@@ -271,7 +325,9 @@ def test_comparison_by_examples(tmp_path: Path, capsys: pytest.CaptureFixture[st
     paired(tmp_path)
     arguments = ["--results-dir", str(tmp_path), "--compare", "tnn", "s4", "--format", "csv"]
     assert report.main(arguments) == 0
-    assert "+10.00" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "+10.00" in shown
+    assert "Leaderboard" in shown
     (row,) = pd.read_csv(tmp_path / "report" / "tables" / "compare.csv").to_dict("records")
     assert (row["only_first"], row["only_second"]) == (20, 0)
     assert row["low"] == pytest.approx(4, abs=1.5)
@@ -327,8 +383,8 @@ def test_ones_own_run_takes_the_place_of_the_shipped_one(
         bench_record(steps_per_second=speed).save(root / "bench")
     assert report.main(["--results-dir", str(tmp_path)]) == 0
     out = capsys.readouterr().out
-    assert "50.00 (n=1)" in out
-    assert "40.00 (n=1)" in out
+    assert "**50.00**" in out
+    assert "<u>40.00</u>" in out
     results = Results(tmp_path)
     assert sorted((r.mixer, r.test_accuracy) for r in results.records) == [
         ("mean", 40.0), ("s4", 40.0), ("tnn", 50.0)
@@ -389,4 +445,4 @@ def test_commands_repeat_runs() -> None:
 def test_a_thousand_records_are_reported(tmp_path: Path) -> None:
     save_all(tmp_path, made_records(1000))
     assert report.main(["--results-dir", str(tmp_path)]) == 0
-    assert (tmp_path / "report" / "index.html").read_text().count('class="run"') == 1000
+    assert (tmp_path / "report" / "index.html").read_text().count('class="run item"') == 1000

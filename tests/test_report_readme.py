@@ -12,16 +12,22 @@ import report
 from conftest import ROOT
 from lra.report import audit
 from lra.report.boards import boards
-from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
-from lra.report.readme import check_readmes, make_blocks, marked, write_readmes
+from lra.report.leaderboard import leaderboard, leading_board
+from lra.report.readme import (
+    check_readmes,
+    make_blocks,
+    marked,
+    published_of_the_suite,
+    write_readmes,
+)
 from lra.report.results import Results
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
 FILES = ("README.md", "results/README.md", "results/settings.md")
 BLOCKS = {
-    "README.md": ("leaderboard", "published", "figure"),
-    "results/README.md": ("reproduce", "tables"),
+    "README.md": ("leaderboard", "figure"),
+    "results/README.md": ("published", "reproduce", "tables"),
     "results/settings.md": tuple(f"settings {name}" for name in audit.names()),
 }
 
@@ -88,7 +94,7 @@ def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda text: text.replace("<!-- made by report.py: published -->", ""),
+        lambda text: text.replace("<!-- made by report.py: figure -->", ""),
         lambda text: text.replace("<!-- end -->", ""),
         lambda text: text.replace("<!-- end -->", "", 1),
         lambda text: text + text,
@@ -124,9 +130,10 @@ def test_each_device_has_a_bubble_plot(tmp_path: Path) -> None:
 
 
 def test_no_records_make_no_leaderboard(tmp_path: Path) -> None:
-    blocks = make_blocks(Results(tmp_path))["README.md"]
-    assert blocks["leaderboard"].text(tmp_path / "README.md") == "No runs yet.\n"
-    assert "TNN" in blocks["published"].text(tmp_path / "README.md")
+    blocks = make_blocks(Results(tmp_path))
+    assert blocks["README.md"]["leaderboard"].text(tmp_path / "README.md") == "No runs yet.\n"
+    published = blocks["results/README.md"]["published"]
+    assert "TNN" in published.text(tmp_path / "results" / "README.md")
 
 
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")

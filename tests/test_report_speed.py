@@ -23,9 +23,9 @@ def test_exponents_are_recovered() -> None:
     exact = fit(lengths, [100 * length**-1.25 for length in lengths])
     assert exact.exponent == pytest.approx(1.25)
     assert exact.error == pytest.approx(0, abs=1e-6)
-    assert str(fit([1, 2], [1.0, 0.5])) == "time ~ n^1.00"
-    with pytest.raises(ValueError, match="two or more"):
-        fit([5, 5], [1.0, 1.0])
+    assert str(fit([1, 2, 4], [1.0, 0.5, 0.25])) == "time ~ n^1.00 ± 0.00"
+    with pytest.raises(ValueError, match="3 or more"):
+        fit([5, 5, 5], [1.0, 1.0, 1.0])
 
 
 def test_speed_over_length_per_device() -> None:
@@ -37,13 +37,25 @@ def test_speed_over_length_per_device() -> None:
     ]
     made = bench_boards(found)
     assert [board.device for board in made] == ["CPU", "GPU"]
-    (drawn,) = scaling_figures(made[0], Looks(["tnn", "ski-tnn"]), "s")
+    (drawn,) = scaling_figures(made[0], Looks(["tnn", "ski-tnn"]))
     with style():
         figure = drawn.draw()
         assert overlaps(figure) == []
     (axes,) = figure.axes
     assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
-    assert "n^1.00" in axes.get_legend_handles_labels()[1][0]
+    assert {text.get_text() for text in axes.texts} == {
+        "tnn\ntime ~ n^1.00 ± 0.00", "ski-tnn\ntime ~ n^1.00 ± 0.00"
+    }  # fmt: skip
+
+
+def test_no_exponent_is_fitted_to_two_lengths() -> None:
+    found = [bench_record(length=length, steps_per_second=1e4 / length) for length in (512, 1024)]
+    (drawn,) = scaling_figures(bench_boards(found)[0], Looks(["tnn"]))
+    with style():
+        (axes,) = drawn.draw().axes
+    assert [text.get_text() for text in axes.texts] == ["tnn"]
+    with pytest.raises(ValueError, match="expected 3 or more"):
+        fit([1, 2], [1.0, 0.5])
 
 
 def test_two_devices_are_two_tables() -> None:
@@ -85,7 +97,7 @@ def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
     ]
     save_all(tmp_path, runs)
     made = chapters(Results(tmp_path), ReportOptions())
-    (drawn,) = [f for c in made for f in c.figures if f.slug.endswith("lengths")]
+    (drawn,) = [f for c in made for f in c.figures if f.slug.startswith("speed-over")]
     assert len(drawn.files()) == 2
 
 

@@ -227,7 +227,7 @@ def _measure(options: argparse.Namespace, groups: list[list[Case]]) -> list[Benc
                 records.append(record)
     names = Names([], records)
     for board in bench_boards(records, names):
-        for table in benchmark_tables(board, names.of_mixer(records[0]), "bench"):
+        for table in benchmark_tables(board, names.of_mixer(records[0])):
             write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
     return records
 

@@ -28,6 +28,10 @@ from lra.record.schema import (
 )
 
 SCHEMA_VERSION = 1
+NO_PREDICTION = -1
+"""Class in predictions.csv of an example that the model gave no answer to."""
+LARGEST_METRICS = 2**30
+"""Most bytes of metrics.jsonl."""
 
 
 class RunRecord(Record):

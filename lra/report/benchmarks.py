@@ -52,11 +52,12 @@ _EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a proces
 def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> list[SpeedBoard]:
     """Sort measurements by device, what was measured, and settings; `names` as for `boards`."""
     names = names or Names([], records)
-    found: dict[tuple[str, str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
+    found: dict[tuple[str, str, str, str, str, tuple[str, ...]], dict[str, dict[Place, Speed]]] = {}
     for r in sorted(records, key=_bench_order):
         memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
         note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
-        board = (r.device, _bench_title(r), note, _UNITS[r.mode], r.measured_with)
+        slug = " ".join(["bench", r.mode, *_bench_setting(r, r.preset, r.protocol)])
+        board = (r.device, _bench_title(r), slug, note, _UNITS[r.mode], r.measured_with)
         row = found.setdefault(board, {})
         place = Place(r.task or r.part or r.mode, r.length, r.batch_size)
         row.setdefault(names.of_mixer(r), {})[place] = Speed(
@@ -73,8 +74,8 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
             time_breakdown=r.time_breakdown,
         )
     return [
-        SpeedBoard(device, title, note, rows, unit)
-        for (device, title, note, unit, _), rows in found.items()
+        SpeedBoard(device, title, slugify(slug, device), note, rows, unit)
+        for (device, title, slug, note, unit, _), rows in found.items()
     ]
 
 
@@ -84,23 +85,28 @@ def _bench_order(r: BenchRecord) -> tuple[object, ...]:
 
 
 def _bench_title(r: BenchRecord) -> str:
-    parts = [f"Benchmark, {r.mode}"]
-    if r.task is not None:
-        parts += [r.task, f"preset {r.preset}", f"protocol {r.protocol}"]
+    setting = _bench_setting(r, f"preset {r.preset}", f"protocol {r.protocol}")
+    return ", ".join([f"Benchmark, {r.mode}", *setting])
+
+
+def _bench_setting(r: BenchRecord, preset: str | None, protocol: str | None) -> list[str]:
+    """List what was measured; preset and protocol in the words given."""
+    parts = [str(r.task), str(preset), str(protocol)] if r.task is not None else []
     if r.channels is not None:
         parts.append(f"{r.channels} channels")
-    parts += [r.precision, *r.overrides]
-    return ", ".join(parts)
+    if r.lengths == "task":
+        parts.append("own lengths")
+    return [*parts, r.precision, *r.overrides]
 
 
-def benchmark_tables(board: SpeedBoard, relative_to: str, slug: str) -> list[Table]:
+def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
     """Tabulate speed and memory and, if they were measured, ratios and times by purpose."""
-    tables = tables_of(board, relative_to, slug)
+    tables = tables_of(board, relative_to)
     speeds = [speed for cells in board.rows.values() for speed in cells.values()]
     if any(speed.ratio_to_reference is not None for speed in speeds):
-        tables.append(_ratio_table(board, f"ratio-{slug}"))
+        tables.append(_ratio_table(board, f"against-reference-{board.slug}"))
     if any(speed.time_breakdown for speed in speeds):
-        tables.append(_time_table(board, f"time-breakdown-{slug}"))
+        tables.append(_time_table(board, f"time-breakdown-{board.slug}"))
     return tables
 
 

@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lra.record.run import RunRecord
+from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import Looks, ReportFigure, legend_below, legend_name, new_figure, slugify
+from lra.report.drawing import (
+    Looks,
+    ReportFigure,
+    figure_with_labels,
+    label_text,
+    legend_below,
+    legend_name,
+    new_figure,
+    slugify,
+)
+from lra.report.labels import LineEnd, label_ends
 from lra.report.results import Results
-from lra.train.evaluation import NO_PREDICTION
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -130,7 +139,7 @@ def breakdown_figures(
                 continue
             figures.append(
                 ReportFigure(
-                    f"{slug}-{task}-by-{slugify(field)}",
+                    slugify("accuracy", task, "by", field, slug),
                     f"{task}: accuracy by {field}",
                     f"{board.name}. Mean over seeds on groups of at least {FEWEST} test examples; "
                     f"bars: 95 % interval of a proportion of so many (Wilson).",
@@ -139,7 +148,7 @@ def breakdown_figures(
             )
         figures.append(
             ReportFigure(
-                f"{slug}-{task}-confusion",
+                slugify("confusions", task, slug),
                 f"{task}: confusions",
                 f"{board.name}. Percent of the test examples of each true class (row), seeds "
                 f"pooled.",
@@ -153,18 +162,22 @@ def draw_group_accuracies(
     found: dict[str, list[GroupAccuracy]], field: str, of_numbers: bool, looks: Looks
 ) -> Figure:
     """Draw groups' accuracies by method over a metadata field, numbers or names."""
-    figure = new_figure(found)
+    figure = figure_with_labels(found) if of_numbers else new_figure(found)
     axes = figure.subplots()
-    plot_group_accuracies(axes, found, of_numbers, looks)
+    ends = plot_group_accuracies(axes, found, of_numbers, looks)
     axes.set_xlabel("length, positions" if field == "length" else field)
-    legend_below(axes)
+    if of_numbers:
+        label_ends(axes, ends)
+    else:
+        legend_below(axes)
     return figure
 
 
 def plot_group_accuracies(
     axes: Axes, found: dict[str, list[GroupAccuracy]], of_numbers: bool, looks: Looks
-) -> None:
-    """Put groups' accuracies by method, with their intervals, on axes."""
+) -> list[LineEnd]:
+    """Put groups' accuracies by method, with their intervals, on axes; return the lines' ends."""
+    ends: list[LineEnd] = []
     for k, (method, groups) in enumerate(sorted(found.items())):
         # Names side by side, so that intervals can be told apart.
         shift = 0.0 if of_numbers else (k - (len(found) - 1) / 2) * (0.6 / len(found))
@@ -183,10 +196,13 @@ def plot_group_accuracies(
             elinewidth=0.8,
             **look,
         )
+        if groups:
+            ends.append(LineEnd(groups[-1].x, groups[-1].accuracy, method, look["color"]))
     if not of_numbers:
         names = {group.x: group.name for groups in found.values() for group in groups}
         axes.set_xticks(list(names), list(names.values()))
     axes.set_ylabel("test accuracy, %")
+    return ends
 
 
 def confusion(found: Outcome) -> np.ndarray:
@@ -204,23 +220,30 @@ def confusion(found: Outcome) -> np.ndarray:
 
 
 def _draw_confusions(by_method: dict[str, Outcome]) -> Figure:
-    columns = min(_PANELS_A_ROW, len(by_method))
-    rows = math.ceil(len(by_method) / columns)
-    figure = new_figure(width=2.6 * columns + 0.8, height=2.7 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    drawn = None
-    for axes, (method, found) in zip(panels, sorted(by_method.items()), strict=False):
-        matrix = confusion(found)
-        drawn = axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis")
-        axes.set_title(method, fontsize=9)
-        axes.grid(visible=False)
-        ticks = range(0, len(matrix), 1 + (len(matrix) - 1) // 10)
-        axes.set_xticks(ticks)
-        axes.set_yticks(ticks)
-        axes.set_xlabel("prediction")
-        axes.set_ylabel("class")
-    for axes in panels[len(by_method) :]:
-        axes.set_visible(False)
-    assert drawn is not None
-    figure.colorbar(drawn, ax=list(panels), label="% of the class", shrink=0.8)
+    """Draw a unit square for each method, all in the same axes: axes of their own take long."""
+    matrices = {method: confusion(found) for method, found in sorted(by_method.items())}
+    columns = min(_PANELS_A_ROW, len(matrices))
+    rows = math.ceil(len(matrices) / columns)
+    figure = new_figure(width=2.3 * columns + 1.3, height=2.5 * rows + 0.3)
+    axes = figure.subplots()
+    axes.set_axis_off()
+    for k, (method, matrix) in enumerate(matrices.items()):
+        left, bottom = 1.15 * (k % columns), -1.3 * (k // columns)
+        axes.imshow(
+            matrix, vmin=0, vmax=100, cmap="cividis", extent=(left, left + 1, bottom, bottom + 1)
+        )
+        axes.text(left + 0.5, bottom + 1.02, label_text(method), ha="center", va="bottom")
+        classes = len(matrix)
+        for number in range(0, classes, 1 + (classes - 1) // 5):
+            place = (number + 0.5) / classes
+            if k + columns >= len(matrices):  # nothing below
+                axes.text(left + place, bottom - 0.02, str(number), ha="center", va="top")
+            if k % columns == 0:
+                axes.text(left - 0.02, bottom + 1 - place, str(number), ha="right", va="center")
+        if k + columns >= len(matrices):
+            axes.text(left + 0.5, bottom - 0.12, "prediction", ha="center", va="top")
+        if k % columns == 0:
+            axes.text(left - 0.12, bottom + 0.5, "class", ha="right", va="center", rotation=90)
+    axes.set(xlim=(0, 1.15 * columns - 0.15), ylim=(-1.3 * (rows - 1), 1), aspect="equal")
+    figure.colorbar(axes.images[0], ax=axes, label="% of the class", shrink=0.8)
     return figure

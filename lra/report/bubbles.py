@@ -1,26 +1,35 @@
-"""Bubble plots: accuracy over speed, memory as area."""
+"""Bubble plots: accuracy over speed, memory as area, a panel for each task."""
 
 from __future__ import annotations
 
 import math
-import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lra.report.accuracy import AVERAGES, averages
+import numpy as np
+
 from lra.report.boards import Board
+from lra.report.bubble_panels import (
+    Bubble,
+    Panel,
+    average_panels,
+    relative_panels,
+    speeds_on,
+    task_panels,
+)
 from lra.report.drawing import (
     Looks,
     ReportFigure,
+    column_width,
+    is_stretched,
     legend_below,
     legend_name,
+    log_scale,
     new_figure,
-    place_labels,
     slugify,
 )
-from lra.report.speed import Speed, speed_of
+from lra.report.labels import place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,32 +38,8 @@ if TYPE_CHECKING:
 LARGEST_AREA = 900.0
 """Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
-
-
-@dataclass(frozen=True)
-class Bubble:
-    """A bubble with its label: x and y in the units of the axes, memory in MiB."""
-
-    method: str
-    text: str
-    x: float
-    y: float
-    memory: float
-
-
-@dataclass(frozen=True)
-class AbsolutePlot:
-    """Accuracy over speed, on one task or averaged over several."""
-
-    name: str
-    tasks: Sequence[str]
-    unit: str
-    """Unit of speed: steps/s, or examples/s if mixers have batches of different sizes."""
-    bubbles: list[Bubble]
-
-
-Speeds = dict[tuple[str, str], Speed]
-"""Speeds on one device, by method and task."""
+_PANELS_A_ROW = 3
+_LOGARITHMIC = " Speeds are on a logarithmic axis where the highest is over twice the median."
 
 
 def bubble_figures(board: Board, relative_to: str, looks: Looks, slug: str) -> list[ReportFigure]:
@@ -67,202 +52,158 @@ def bubbles_by_device(
 ) -> dict[str, list[ReportFigure]]:
     """Make the bubble plots of a board by the device whose speeds they show."""
     devices = sorted({run.device for run in board.records})
-    slugs = [f"{slug}-device{k}" if k else slug for k in range(len(devices))]
-    return {
-        device: _bubbles_on(board, device, relative_to, looks, here)
-        for device, here in zip(devices, slugs, strict=True)
-    }
+    return {device: _bubbles_on(board, device, relative_to, looks, slug) for device in devices}
 
 
 def _bubbles_on(
     board: Board, device: str, relative_to: str, looks: Looks, slug: str
 ) -> list[ReportFigure]:
-    figures: list[ReportFigure] = []
     speeds = speeds_on(board, device)
-    note = f"{board.name}; {device}. Area: peak memory of training."
-    relative = relative_bubbles(board, relative_to, speeds)
-    is_relative = len({bubble.method for bubble in relative}) > 1
-    if is_relative:
-        figures.append(
-            ReportFigure(
-                f"{slug}-relative",
-                f"Speed and accuracy relative to {relative_to}",
-                f"{note} Training speed in examples per second and test accuracy, in percent "
-                f"of {relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).",
-                partial(_draw_relative, relative, relative_to, looks),
-            )
+    relative = relative_panels(board, relative_to, speeds)
+    made: list[tuple[str, list[Panel], str]] = []
+    if relative:
+        made.append((
+            f"relative to {relative_to}", relative,
+            "Training speed in examples per second and test accuracy, in percent of "
+            f"{relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).",
+        ))  # fmt: skip
+    averaged = average_panels(board, speeds)
+    # Panels of tasks would repeat what the relative figure shows.
+    if averaged or not relative:
+        over = "averages over tasks" if averaged else "by task"
+        where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
+        note = f"{where}; speeds by their geometric mean. " if averaged else ""
+        panels = averaged or task_panels(board, speeds)
+        made.append((over, panels, f"{note}After Figure 3 of the Long Range Arena."))
+    return [
+        ReportFigure(
+            slugify("speed-and-accuracy", what, slug, device),
+            f"Speed and accuracy, {what}, on {device}",
+            f"{board.name}. Area: peak memory of training. {note}"
+            + _LOGARITHMIC * any(is_stretched([b.x for b in panel.bubbles]) for panel in panels),
+            partial(_draw, panels, looks, relative_to if panels is relative else None),
+            is_wide=len(panels) > 1,
         )
-    # Figures for single tasks would repeat what the relative figure shows.
-    for plot in absolute_plots(board, speeds, taskwise=not is_relative):
-        where = f"{', '.join(plot.tasks)}" + (
-            "; speeds by their geometric mean" * (len(plot.tasks) > 1)
+        for what, panels, note in made
+        if panels
+    ]
+
+
+def _draw(panels: Sequence[Panel], looks: Looks, relative_to: str | None = None) -> Figure:
+    """Draw panels whose bubbles have their names beside them; if any has no room, with a legend."""
+    figure, left_out = _draw_named(panels, looks, relative_to, with_legend=False)
+    return _draw_named(panels, looks, relative_to, with_legend=True)[0] if left_out else figure
+
+
+def _draw_named(
+    panels: Sequence[Panel], looks: Looks, relative_to: str | None, *, with_legend: bool
+) -> tuple[Figure, list[str]]:
+    """Draw panels; return names that found no place, too."""
+    everything = [bubble for panel in panels for bubble in panel.bubbles]
+    methods = {bubble.method for bubble in everything}
+    figure, every_axes = _panels_of(panels, methods if with_legend else ())
+    scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
+    for axes, panel in zip(every_axes, panels, strict=True):
+        _scatter(axes, panel.bubbles, scale, looks, relative_to)
+        if relative_to is not None:
+            axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
+            axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
+        stretched = is_stretched([bubble.x for bubble in panel.bubbles])
+        if stretched:
+            axes.set_xscale("log")
+        else:
+            axes.locator_params(axis="x", nbins=5)
+        _leave_room(axes, panel.bubbles)
+        if stretched:
+            log_scale(axes, "x")
+        axes.set_title(panel.name, fontsize=10)
+        axes.set_xlabel(f"training speed, {panel.unit}")
+        place = axes.get_subplotspec()
+        if place is not None and place.is_first_col():
+            accuracy = "%" if relative_to is None else panel.unit
+            axes.set_ylabel(f"test accuracy, {accuracy}")
+    if with_legend:
+        for handle in legend_below(*every_axes):
+            handle.set_sizes([40])
+    _legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
+    left_out = [
+        name
+        for axes, panel in zip(every_axes, panels, strict=True)
+        for name in place_labels(
+            axes,
+            [(b.x, b.y) for b in panel.bubbles],
+            [b.method for b in panel.bubbles],
+            [scale * b.memory for b in panel.bubbles],
+            [looks.colour(b.method) for b in panel.bubbles],
         )
-        figures.append(
-            ReportFigure(
-                f"{slug}-{slugify(plot.name)}",
-                f"Accuracy over speed, {plot.name}",
-                f"{note} On {where} (after Figure 3 of the Long Range Arena).",
-                partial(_draw_absolute, plot, looks),
-            )
-        )
-    return figures
+    ]
+    return figure, left_out
 
 
-def speeds_on(board: Board, device: str) -> Speeds:
-    """Return the speeds of a board that were measured on one device."""
-    found: Speeds = {}
-    for method, cells in board.rows.items():
-        for task, cell in cells.items():
-            runs = [run for run in cell.runs if run.device == device]
-            if runs and (speed := speed_of(runs)).steps_per_second is not None:
-                found[method, task] = speed
-    return found
+_LEGEND_WIDTH = 1.2
+"""Inches right of the panels for the legend of areas."""
+_NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
+"""Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
 
 
-def relative_bubbles(board: Board, relative_to: str, speeds: Speeds) -> list[Bubble]:
-    """Compare every method with one mixer, task by task.
-
-    Args:
-        board: the accuracies of all methods.
-        relative_to: the mixer compared with; x and y are in percent of its speed and accuracy.
-        speeds: the speeds of all methods.
-    """
-    base = board.rows.get(relative_to, {})
-    bubbles = []
-    for (method, task), speed in speeds.items():
-        value = board.rows[method][task].value
-        against = speeds.get((relative_to, task))
-        base_value = base[task].value if task in base else None
-        if value is None or not base_value or against is None:
-            continue
-        text = task
-        if method == relative_to:  # all of its bubbles are in one place
-            text = "" if any(b.method == relative_to for b in bubbles) else relative_to
-        x = 100 * speed.examples_per_second / against.examples_per_second
-        bubbles.append(Bubble(method, text, x, 100 * value / base_value, speed.memory))
-    return bubbles
+def _columns(panels: int) -> int:
+    """Return how many panels stand side by side; four are two by two."""
+    return min(_PANELS_A_ROW, panels if panels <= _PANELS_A_ROW else math.ceil(panels / 2))
 
 
-def absolute_plots(board: Board, speeds: Speeds, *, taskwise: bool) -> list[AbsolutePlot]:
-    """Plot accuracy over speed, averaged over tasks if at least two methods have results on them.
-
-    Args:
-        board: the accuracies of all methods.
-        speeds: the speeds of all methods.
-        taskwise: whether to make a plot for each task if no average can be plotted.
-    """
-    plots = []
-    for name, tasks in AVERAGES.items():
-        means = {method: averages(cells)[name] for method, cells in board.rows.items()}
-        plots.append(_absolute_plot(name, tasks, means, speeds))
-    plots = [plot for plot in plots if len(plot.bubbles) > 1]
-    if not plots and taskwise:
-        for task in board.tasks:
-            values = {m: cells[task].value for m, cells in board.rows.items() if task in cells}
-            plots.append(_absolute_plot(task, [task], values, speeds))
-    return [plot for plot in plots if len(plot.bubbles) > 1]
+def _panels_of(panels: Sequence[Panel], legend: Collection[str]) -> tuple[Figure, list[Axes]]:
+    columns = _columns(len(panels))
+    crowded = max(len(panel.bubbles) for panel in panels) > MANY
+    width, height = (4.6, 3.9) if crowded or len(panels) == 1 else (3.5, 3.2)
+    if (limit := column_width()) is not None:
+        columns = min(columns, max(1, int((limit - _LEGEND_WIDTH) // _NARROW_PANEL)))
+        height = min(height, _LOW_PANEL)
+    rows = math.ceil(len(panels) / columns)
+    figure = new_figure(legend, width=width * columns + _LEGEND_WIDTH, height=height * rows)
+    every = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in every[len(panels) :]:
+        axes.set_visible(False)
+    return figure, list(every[: len(panels)])
 
 
-def _absolute_plot(
-    name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
-) -> AbsolutePlot:
-    """Plot the methods that have an accuracy, and a speed on every task."""
-    found: dict[str, list[Speed]] = {}
-    for method, accuracy in accuracies.items():
-        measured = [speed for task in tasks if (speed := speeds.get((method, task)))]
-        if accuracy is not None and len(measured) == len(tasks):
-            found[method] = measured
-    batches = {tuple(speed.batch_size for speed in measured) for measured in found.values()}
-    in_steps = len(batches) <= 1
-    bubbles = []
-    for method, measured in found.items():
-        x = statistics.geometric_mean(
-            (s.steps_per_second or math.nan) if in_steps else s.examples_per_second
-            for s in measured
-        )
-        memory = max(speed.memory for speed in measured)
-        bubbles.append(Bubble(method, method, x, accuracies[method] or 0.0, memory))
-    return AbsolutePlot(name, tasks, "steps/s" if in_steps else "examples/s", bubbles)
-
-
-def _draw_relative(bubbles: list[Bubble], relative_to: str, looks: Looks) -> Figure:
-    figure = new_figure({bubble.method for bubble in bubbles})
-    axes = figure.subplots()
-    axes.axvline(100, color="#999999", linewidth=0.8)
-    axes.axhline(100, color="#999999", linewidth=0.8)
-    axes.set_xlabel(f"training speed, % of {relative_to}'s")
-    axes.set_ylabel(f"test accuracy, % of {relative_to}'s")
-    _draw(axes, bubbles, looks, hollow=relative_to)  # its bubbles lie over one another
-    return figure
-
-
-def _draw_absolute(plot: AbsolutePlot, looks: Looks) -> Figure:
-    figure = new_figure({bubble.method for bubble in plot.bubbles})
-    axes = figure.subplots()
-    axes.set_xlabel(f"training speed, {plot.unit}")
-    axes.set_ylabel(f"test accuracy, {plot.name}, %")
-    _draw(axes, plot.bubbles, looks)
-    return figure
-
-
-def _draw(axes: Axes, bubbles: list[Bubble], looks: Looks, hollow: str | None = None) -> None:
-    """Draw bubbles, both legends and the labels; the axes must have their names already.
-
-    Args:
-        axes: where to draw.
-        bubbles: the bubbles of all methods.
-        looks: colours and markers of the methods.
-        hollow: method whose bubbles are drawn as rings, so that they hide nothing.
-    """
-    scale = area_per_mib(bubbles)
-    by_method: dict[str, list[Bubble]] = {}
+def _scatter(
+    axes: Axes, bubbles: list[Bubble], scale: float, looks: Looks, relative_to: str | None
+) -> None:
     for bubble in bubbles:
-        by_method.setdefault(bubble.method, []).append(bubble)
-    for method, group in sorted(by_method.items()):
-        colour, ring = looks.colour(method), method == hollow
+        # What the others are compared with is a ring: it hides none of them.
+        colour, ring = looks.colour(bubble.method), bubble.method == relative_to
         axes.scatter(
-            [b.x for b in group],
-            [b.y for b in group],
-            s=[scale * b.memory for b in group],
+            [bubble.x],
+            [bubble.y],
+            s=[scale * bubble.memory],
             facecolor="none" if ring else colour,
             alpha=1.0 if ring else 0.65,
             edgecolor=colour if ring else "white",
-            marker=looks.line(method)["marker"],  # colours return after eight methods
-            label=legend_name(method),
+            marker=looks.line(bubble.method)["marker"],  # colours return after twelve methods
+            label=legend_name(bubble.method),
         )
-    _leave_room(axes, bubbles)
-    for handle in legend_below(axes):
-        handle.set_sizes([40])
-    _legend_of_sizes(axes, max(bubble.memory for bubble in bubbles), scale)
-    order = [b for b in bubbles if b.text]
-    place_labels(
-        axes,
-        [(b.x, b.y) for b in order],
-        [b.text for b in order],
-        [scale * b.memory for b in order],
-        [looks.colour(b.method) for b in order],
-    )
 
 
-def area_per_mib(bubbles: Sequence[Bubble]) -> float:
-    """Return the square points that stand for a MiB of memory."""
-    largest = LARGEST_AREA / (2 if len(bubbles) > MANY else 1)
+def area_per_mib(bubbles: Sequence[Bubble], *, most: int) -> float:
+    """Return the square points that stand for a MiB of memory, if a panel has up to `most`."""
+    largest = LARGEST_AREA / (2 if most > MANY else 1)
     return largest / max(bubble.memory for bubble in bubbles)
 
 
 def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
     """Widen the limits so that bubbles and labels fit."""
-    for values, setter in (
-        ([b.x for b in bubbles], axes.set_xlim),
-        ([b.y for b in bubbles], axes.set_ylim),
+    for values, axis, setter in (
+        ([b.x for b in bubbles], axes.xaxis, axes.set_xlim),
+        ([b.y for b in bubbles], axes.yaxis, axes.set_ylim),
     ):
-        low, high = min(values), max(values)
+        scaled = axis.get_transform().transform(np.array(values))
+        low, high = float(scaled.min()), float(scaled.max())
         margin = 0.18 * (high - low) or 0.1 * abs(high) or 1.0
-        setter(low - margin, high + margin)
-    for axis in (axes.xaxis, axes.yaxis):  # room, but neither speed nor accuracy is negative
-        lowest, highest = axis.get_view_interval()
-        axis.set_ticks([tick for tick in axis.get_ticklocs() if 0 <= tick <= highest])
-        axis.set_view_interval(lowest, highest, ignore=True)
+        limits = axis.get_transform().inverted().transform(np.array([low - margin, high + margin]))
+        setter(*limits)
+        if axis.get_scale() == "linear":  # room, but neither speed nor accuracy is negative
+            axis.set_ticks([tick for tick in axis.get_ticklocs() if 0 <= tick <= limits[1]])
+            axis.set_view_interval(*limits, ignore=True)
 
 
 def _legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:

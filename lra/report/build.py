@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ from lra.report.breakdown import breakdown_figures
 from lra.report.bubbles import bubble_figures
 from lra.report.compare import comparison_table, find_method
 from lra.report.curves import curve_figures
-from lra.report.drawing import Looks, ReportFigure
+from lra.report.drawing import Looks, ReportFigure, slugify
 from lra.report.kernels import kernel_figures
+from lra.report.leaderboard import leaderboard, leading_board
 from lra.report.names import Names
 from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_table
-from lra.report.page import TITLE, Chapter, summary, write_page
+from lra.report.page import TITLE, Chapter, files_of, summary, write_page
 from lra.report.published import choose_published, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
-from lra.report.speed import SpeedBoard, speed_boards
-from lra.report.table import Table
+from lra.report.speed import SpeedBoard, speed_boards, tables_of
 from lra.runtime.errors import UserError
 from tasks.files import write_atomically
 from tasks.progress import progress
@@ -40,6 +40,8 @@ CONTENTS = ".lra-report"
 _OWN = re.compile(
     r"index\.html|report\.md|paper\.tex|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg|pdf)"
 )
+BENCHMARKS = "Benchmarks"
+"""Heading under which the page folds the chapters of measurements."""
 PUBLISHED = "published-results"
 """Slug of the chapter of published results."""
 DEFAULT_RELATIVE_TO = "tnn"
@@ -66,7 +68,9 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
     """
     names = Names(results.records, results.bench)
     found = boards(results.records, names)
-    speeds = [*speed_boards(results.records, names), *bench_boards(results.bench, names)]
+    trained = speed_boards(results.records, names)
+    measured = bench_boards(results.bench, names)
+    speeds = [*trained, *measured]
     relative_to = DEFAULT_RELATIVE_TO
     if options.relative_to is not None:
         relative_to = find_method([*found, *speeds], options.relative_to, "--relative-to")
@@ -75,8 +79,8 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
     if options.compare:
         table = comparison_table(results, found, options.compare, "compare")
         made.append(Chapter("comparison", "Comparison", [table], []))
-    for k, board in enumerate(found):
-        slug = f"{board.preset}-{board.protocol}" + ("" if board.is_main else f"-apart{k}")
+    for board in found:
+        slug = slugify(board.preset, board.protocol, board.reason)
         made.append(
             Chapter(
                 slug,
@@ -88,8 +92,11 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
                 _board_figures(results, board, relative_to, looks, slug),
             )
         )
-    if speeds:
-        made.append(_speed_chapter(results, speeds, relative_to, looks, names))
+    if trained:
+        tables = [table for board in trained for table in tables_of(board, relative_to)]
+        figures = [figure for board in trained for figure in scaling_figures(board, looks)]
+        made.append(Chapter("speed", "Speed and memory", tables, figures))
+    made += _bench_chapters(results, measured, relative_to, looks, names)
     published = choose_published(options.published)
     if published:
         made.append(Chapter(PUBLISHED, "Published", [published_table(published)], []))
@@ -97,14 +104,14 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
 
 
 def _with_own_slugs(made: Sequence[Chapter]) -> list[Chapter]:
-    """Number the slugs that several chapters, tables or figures share, so that each has a file."""
-    chapter_slug, table_slug, figure_slug = (_Slugs().own for _ in range(3))
+    """Number the slugs that several chapters, tables or figures share: files and links need one."""
+    own = _Slugs().own
     return [
         replace(
             chapter,
-            slug=chapter_slug(chapter.slug),
-            tables=[replace(table, slug=table_slug(table.slug)) for table in chapter.tables],
-            figures=[replace(figure, slug=figure_slug(figure.slug)) for figure in chapter.figures],
+            slug=own(chapter.slug),
+            tables=[replace(table, slug=own(table.slug)) for table in chapter.tables],
+            figures=[replace(figure, slug=own(figure.slug)) for figure in chapter.figures],
         )
         for chapter in made
     ]
@@ -138,16 +145,22 @@ def _board_figures(
     ]
 
 
-def _speed_chapter(
+def _bench_chapters(
     results: Results, boards: Sequence[SpeedBoard], relative_to: str, looks: Looks, names: Names
-) -> Chapter:
+) -> list[Chapter]:
+    """Make a chapter for each board of measurements, folded: there are many."""
     compared = against_reference(results.bench, "against-reference", names)
-    tables: list[Table] = [compared] if compared else []
-    figures: list[ReportFigure] = []
-    for k, board in enumerate(boards):
-        tables += benchmark_tables(board, relative_to, str(k))
-        figures += scaling_figures(board, looks, f"speed-{k}")
-    return Chapter("speed", "Speed and memory", tables, figures)
+    made = [Chapter("benchmarks", compared.title, [compared], [], BENCHMARKS)] if compared else []
+    return made + [
+        Chapter(
+            board.slug,
+            f"{board.title}, {board.device}",
+            benchmark_tables(board, relative_to),
+            scaling_figures(board, looks),
+            BENCHMARKS,
+        )
+        for board in boards
+    ]
 
 
 def write_report(results: Results, options: ReportOptions, out: Path) -> list[Chapter]:
@@ -171,11 +184,27 @@ def write_report(results: Results, options: ReportOptions, out: Path) -> list[Ch
         if "csv" in options.formats:
             files[f"tables/{table.slug}.csv"] = table.csv().encode()
     if "markdown" in options.formats:
-        files["report.md"] = _markdown(results, made).encode()
+        files["report.md"] = _markdown(results, made, files).encode()
     if "html" in options.formats:
-        files["index.html"] = write_page(results, made, images, out).encode()
+        files["index.html"] = write_page(results, made, images, files, out).encode()
     write_files(files, out)
     return made
+
+
+def summarize(results: Results, made: Sequence[Chapter], options: ReportOptions, out: Path) -> str:
+    """Write the leaderboard, the comparison if one was asked for, and where the report is."""
+    leading = leading_board(boards(results.records))
+    tables = [leaderboard(leading, with_changes=True)] if leading else []
+    if options.compare:
+        tables += made[0].tables
+    parts = [f"{table.title}\n\n{table.caption}\n\n{table.markdown()}" for table in tables]
+    counts = [
+        f"{len(results.records):,} runs",
+        f"{sum(len(chapter.tables) for chapter in made):,} tables",
+        f"{sum(len(chapter.figures) for chapter in made):,} figures",
+    ]
+    place = out / "index.html" if "html" in options.formats else out
+    return "\n".join([*parts, f"{', '.join(counts)}: {place}\n"])
 
 
 def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
@@ -203,8 +232,8 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _markdown(results: Results, made: Sequence[Chapter]) -> str:
-    parts = [f"# {TITLE}\n\n{summary(results.records)}\n"]
+def _markdown(results: Results, made: Sequence[Chapter], files: Collection[str]) -> str:
+    parts = [f"# {TITLE}\n\n{summary(results.records)}\n", _index(made, files)]
     for chapter in made:
         parts.append(f"## {chapter.title}\n")
         for table in chapter.tables:
@@ -213,6 +242,17 @@ def _markdown(results: Results, made: Sequence[Chapter]) -> str:
             image = f"![{figure.title}](figures/{figure.slug}.png)"
             parts.append(f"{image}\n\n{figure.title}. {figure.caption}\n")
     return "\n".join(parts)
+
+
+def _index(made: Sequence[Chapter], files: Collection[str]) -> str:
+    """List what there is, with the files of each table and figure."""
+    lines = ["## Contents\n"]
+    for chapter in made:
+        lines.append(f"- {chapter.title}")
+        for one in [*chapter.tables, *chapter.figures]:
+            links = ", ".join(f"[{name}]({name})" for name in files_of(one, files))
+            lines.append(f"  - {one.title}" + f": {links}" * bool(links))
+    return "\n".join([*lines, ""])
 
 
 def files_before(contents: Path) -> list[str]:

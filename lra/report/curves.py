@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING
 from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell
-from lra.report.drawing import Looks, ReportFigure, legend_below, legend_name, new_figure
+from lra.report.drawing import (
+    Looks,
+    ReportFigure,
+    figure_with_labels,
+    is_stretched,
+    log_scale,
+    slugify,
+)
+from lra.report.labels import LineEnd, label_ends
 from lra.report.results import Results
 
 if TYPE_CHECKING:
@@ -24,11 +32,16 @@ AXES = {
     "flops": "training FLOPs",
 }
 """Label of the x axis, by the name of the quantity that curves are drawn over."""
+_NAMES = {"steps": "steps", "seconds": "time", "flops": "FLOPs"}
 _CAPTIONS = {
     "steps": "",
     "seconds": " Training and validation so far.",
     "flops": " Matrix products, convolutions, attention and Fourier transforms so far.",
 }
+_STRETCHED = (
+    " The x axis is logarithmic, as one curve is over twice as long as the median one and would "
+    "push the others into a corner."
+)
 
 
 @dataclass(frozen=True)
@@ -89,17 +102,18 @@ def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> li
     figures = []
     for task, axis in itertools.product(board.tasks, AXES):
         # Steps and FLOPs are the same on all devices; times are not.
-        for k, device in enumerate(devices if axis == "seconds" else [None]):
+        for device in devices if axis == "seconds" else [None]:
             found = _curves(results, board, task, axis, device)
             if not found:
                 continue
-            on = f" {device}." if device else ""
+            on = f", on {device}" if device else ""
+            stretched = _STRETCHED if is_stretched(_reach(found)) else ""
             figures.append(
                 ReportFigure(
-                    f"{slug}-{task}-{axis}" + (f"-device{k}" if k else ""),
-                    f"Learning {task} over {axis if axis != 'flops' else 'FLOPs'}",
-                    f"{board.name}; {board.conditions[task]}. Mean over seeds, finished ones "
-                    f"if any; band from the lowest to the highest.{on}{_CAPTIONS[axis]}",
+                    slugify("learning", task, "over", _NAMES[axis], slug, device or ""),
+                    f"Learning {task} over {_NAMES[axis]}{on}",
+                    f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
+                    f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}",
                     partial(_draw, found, axis, looks),
                 )
             )
@@ -119,20 +133,37 @@ def _curves(
     return found
 
 
+def _reach(curves: Sequence[Curve]) -> list[float]:
+    """Return how far each curve goes; a start at 0 counts, which a logarithm cannot show."""
+    return [0.0 if drawn.x[0] <= 0 else drawn.x[-1] for drawn in curves]
+
+
 def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:
+    from matplotlib.ticker import EngFormatter, StrMethodFormatter
+
     names = [f"{drawn.method} (n={drawn.seeds})" for drawn in curves]
-    figure = new_figure(names)
+    figure = figure_with_labels(names)
     axes = figure.subplots()
-    for name, drawn in zip(names, curves, strict=True):
-        axes.plot(
-            drawn.x, drawn.mean, label=legend_name(name), markersize=3.5, **looks.line(drawn.method)
-        )
+    for drawn in curves:
+        axes.plot(drawn.x, drawn.mean, markersize=3.5, **looks.line(drawn.method))
         if drawn.seeds > 1:
             axes.fill_between(
                 drawn.x, drawn.low, drawn.high, color=looks.colour(drawn.method), alpha=0.15
             )
-    axes.set_xlim(left=0)
+    if is_stretched(_reach(curves)):
+        log_scale(axes, "x")
+    else:
+        axes.set_xlim(left=0)
+    axes.xaxis.set_major_formatter(
+        EngFormatter(sep=" ") if axis == "flops" else StrMethodFormatter("{x:,.10g}")
+    )
     axes.set_xlabel(AXES[axis])
     axes.set_ylabel("validation accuracy, %")
-    legend_below(axes)
+    label_ends(
+        axes,
+        [
+            LineEnd(drawn.x[-1], drawn.mean[-1], name, looks.colour(drawn.method))
+            for name, drawn in zip(names, curves, strict=True)
+        ],
+    )
     return figure

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import io
-import itertools
 import math
 import re
+import statistics
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from lra.report.svg import compact
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8F8400")
-"""Okabe and Ito's palette, its yellow darkened to show on white."""
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
+           "#AA3377", "#666633", "#663333", "#00429D", "#A50F15")  # fmt: skip
+"""Okabe and Ito's palette without its yellow, which is hard to see on white, and five colours that
+stay apart from it and from each other for eyes that lack one kind of cones."""
 LINES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX*"
+LONGEST_SLUG = 120
+"""Most letters of a file's name, without its ending."""
 
 _RC: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that all machines draw the same
@@ -32,14 +38,16 @@ _RC: Any = {
     "axes.axisbelow": True,
     "legend.frameon": False,
     "svg.hashsalt": "lra",
+    "svg.fonttype": "none",  # text stays text, which can be searched, and is small
+    "path.simplify_threshold": 0.3,  # pixels: finer detail is not seen, but makes large files
     "figure.dpi": 160,
     "text.parse_math": False,  # names are text, whatever characters they have
 }
 
 
-def slugify(name: str) -> str:
-    """Turn any text into one that can stand in a file's name."""
-    return re.sub(r"[^A-Za-z0-9.]+", "-", name)[:60].strip("-.") or "x"
+def slugify(*parts: str) -> str:
+    """Turn texts into one that can stand in a file's name and in a link."""
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower())[:LONGEST_SLUG].strip("-.") or "x"
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,8 @@ class ReportFigure:
     title: str
     caption: str
     draw: Callable[[], Figure]
+    is_wide: bool = False
+    """Whether it needs a whole row of the page."""
 
     def files(self) -> dict[str, bytes]:
         """Draw the figure: PNG and SVG by file name, the same bytes for the same data."""
@@ -66,7 +76,7 @@ class ReportFigure:
             # `savefig` would draw each twice.
             FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
             FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
-        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
+        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": compact(svg.getvalue())}
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
@@ -83,8 +93,10 @@ def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[No
 
 WIDTH, HEIGHT = 5.8, 3.9
 """Size of a figure without its legend, in inches: text is readable on a phone, too."""
-_LEGEND_LINE = 0.19
-"""Height of a line of the legend, in inches."""
+_LINE = 0.19
+"""Height of a line of text, in inches."""
+_LABEL_LETTERS = 24
+"""Number of letters after which a label in a figure goes on in another line."""
 _LEGEND_LETTERS = 76
 """Number of letters that fit beside each other below a figure of the usual width."""
 
@@ -96,7 +108,7 @@ def new_figure(
 
     Args:
         legend: names in the legend.
-        width: in inches; None for that of the style.
+        width: in inches, if a column is as wide; None for that of the style.
         height: in inches without the legend; None for that of the style.
     """
     import matplotlib as mpl
@@ -107,7 +119,8 @@ def new_figure(
     rows = math.ceil(len(names) / _legend_columns(names)) if names else 0
     lines = rows * max((name.count("\n") + 1 for name in names), default=0)
     usual_width, usual_height = mpl.rcParams["figure.figsize"]
-    size = (width or usual_width, (height or usual_height) + _LEGEND_LINE * lines)
+    inches = min(width or usual_width, column_width() or math.inf)
+    size = (inches, (height or usual_height) + _LINE * lines)
     figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(
         figure
@@ -115,27 +128,54 @@ def new_figure(
     return figure
 
 
+def column_width() -> float | None:
+    """Return the inches that no figure of this style may exceed; None if there is no limit."""
+    import matplotlib as mpl
+
+    width = mpl.rcParams["figure.figsize"][0]
+    return None if width == WIDTH else width
+
+
+def figure_with_labels(texts: Iterable[str]) -> Figure:
+    """Make an empty figure with room for labels of these texts, one below the other."""
+    import matplotlib as mpl
+
+    lines = sum(label_text(text).count("\n") + 1 for text in texts)
+    usual_height = mpl.rcParams["figure.figsize"][1]
+    return new_figure(width=WIDTH + 0.6, height=max(usual_height, _LINE * lines + 0.8))
+
+
 def arrange(figure: Figure) -> None:
     """Find places for axes and legends once; otherwise every drawing would do so again."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    if isinstance(figure.get_layout_engine(), ConstrainedLayoutEngine):
-        figure.draw_without_rendering()
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.execute(figure)
         figure.set_layout_engine("none")
 
 
-def log_scale(axes: Axes) -> None:
-    """Make the y axis logarithmic, with decimal numbers at its ticks.
+def log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic, with decimal numbers at its ticks.
 
     Matplotlib's own labels are in mathematical notation, which is not parsed here.
     """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axes.set_yscale("log")
-    axis = axes.yaxis
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axis.set_minor_formatter(NullFormatter())
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = sorted(axis.get_view_interval())
+    most = 1000
+    if which == "x":  # numbers beside each other need more room
+        most = 100 if column_width() is None else 10
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < most * low else (1,)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axis.set_minor_locator(NullLocator())
+
+
+def is_stretched(ends: Sequence[float]) -> bool:
+    """Whether one value would push the others into a corner: it is over twice their median."""
+    return min(ends) > 0 and max(ends) > 2 * statistics.median_low(ends)
 
 
 def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
@@ -164,17 +204,28 @@ def _legend_letters() -> int:
     return round(_LEGEND_LETTERS * letters * _RC["font.size"] / WIDTH)
 
 
+def label_text(text: str) -> str:
+    """Break a long label into lines; lines that it has already stay apart."""
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, _LABEL_LETTERS)]
+    return "\n".join(lines)
+
+
 def _legend_columns(names: Sequence[str]) -> int:
     longest = max((len(line) for name in names for line in name.split("\n")), default=1)
     return max(1, min(len(names), 5, _legend_letters() // (longest + 6)))
 
 
-def legend_below(axes: Axes) -> list[Any]:
-    """Put the legend below the axes, where it hides nothing; return its handles."""
-    handles, names = axes.get_legend_handles_labels()
+def legend_below(axes: Axes, *others: Axes) -> list[Any]:
+    """Put the legend of axes below them, where it hides nothing; return its handles."""
+    handles: dict[str, Any] = {}
+    for panel in (axes, *others):
+        found, names = panel.get_legend_handles_labels()
+        handles |= zip(map(str, names), found, strict=True)
     assert handles, "give what is drawn a label, by `legend_name`"
-    columns = _legend_columns(names)
-    legend = axes.figure.legend(handles, names, loc="outside lower center", ncols=columns)
+    columns = _legend_columns(list(handles))
+    legend = axes.figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=columns
+    )
     return list(legend.legend_handles)
 
 
@@ -182,10 +233,12 @@ class Looks:
     """A colour, a line and a marker for every method, the same in all figures of a report."""
 
     def __init__(self, methods: Iterable[str]) -> None:
-        self._index = {name: i for i, name in enumerate(sorted(set(methods)))}
+        # Names of several words are of changed settings: mixers as they come have colours first.
+        ordered = sorted(set(methods), key=lambda name: (" " in name, name))
+        self._index = {name: i for i, name in enumerate(ordered)}
 
     def colour(self, method: str) -> str:
-        """Return a method's colour; after eight methods, colours recur with other lines."""
+        """Return a method's colour; after twelve methods, colours recur with other lines."""
         return COLOURS[self._index[method] % len(COLOURS)]
 
     def line(self, method: str) -> dict[str, Any]:
@@ -196,121 +249,3 @@ class Looks:
             "linestyle": LINES[cycle % len(LINES)],
             "marker": MARKERS[cycle % len(MARKERS)],
         }
-
-
-@dataclass(frozen=True)
-class _Box:
-    left: float
-    bottom: float
-    right: float
-    top: float
-
-    def overlaps(self, other: _Box) -> bool:
-        return (
-            self.left < other.right
-            and other.left < self.right
-            and self.bottom < other.top
-            and other.bottom < self.top
-        )
-
-    def inside(self, other: _Box) -> bool:
-        return (
-            other.left <= self.left
-            and self.right <= other.right
-            and other.bottom <= self.bottom
-            and self.top <= other.top
-        )
-
-    def nearest_point(self, x: float, y: float) -> tuple[float, float]:
-        """Return the point of the box that is nearest to a given one."""
-        return min(max(x, self.left), self.right), min(max(y, self.bottom), self.top)
-
-    def distance(self, x: float, y: float) -> float:
-        """Return how far a point is from the box."""
-        return math.dist(self.nearest_point(x, y), (x, y))
-
-
-def place_labels(
-    axes: Axes,
-    points: Sequence[tuple[float, float]],
-    texts: Sequence[str],
-    areas: Sequence[float],
-    colours: Sequence[str],
-) -> None:
-    """Write a label for each bubble, so that no label covers another or leaves the axes.
-
-    A label is as near to its bubble as other bubbles and labels allow, and has a thin line to its
-    bubble if it is not beside it. Limits and scales of the axes must be final.
-
-    Args:
-        axes: axes that the bubbles are drawn in.
-        points: centres of the bubbles, in data coordinates.
-        texts: the labels.
-        areas: areas of the bubbles, in square points.
-        colours: colours of the lines from labels to bubbles.
-    """
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    arrange(figure)
-    scale = 72 / figure.dpi  # pixels to points
-    extent = axes.get_window_extent()
-    frame = _Box(*(edge * scale for edge in extent.extents))
-    where = [tuple(axes.transData.transform(point) * scale) for point in points]
-    radii = [math.sqrt(area / math.pi) for area in areas]
-    taken: list[_Box] = []
-    for i in sorted(range(len(texts)), key=lambda i: (-where[i][1], where[i][0], texts[i])):
-        label = axes.annotate(
-            texts[i], points[i], xytext=(0, 0), textcoords="offset points", fontsize=8,
-            ha="center", va="center", in_layout=False, annotation_clip=False,
-        )  # fmt: skip
-        size = label.get_window_extent()
-        half = (size.width * scale / 2 + 3, size.height * scale / 2 + 1)
-        circles = list(zip(where, radii, strict=True))
-        best = _best_place(circles[i], half, circles, frame, taken)
-        if best is None:
-            label.remove()  # the legend still names it
-            continue
-        box, (dx, dy) = best
-        taken.append(box)
-        label.set_position((dx, dy))
-        if box.distance(*where[i]) > radii[i] + 4:
-            near = box.nearest_point(*where[i])
-            end = (near[0] - where[i][0], near[1] - where[i][1])
-            axes.annotate(
-                "", points[i], xytext=end, textcoords="offset points", in_layout=False,
-                arrowprops={"arrowstyle": "-", "color": colours[i], "linewidth": 1.0},
-                zorder=1, annotation_clip=False,
-            )  # fmt: skip
-
-
-_Circle = tuple[tuple[float, ...], float]
-"""A circle by its middle (x, y) and its radius."""
-
-
-def _best_place(
-    own: _Circle,
-    half: tuple[float, float],
-    circles: Sequence[_Circle],
-    frame: _Box,
-    taken: Sequence[_Box],
-) -> tuple[_Box, tuple[float, float]] | None:
-    """Find a place for a label of half sizes `half` near the circle `own`; None if there is none.
-
-    Returns: the label's box, and the offset of its middle from that of the circle.
-    """
-    (x, y), radius = own
-    found = []
-    for away, direction in itertools.product(range(2, 160, 6), range(16)):
-        angle = 2 * math.pi * direction / 16
-        # The middle of a box that nearly touches a circle of radius `radius + away` at this angle.
-        dx = (radius + away) * math.cos(angle) + half[0] * math.cos(angle)
-        dy = (radius + away) * math.sin(angle) + half[1] * math.sin(angle)
-        box = _Box(x + dx - half[0], y + dy - half[1], x + dx + half[0], y + dy + half[1])
-        if not box.inside(frame) or any(box.overlaps(other) for other in taken):
-            continue
-        covered = sum(box.distance(*middle) < reach for middle, reach in circles)
-        found.append((away + 40 * covered, direction % 4 != 0, direction, box, (dx, dy)))
-    if not found:
-        return None
-    *_, box, offset = min(found, key=lambda candidate: candidate[:3])
-    return box, offset

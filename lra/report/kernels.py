@@ -16,7 +16,7 @@ import numpy as np
 
 from lra.record.run import RunRecord
 from lra.report.boards import Board
-from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure
+from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure, slugify
 from lra.report.results import Results
 from tasks.errors import KnownError
 from tasks.untrusted import faults_named
@@ -108,29 +108,30 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if kernels:
-                    figures.append(
-                        _figure(f"{task}: learned kernels of {method}", board, run, kernels, slug)
-                    )
+                    title = f"{task}: learned kernels of {method}"
+                    name = slugify("kernels", task, method, slug)
+                    figures.append(_figure(name, title, board, run, kernels))
                     break
     return figures
 
 
 def _figure(
-    title: str, board: Board, run: RunRecord, kernels: list[Kernel], slug: str
+    slug: str, title: str, board: Board, run: RunRecord, kernels: list[Kernel]
 ) -> ReportFigure:
     return ReportFigure(
-        f"{slug}-{run.task}-{run.mixer}-{run.run_id}-kernels",
+        slug,
         title,
         f"{board.name}, run {run.run_id}. The {SHOWN_CHANNELS} strongest channels of each layer: "
         f"over the lag, the magnitude over frequency, the magnitude over the distance on a log "
         f"axis (black: median of all channels), and the matrix of the strongest.",
         partial(_draw, kernels),
+        is_wide=True,
     )
 
 
 def _draw(kernels: Sequence[Kernel]) -> Figure:
     figure = new_figure(width=11.5, height=0.5 + 2.1 * len(kernels))
-    rows = figure.subplots(len(kernels), 4, squeeze=False)
+    rows = figure.subplots(len(kernels), 4, squeeze=False, sharex="col")
     for panels, kernel in zip(rows, kernels, strict=True):
         over_lag, over_frequency, decay, matrix = panels
         length = kernel.matrices.shape[-1]
@@ -148,9 +149,9 @@ def _draw(kernels: Sequence[Kernel]) -> Figure:
         log_scale(decay)
         shown = kernel.matrices[kernel.strongest[0]]
         limit = float(np.abs(shown).max()) or 1.0
-        image = matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
         matrix.grid(visible=False)
-        figure.colorbar(image, ax=matrix, shrink=0.85)
+        matrix.set_title(f"white 0, blue -{limit:.2g}, red {limit:.2g}", fontsize=8)
         over_lag.set_ylabel(f"{kernel.name}\ncoefficient")
         over_frequency.set_ylabel("magnitude")
         decay.set_ylabel("|coefficient|")

@@ -1,18 +1,16 @@
-"""The leaderboard: one board at a glance, and the published rows of the same methods."""
+"""The leaderboard: one board at a glance."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
 
-from lra.config.registry import MIXERS
 from lra.report.accuracy import accuracy_table, caption_of
 from lra.report.boards import Board
 from lra.report.names import changes_of
-from lra.report.published import FIVE, is_variant, published_rows, published_table
+from lra.report.published import FIVE
 from lra.report.table import Table
 from lra.runtime.console import MISSING
-from tasks.base import BENCHMARK
 
 PRESETS = ("paper", "budget", "quick")
 """Presets whose boards may lead, the preferred one first."""
@@ -37,15 +35,19 @@ def _done(board: Board) -> list[set[str]]:
     ]
 
 
-def leaderboard(board: Board) -> Table:
+def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, and the best trivial baseline.
 
     Columns without any number are left out and named in the caption.
+
+    Args:
+        board: the results.
+        with_changes: whether mixers at other settings than the preset's have rows, too.
     """
     rows = {
         method: cells
         for method, cells in board.rows.items()
-        if not any(changes_of(run) for cell in cells.values() for run in cell.runs)
+        if with_changes or not any(changes_of(run) for cell in cells.values() for run in cell.runs)
     }
     own = dataclasses.replace(board, rows=rows)
     table = accuracy_table(own, "leaderboard")
@@ -72,17 +74,3 @@ def leaderboard(board: Board) -> Table:
 def _best(column: Sequence[str]) -> str:
     """Choose the highest number of a column of text."""
     return max((text for text in column if text != MISSING), key=float, default=MISSING)
-
-
-def published_of_the_suite() -> Table:
-    """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
-    rows = [row for row in published_rows() if is_variant(row.method, MIXERS.classes)]
-    table = published_table(rows).with_columns(["method", *BENCHMARK, "source"])
-    return dataclasses.replace(
-        table,
-        title="Published results of these methods",
-        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
-        "on the full tasks, with its own hardware and protocol. FAIL: at chance. Of "
-        "results/published.csv, the rows whose method is a mixer of this suite or a variant of "
-        "one; all rows are in `python report.py`.",
-    )

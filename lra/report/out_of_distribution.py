@@ -15,12 +15,14 @@ from lra.report.cells import Cell
 from lra.report.drawing import (
     Looks,
     ReportFigure,
+    figure_with_labels,
     legend_below,
     legend_name,
     length_scale,
     new_figure,
     slugify,
 )
+from lra.report.labels import LineEnd, label_ends
 from lra.report.results import Results
 from lra.report.table import Table, ranks
 from lra.runtime.console import MISSING
@@ -104,7 +106,7 @@ def evaluation_table(evaluated: EvaluationBoard, slug: str) -> Table:
         cells = [evaluated.cell(method, column) for method in evaluated.rows]
         values.append([None if cell is None else cell.value for cell in cells])
     return Table(
-        slug=f"out-of-distribution-{slug}-{evaluated.task}",
+        slug=slugify("out-of-distribution", evaluated.task, slug),
         title=f"{evaluated.board.name}: {evaluated.task}, out of distribution",
         caption=f"Test accuracy in percent of models trained at up to {evaluated.trained_lengths} "
         f"positions, on other data of their task, which differs as named; they are not trained any "
@@ -146,7 +148,7 @@ def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
             kinds.setdefault((False, ", ".join(names)), []).append(column)
     return [
         ReportFigure(
-            f"{slug}-{evaluated.task}-out-of-distribution-{slugify(what)}",
+            slugify("out-of-distribution", evaluated.task, "by", what, slug),
             f"{evaluated.task}: trained models by {what}",
             f"{evaluated.board.name}. Accuracy on other data of models trained at up to "
             f"{evaluated.trained_lengths} positions{' (vertical line)' if over_length else ''}. "
@@ -163,10 +165,11 @@ def _draw(
     evaluated: EvaluationBoard, columns: Sequence[EvaluationRecord], what: str, looks: Looks
 ) -> Figure:
     groups = _group_accuracies(evaluated, columns)
-    figure = new_figure([*groups, _TRIVIAL])
-    axes = figure.subplots()
     over_length = columns[0].length is not None
-    plot_group_accuracies(axes, groups, over_length, looks)
+    names = [*groups, _TRIVIAL]
+    figure = figure_with_labels(names) if over_length else new_figure(names)
+    axes = figure.subplots()
+    ends = plot_group_accuracies(axes, groups, over_length, looks)
     places = [_place(columns, k) for k in range(len(columns))]
     trivial = [max([c.largest_class, *c.baselines.values()]) for c in columns]
     axes.plot(
@@ -178,7 +181,9 @@ def _draw(
         length_scale(axes, [round(place) for place in places])
         for length in {column.trained_length for column in evaluated.columns}:
             axes.axvline(length, color=_GRAY, linewidth=0.8, zorder=0)
-    legend_below(axes)
+        label_ends(axes, [*ends, LineEnd(places[-1], trivial[-1], _TRIVIAL, _GRAY)])
+    else:
+        legend_below(axes)
     return figure
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,19 @@ class Chapter:
     title: str
     tables: Sequence[Table]
     figures: Sequence[ReportFigure]
+    folded_under: str = ""
+    """Heading under which the page folds the chapter, with the others of the same; empty for a
+    chapter that stands open under a heading of its own."""
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading of the page: one open chapter, or several folded ones."""
+
+    slug: str
+    title: str
+    chapters: Sequence[Chapter]
+    is_folded: bool
 
 
 @dataclass(frozen=True)
@@ -53,8 +67,31 @@ def summary(records: Sequence[RunRecord]) -> str:
     return f"{len(records):,} runs, {done:,} of them done{on}."
 
 
+def headings(chapters: Sequence[Chapter]) -> list[Heading]:
+    """Sort chapters under the headings of the page."""
+    made: list[Heading] = []
+    for _, group in itertools.groupby(chapters, key=lambda one: one.folded_under or one.slug):
+        first, *others = group
+        title = first.folded_under or first.title
+        slug = f"folded-{first.slug}" if first.folded_under else first.slug
+        made.append(Heading(slug, title, [first, *others], bool(first.folded_under)))
+    return made
+
+
+def files_of(one: Table | ReportFigure, files: Collection[str]) -> list[str]:
+    """Return which of a report's files hold a table or a figure."""
+    folder, endings = ("tables", ("csv", "tex")) if isinstance(one, Table) else (
+        "figures", ("png", "svg"))  # fmt: skip
+    names = [f"{folder}/{one.slug}.{ending}" for ending in endings]
+    return [name for name in names if name in files]
+
+
 def write_page(
-    results: Results, chapters: Sequence[Chapter], images: Mapping[str, bytes], out: Path
+    results: Results,
+    chapters: Sequence[Chapter],
+    images: Mapping[str, bytes],
+    files: Collection[str],
+    out: Path,
 ) -> str:
     """Return the HTML of the page.
 
@@ -62,6 +99,7 @@ def write_page(
         results: the results folder that the report is on.
         chapters: all tables and figures.
         images: the SVG of every figure, by slug.
+        files: names of the report's other files, which the page links.
         out: folder that the page will be in, for relative links.
     """
     import jinja2
@@ -76,7 +114,8 @@ def write_page(
     return template.render(
         title=TITLE,
         summary=summary(results.records),
-        chapters=chapters,
+        headings=headings(chapters),
+        files_of=lambda one: files_of(one, files),
         images=encoded,
         runs=[
             *(_listed(results, record, names.of(record), out) for record in ordered),

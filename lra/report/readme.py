@@ -5,6 +5,7 @@ A block NAME stands between the lines `<!-- made by report.py: NAME -->` and `<!
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 import re
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lra.config.registry import MIXERS
 from lra.report.accuracy import accuracy_table
 from lra.report.audit import audit_table, names
 from lra.report.benchmarks import against_reference, bench_boards
@@ -19,18 +21,20 @@ from lra.report.boards import Board, boards
 from lra.report.bubbles import bubbles_by_device
 from lra.report.build import DEFAULT_RELATIVE_TO
 from lra.report.drawing import Looks, ReportFigure
-from lra.report.leaderboard import leaderboard, leading_board, published_of_the_suite
+from lra.report.leaderboard import leaderboard, leading_board
 from lra.report.out_of_distribution import (
     evaluation_boards,
     evaluation_figures,
     evaluation_table,
 )
+from lra.report.published import is_variant, published_rows, published_table
 from lra.report.reproduce import reproduce_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
 from lra.report.table import Table
 from lra.runtime.errors import UserError, unknown
+from tasks.base import BENCHMARK
 from tasks.files import write_atomically
 
 BUBBLES, OUT_OF_DISTRIBUTION, LENGTHS = "bubbles", "out-of-distribution", "lengths"
@@ -67,10 +71,10 @@ def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
     return {
         "README.md": {
             "leaderboard": Block([leaderboard(leading)] if leading else []),
-            "published": Block([published_of_the_suite()]),
             "figure": Block(figures={path: figures[path] for path in first}),
         },
         "results/README.md": {
+            "published": Block([published_of_the_suite()]),
             "reproduce": Block([reproduce_table(results)]),
             "tables": Block(tables, figures),
         },
@@ -134,7 +138,21 @@ def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[ReportFi
     """Draw the board of mixing alone that reaches over most lengths."""
     mixing = [b for b in measured if any(place.task == "mixing" for place in b.places)]
     mixing.sort(key=lambda board: -len(board.places))
-    return [figure for board in mixing[:1] for figure in scaling_figures(board, looks, "r")]
+    return [figure for board in mixing[:1] for figure in scaling_figures(board, looks)]
+
+
+def published_of_the_suite() -> Table:
+    """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
+    rows = [row for row in published_rows() if is_variant(row.method, MIXERS.classes)]
+    table = published_table(rows).with_columns(["method", *BENCHMARK, "source"])
+    return dataclasses.replace(
+        table,
+        title="Published results of these methods",
+        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
+        "on the full tasks, with its own hardware and protocol. FAIL: at chance. Of "
+        "results/published.csv, the rows whose method is a mixer of this suite or a variant of "
+        "one; all rows are in `python report.py`.",
+    )
 
 
 def marked(name: str, text: str) -> str:

@@ -13,11 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.run import RunRecord, with_shipped
+from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
 from lra.record.schema import SHIPPED, Amount, Percent
 from lra.runtime.errors import UserError
-from lra.train.evaluation import NO_PREDICTION
-from lra.train.run_folder import LARGEST_METRICS
 from tasks.errors import DataError
 from tasks.untrusted import faults_named, read_regular
 

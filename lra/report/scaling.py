@@ -5,26 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from lra.report.drawing import (
     Looks,
     ReportFigure,
-    legend_below,
-    legend_name,
+    figure_with_labels,
     length_scale,
     log_scale,
-    new_figure,
+    slugify,
 )
+from lra.report.labels import LineEnd, label_ends
 from lra.report.speed import Place, SpeedBoard
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FEWEST_FOR_ERROR = 3
-"""Fewest points that give an error of the exponent."""
+FEWEST = 3
+"""Fewest lengths that an exponent is fitted to: any line fits two."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +32,27 @@ class Fit:
     """The power law: seconds per step = exp(intercept) * length ** exponent."""
 
     exponent: float
-    error: float | None
-    """Standard error of the exponent; None for two points, which any line fits."""
+    error: float
+    """Standard error of the exponent."""
     intercept: float
 
     def __str__(self) -> str:
-        error = "" if self.error is None else f" ± {self.error:.2f}"
-        return f"time ~ n^{self.exponent:.2f}{error}"
+        return f"time ~ n^{self.exponent:.2f} ± {self.error:.2f}"
 
 
 def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
     """Fit a power law to speeds by least squares on logarithms.
 
-    Raises: ValueError for fewer than two lengths.
+    Raises: ValueError for fewer than three lengths.
     """
-    from scipy.stats import linregress
-
-    if len(set(lengths)) < 2:  # noqa: PLR2004
-        raise ValueError(f"got lengths {list(lengths)}, expected two or more")
-    line: Any = linregress(np.log(lengths), -np.log(steps_per_second))
-    error = float(line.stderr) if len(lengths) >= FEWEST_FOR_ERROR else None
-    return Fit(float(line.slope), error, float(line.intercept))
+    if len(set(lengths)) < FEWEST:
+        raise ValueError(f"got lengths {list(lengths)}, expected {FEWEST} or more")
+    x, y = np.log(lengths), -np.log(steps_per_second)
+    (exponent, intercept), covariance = np.polyfit(x, y, 1, cov=True)
+    return Fit(float(exponent), float(np.sqrt(covariance[0, 0])), float(intercept))
 
 
-def scaling_figures(board: SpeedBoard, looks: Looks, slug: str) -> list[ReportFigure]:
+def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
     figures = []
     groups: dict[tuple[str, int], list[Place]] = {}
@@ -74,10 +71,11 @@ def scaling_figures(board: SpeedBoard, looks: Looks, slug: str) -> list[ReportFi
         if lines:
             figures.append(
                 ReportFigure(
-                    f"{slug}-{task}-{batch_size}-lengths",
+                    slugify("speed-over-length", task, f"batch-{batch_size}", board.slug),
                     f"{task}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
-                    f"least squares on logarithms.",
+                    f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
+                    f"this power of the length, ± its standard error.",
                     partial(_draw, lines, looks, board.unit),
                 )
             )
@@ -85,23 +83,27 @@ def scaling_figures(board: SpeedBoard, looks: Looks, slug: str) -> list[ReportFi
 
 
 def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) -> Figure:
-    fits = {m: fit(*zip(*points, strict=True)) for m, points in sorted(lines.items())}
-    names = {method: f"{method}: {found}" for method, found in fits.items()}
-    figure = new_figure(names.values())
+    fits = {
+        method: fit(*zip(*points, strict=True))
+        for method, points in lines.items()
+        if len(points) >= FEWEST
+    }
+    names = {method: f"{method}\n{fits.get(method, '')}".strip() for method in lines}
+    figure = figure_with_labels(names.values())
     axes = figure.subplots()
-    for method, points in sorted(lines.items()):
+    ends: list[LineEnd] = []
+    for method, points in lines.items():
         lengths, speeds = zip(*points, strict=True)
-        found = fits[method]
         look = looks.line(method)
-        axes.plot(
-            lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"],
-            label=legend_name(names[method]),
-        )  # fmt: skip
-        ends = np.array([min(lengths), max(lengths)], dtype=float)
-        fitted = np.exp(-found.intercept) * ends**-found.exponent
-        axes.plot(ends, fitted, color=look["color"], linestyle=look["linestyle"])
+        axes.plot(lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"])
+        x, y = np.array(lengths, dtype=float), np.array(speeds)
+        if (found := fits.get(method)) is not None:
+            x = x[[0, -1]]
+            y = np.exp(-found.intercept) * x**-found.exponent
+        axes.plot(x, y, color=look["color"], linestyle=look["linestyle"])
+        ends.append(LineEnd(float(x[-1]), float(y[-1]), names[method], look["color"]))
     length_scale(axes, {length for points in lines.values() for length, _ in points})
     log_scale(axes)
     axes.set_ylabel(unit)
-    legend_below(axes)
+    label_ends(axes, ends)
     return figure

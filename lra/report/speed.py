@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.cells import counted
+from lra.report.drawing import slugify
 from lra.report.names import Names, with_hash
 from lra.report.table import Table
 from lra.runtime.console import MISSING
@@ -72,6 +73,8 @@ class SpeedBoard:
 
     device: str
     title: str
+    slug: str
+    """What was measured, and on which device, in the names of files."""
     note: str
     """Sentence on how the speeds were measured."""
     rows: Mapping[str, Mapping[Place, Speed]]
@@ -120,6 +123,7 @@ def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> li
         SpeedBoard(
             device,
             f"Preset {preset}, protocol {protocol}",
+            slugify(preset, protocol, device),
             "One over the median duration of a training step; sequences are of all lengths up to "
             "the one named. Memory is the peak of the process on a CPU, of what is allocated on a "
             "GPU.",
@@ -153,11 +157,11 @@ def memory_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
     return _table(board, relative_to, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
 
 
-def tables_of(board: SpeedBoard, relative_to: str, slug: str) -> list[Table]:
+def tables_of(board: SpeedBoard, relative_to: str) -> list[Table]:
     """Make the tables of a board that have anything in them."""
     tables = [
-        speed_table(board, relative_to, f"speed-{slug}"),
-        memory_table(board, relative_to, f"memory-{slug}"),
+        speed_table(board, relative_to, f"speed-{board.slug}"),
+        memory_table(board, relative_to, f"memory-{board.slug}"),
     ]
     return [table for table in tables if table.facts or table.slug.startswith("speed-")]
 

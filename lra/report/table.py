@@ -70,16 +70,22 @@ class Table:
 
     def html(self) -> str:
         """Write the table in HTML; numbers link to their runs."""
-        frame = self._frame().map(html.escape)
-        classes = frame.copy()
-        classes[:] = ""
-        for (i, j), anchor in self.links.items():
-            frame.iloc[i, j] = f'<a href="#{html.escape(anchor)}">{frame.iloc[i, j]}</a>'
-        for (i, j), mark in self.marks.items():
-            classes.iloc[i, j] = mark
-        styler = frame.style.hide(axis="index").set_td_classes(classes).set_uuid(self.slug)
-        styler = styler.format_index(escape="html", axis=1)
-        return styler.set_table_attributes('class="sortable"').to_html(cell_ids=False)
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        body = "\n".join(
+            f"<tr>{''.join(self._td(i, j) for j in range(len(row)))}</tr>"
+            for i, row in enumerate(self.rows)
+        )
+        return (
+            f'<table class="sortable">\n<thead><tr>{head}</tr></thead>\n'
+            f"<tbody>\n{body}\n</tbody>\n</table>"
+        )
+
+    def _td(self, i: int, j: int) -> str:
+        text = html.escape(self.rows[i][j])
+        if (i, j) in self.links:
+            text = f'<a href="#{html.escape(self.links[i, j])}">{text}</a>'
+        mark = f' class="{self.marks[i, j]}"' if (i, j) in self.marks else ""
+        return f"<td{mark}>{text}</td>"
 
     def with_columns(self, names: Sequence[str]) -> Table:
         """Return the table of these columns, in this order."""

@@ -11,13 +11,12 @@ from torch import nn
 from torch.nn import functional
 from tqdm import tqdm
 
+from lra.record.run import NO_PREDICTION
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from models.layers.kernel_cache import kernels_cached
 from tasks.base import Split
 from tasks.order import evaluation_batches
 from tasks.progress import is_live
-
-NO_PREDICTION = -1
 
 
 @dataclass(frozen=True)

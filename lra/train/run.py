@@ -13,13 +13,13 @@ import torch
 from pydantic import ValidationError
 
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord
+from lra.record.run import NO_PREDICTION, RunRecord
 from lra.record.schema import DataRecord, Status, fault_of
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import is_out_of_memory, versions
 from lra.runtime.errors import UserError
 from lra.runtime.progress import Progress
-from lra.train.evaluation import NO_PREDICTION, Score
+from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.messages import (
     how_to_go_on,

@@ -17,7 +17,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord, load_record
+from lra.record.run import LARGEST_METRICS, RunRecord, load_record
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.state import RunState
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 LOCK_SECONDS = 1.0
 """To wait for a lock, which who only looks whether it is free holds for an instant."""
 
-LARGEST_METRICS = 2**30
-"""Most bytes of metrics."""
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Copies of the files of plug-ins that a run was made with, by what these are."""
 

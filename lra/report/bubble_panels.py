@@ -1,0 +1,122 @@
+"""What bubble plots show: speed, accuracy and memory of each method, task by task or averaged."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.report.accuracy import AVERAGES, averages
+from lra.report.boards import Board
+from lra.report.speed import Speed, speed_of
+
+
+@dataclass(frozen=True)
+class Bubble:
+    """A bubble: x and y in the units of the axes, memory in MiB."""
+
+    method: str
+    x: float
+    y: float
+    memory: float
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Accuracy over speed, on one task or averaged over several."""
+
+    name: str
+    tasks: Sequence[str]
+    unit: str
+    """Unit of speed: steps/s, or examples/s if mixers have batches of different sizes; or in
+    percent of another mixer's."""
+    bubbles: list[Bubble]
+
+
+Speeds = dict[tuple[str, str], Speed]
+"""Speeds on one device, by method and task."""
+
+
+def speeds_on(board: Board, device: str) -> Speeds:
+    """Return the speeds of a board that were measured on one device."""
+    found: Speeds = {}
+    for method, cells in board.rows.items():
+        for task, cell in cells.items():
+            runs = [run for run in cell.runs if run.device == device]
+            if runs and (speed := speed_of(runs)).steps_per_second is not None:
+                found[method, task] = speed
+    return found
+
+
+def relative_panels(board: Board, relative_to: str, speeds: Speeds) -> list[Panel]:
+    """Compare every method with one mixer, a panel for each task that both have results on.
+
+    Args:
+        board: the accuracies of all methods.
+        relative_to: the mixer compared with; x and y are in percent of its speed and accuracy.
+        speeds: the speeds of all methods.
+    """
+    base = board.rows.get(relative_to, {})
+    panels: list[Panel] = []
+    for task in board.tasks:
+        against = speeds.get((relative_to, task))
+        base_value = base[task].value if task in base else None
+        if against is None or not base_value:
+            continue
+        bubbles = [
+            Bubble(
+                method,
+                100 * speed.examples_per_second / against.examples_per_second,
+                100 * value / base_value,
+                speed.memory,
+            )
+            for method, cells in board.rows.items()
+            if (speed := speeds.get((method, task))) and (value := cells[task].value) is not None
+        ]
+        panels.append(Panel(task, [task], f"% of {relative_to}'s", bubbles))
+    return _with_two(panels)
+
+
+def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
+    """Make a panel for each average over tasks that at least two methods have."""
+    panels: list[Panel] = []
+    for name, tasks in AVERAGES.items():
+        means = {method: averages(cells)[name] for method, cells in board.rows.items()}
+        panels.append(_absolute(name, tasks, means, speeds))
+    return _with_two(panels)
+
+
+def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
+    """Make a panel for each task that at least two methods have results on."""
+    panels: list[Panel] = []
+    for task in board.tasks:
+        values = {m: cells[task].value for m, cells in board.rows.items() if task in cells}
+        panels.append(_absolute(task, [task], values, speeds))
+    return _with_two(panels)
+
+
+def _with_two(panels: Sequence[Panel]) -> list[Panel]:
+    return [panel for panel in panels if len(panel.bubbles) > 1]
+
+
+def _absolute(
+    name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
+) -> Panel:
+    """Make a panel of the methods that have an accuracy, and a speed on every task."""
+    found: dict[str, list[Speed]] = {}
+    for method, accuracy in accuracies.items():
+        measured = [speed for task in tasks if (speed := speeds.get((method, task)))]
+        if accuracy is not None and len(measured) == len(tasks):
+            found[method] = measured
+    batches = {tuple(speed.batch_size for speed in measured) for measured in found.values()}
+    in_steps = len(batches) <= 1
+    bubbles = []
+    for method, measured in found.items():
+        x = statistics.geometric_mean(
+            (s.steps_per_second or math.nan) if in_steps else s.examples_per_second
+            for s in measured
+        )
+        memory = max(speed.memory for speed in measured)
+        bubbles.append(Bubble(method, x, accuracies[method] or 0.0, memory))
+    return Panel(name, tasks, "steps/s" if in_steps else "examples/s", bubbles)
