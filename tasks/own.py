@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,6 +17,8 @@ from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
 from tasks.examples import MOST_CLASSES, Examples, packed
+
+logger = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
 DATA_SEED = "data_seed"
@@ -183,11 +186,14 @@ class OwnTask(Task):
             return checked(self._dataset(cache), self.info)
 
     def _build(self, made: Build) -> None:
-        if not self.seed_has_effect() and self.data_seed != 0:
-            raise DataError(
+        if not self.seed_has_effect():
+            fixed = (
                 f"{self.task_name}: task.data_seed has no effect: examples(split, rng) does not "
-                f"draw by rng; leave it out"
+                f"draw by rng"
             )
+            if self.data_seed != 0:
+                raise DataError(f"{fixed}; leave it out")
+            logger.info(fixed)
         for split, one in self.drawn.items():
             made.sizes[split] = len(one.labels)
             made.save(f"{split}_values", one.values)

@@ -107,6 +107,15 @@ def test_what_is_stated_wrongly(place: Place, name: str, value: str) -> None:
     attack(place, task(head=f"{name} = {value}"), {2})
 
 
+@pytest.mark.parametrize("value", ["[1, 2]", "{a: 1}", "x", "1e999"])
+@pytest.mark.parametrize("kind", ["set[int]", "bytes", "complex", "dict"])
+def test_values_of_options(place: Place, kind: str, value: str) -> None:
+    source = task().replace("def __init__(self)", f"def __init__(self, *, a: {kind} = None)")
+    (place.folder / "own.py").write_text(source)
+    arguments = ["--task", "own.py:Own", "--mixer", "mean", "--preset", "quick", "--show-config"]
+    place.attack("run_task", [*arguments, "--set", f"task.a={value}"], {0, 2})
+
+
 @pytest.mark.parametrize("command", ["lra.sweep.__main__", "lra.prepare", "lra.check.__main__"])
 @pytest.mark.parametrize("death", ["exit 0", "mute", "newlines"])
 def test_deaths_in_other_commands(place: Place, command: str, death: str) -> None:

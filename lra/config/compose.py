@@ -18,12 +18,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lra.config.changes import Flags, effective, flag_layers, refuse_idle
 from lra.config.merge import Merged, Values, merge
 from lra.config.mixers import MixerSource, find_mixer
 from lra.config.registry import TASKS, Section
 from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig
+from lra.config.source import Source
 from lra.config.tasks import TaskSource, find_task
 from lra.config.validate import origins_added, refuse_unknown, validate
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, Layer, SettingsFile
@@ -66,45 +68,54 @@ def compose(
     """
     known = _names(configs)
     task_source = find_task(task, "--task")
-    task_file = _task_file(task_source.name, preset, protocol, configs, known)
-    source = find_mixer(mixer, "--mixer")
-    mixer_path = f"mixers/{source.name}.yaml"
+    name = task_source.name
+    task_file = _task_file(name, preset, protocol, configs, known)
+    mixer_source = find_mixer(mixer, "--mixer")
+    mixer_path = f"mixers/{mixer_source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     mixer_file.check(known)
-    sections: dict[str, type[Section]] = {
-        "task": task_source.options, "mixer": source.options, "model": ModelConfig,
-        "train": TrainConfig, "log": LogConfig,
-    }  # fmt: skip
-    owners = {"task": task_source.name, "mixer": source.name}
-    layers = _in_order(task_file, mixer_file, task_source.name, protocol, preset)
+    layers = _in_order(task_file, mixer_file, name, protocol, preset)
+    sections = _sections(task_source, mixer_source)
     changes = flag_layers(overrides, flags, _known(sections))
     merged = merge([*layers, *changes])
-    refuse_unknown(merged.values, sections, owners)
-    found = {
-        name: validate(name, owners.get(name, name), cls, merged.values)
-        for name, cls in sections.items()
-    }
     config = RunConfig(
-        task_name=task_source.name,
-        mixer_name=source.name,
+        task_name=name,
+        mixer_name=mixer_source.name,
         preset=preset,
         protocol=protocol,
-        task=found["task"],
-        mixer=_recordable(found["mixer"], source),
-        model=found["model"],
-        train=found["train"],
-        log=found["log"],
+        **_validated(sections, task_source, mixer_source, merged.values),
         origins=_origins(merged),
         overrides=(),
-        settings_source=mixer_file.source(task_source.name, protocol, preset)
+        settings_source=mixer_file.source(name, protocol, preset)
         or "the task's own, none published for this mixer",
-        mixer_source=source,
+        mixer_source=mixer_source,
         task_source=task_source,
     )
     with origins_added(merged.values):
         refuse_idle(changes, config.model, config.train, merged.values)
     changed = effective(changes, config, merge(layers).values)
     return Composed(replace(config, overrides=changed), merged.values)
+
+
+def _sections(task: TaskSource, mixer: MixerSource) -> dict[str, type[Section]]:
+    return {
+        "task": task.options, "mixer": mixer.options, "model": ModelConfig, "train": TrainConfig,
+        "log": LogConfig,
+    }  # fmt: skip
+
+
+def _validated(
+    sections: Mapping[str, type[Section]], task: TaskSource, mixer: MixerSource, values: Values
+) -> dict[str, Any]:
+    """Check all values; return the sections by name."""
+    owners = {"task": task.name, "mixer": mixer.name}
+    refuse_unknown(values, sections, owners)
+    found = {
+        name: validate(name, owners.get(name, name), cls, values) for name, cls in sections.items()
+    }
+    for section, source in (("task", task), ("mixer", mixer)):
+        _refuse_unrecordable(section, found[section], source)
+    return found
 
 
 def compose_task(
@@ -237,14 +248,13 @@ def _refuse_task_settings(layers: Sequence[Layer]) -> None:
                 raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
 
 
-def _recordable(options: Section, source: MixerSource) -> Section:
-    """Return the options of a mixer, if their values can be written as JSON."""
+def _refuse_unrecordable(section: str, options: Section, source: Source) -> None:
+    """Refuse options of a mixer or task whose values cannot be written as JSON."""
     for name, value in options.model_dump().items():
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise UserError(
-                f"{source.origin}: no record can hold mixer.{name}, a {type(value).__name__}; "
+                f"{source.origin}: no record can hold {section}.{name}, a {type(value).__name__}; "
                 f"give it a plain type: a number, text, boolean or list"
             ) from None
-    return options
