@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import nn
 
 from attack import Place
 from forked import Forked
+from lra.config.merge import exclusive_with
 from lra.config.registry import MIXERS
 from lra.runtime.errors import user_code
 from models.base import MixerContext
@@ -38,9 +39,18 @@ TINY = [
 """Settings, over the quick preset, of a run of a second."""
 
 
-def tiny_arguments(folder: Path, *more: str, mixer: str = "tnn") -> list[str]:
+def tiny_settings(*changes: str) -> list[str]:
+    """List the settings of a tiny run, without those that changes of them exclude."""
+    keys = [text.partition("=")[0].partition(".") for text in changes]
+    excluded = {".".join(other) for key in keys for other in exclusive_with((key[0], key[2]))}
+    return [text for text in TINY if text.partition("=")[0] not in excluded] + list(changes)
+
+
+def tiny_arguments(
+    folder: Path, *more: str, mixer: str = "tnn", settings: Sequence[str] = ()
+) -> list[str]:
     """Write the command line of a tiny run whose data and results lie in a folder."""
-    changes = [part for text in TINY for part in ("--set", text)]
+    changes = [part for text in tiny_settings(*settings) for part in ("--set", text)]
     places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
     start = ["--task", "listops", "--mixer", mixer, "--preset", "quick", "--device", "cpu"]
     return [*start, *places, *changes, *more]

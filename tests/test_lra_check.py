@@ -11,11 +11,11 @@ from conftest import readme_example
 from lra.check.__main__ import main
 from own_tasks import OWN_TASKS, PARITY
 
+pytestmark = pytest.mark.usefixtures("own_folder")
+
 SCALE = """
 import torch
 from torch import nn
-
-pytestmark = pytest.mark.usefixtures("own_folder")
 
 class Scale(nn.Module):
     def __init__(self, context, *, by: float = 1.0):

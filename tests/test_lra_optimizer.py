@@ -9,7 +9,7 @@ from torch import nn
 from lra.config.schema import TrainConfig
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, rate_factor, schedule_warning, set_rate_factor
-from models.base import DecayingAt, Mixer
+from models.base import DecayingAt, Mixer, MixerContext
 
 
 def train(**changes: object) -> TrainConfig:
@@ -86,7 +86,7 @@ def test_biases_and_norms_of_blocks_alone_can_be_free_of_decay() -> None:
 class Apart(Mixer):
     name = "apart"
 
-    def __init__(self, rates: list[float | DecayingAt | None]) -> None:
+    def __init__(self, context: MixerContext, *, rates: list[float | DecayingAt | None]) -> None:
         super().__init__()
         self.own = nn.ParameterList(nn.Parameter(torch.ones(2, 2)) for _ in rates)
         self.shared = nn.Parameter(torch.ones(2, 2))
@@ -99,9 +99,13 @@ class Apart(Mixer):
         return dict(zip(self.own, self.rates, strict=True))
 
 
+def apart(rates: list[float | DecayingAt | None]) -> Apart:
+    return Apart(MixerContext.of(dim=2, length=4), rates=rates)
+
+
 @pytest.mark.parametrize("decay_on", ["matrices", "all"])
 def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
-    mixer = Apart([0.01, None, DecayingAt(0.02)])
+    mixer = apart([0.01, None, DecayingAt(0.02)])
     config = train(weight_decay=0.1, weight_decay_on=decay_on, lr=0.5)
     optimizer = build_optimizer(nn.ModuleList([mixer]), config)
 
@@ -114,7 +118,7 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
     assert settings() == {id(p): value for p, value in expected.items()}
     set_rate_factor(optimizer, 0.5)
     assert {rate for rate, _ in settings().values()} == {0.005, 0.01, 0.25}
-    other = build_optimizer(nn.ModuleList([Apart([0.01, None, DecayingAt(0.02)])]), config)
+    other = build_optimizer(nn.ModuleList([apart([0.01, None, DecayingAt(0.02)])]), config)
     other.load_state_dict(optimizer.state_dict())
     set_rate_factor(other, 1.0)
     assert {group["lr"] for group in other.param_groups} == {0.01, 0.02, 0.5}
@@ -123,13 +127,13 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
 @pytest.mark.parametrize("rate", [-1.0, 0.0, float("nan"), float("inf")])
 def test_impossible_learning_rates_are_refused(rate: float) -> None:
     with pytest.raises(UserError, match="mixer apart: learning_rates has"):
-        build_optimizer(Apart([rate]), train())
+        build_optimizer(apart([rate]), train())
     with pytest.raises(UserError, match="mixer apart: learning_rates has"):
-        build_optimizer(Apart([DecayingAt(rate)]), train())
+        build_optimizer(apart([DecayingAt(rate)]), train())
 
 
 def test_learning_rates_are_of_ones_own_parameters() -> None:
-    mixer = Apart([0.1])
+    mixer = apart([0.1])
     mixer.own = nn.ParameterList([nn.Parameter(torch.ones(2, 2))])
     stranger = nn.Parameter(torch.ones(1))
     mixer.learning_rates = lambda: {stranger: 0.1}

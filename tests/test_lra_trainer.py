@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from conftest import TINY
+from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
 from lra.classifier.resolve import resolve
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
@@ -30,7 +30,7 @@ CPU = torch.device("cpu")
 
 
 def config_of(*changes: str) -> RunConfig:
-    return resolve("listops", "tnn", preset="quick", overrides=[*TINY, *changes])
+    return resolve("listops", "tnn", preset="quick", overrides=tiny_settings(*changes))
 
 
 @pytest.fixture(scope="module")
@@ -296,14 +296,13 @@ def test_minutes_are_counted_over_all_sessions(tmp_path: Path) -> None:
     from conftest import tiny_arguments
     from lra.record.run import load_record
 
-    timed = [part for text in TIMED for part in ("--set", text)]
     for stop in ("3", "9"):
-        run_task.main(tiny_arguments(tmp_path, *timed, "--max-steps", stop))
+        run_task.main(tiny_arguments(tmp_path, "--max-steps", stop, settings=TIMED))
     (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
     before = load_record(path)
     assert (before.status, before.steps) == ("stopped", 9)
     assert before.train_seconds is not None
-    assert run_task.main(tiny_arguments(tmp_path, *timed)) == 0
+    assert run_task.main(tiny_arguments(tmp_path, settings=TIMED)) == 0
     record = load_record(path)
     assert record.train_seconds is not None
     assert 6.0 <= record.train_seconds < 6.0 + 1.0

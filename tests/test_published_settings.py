@@ -96,6 +96,7 @@ def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(
             # Epochs give way to the steps of another protocol, and have no origin then.
             origin = config.origins.get(f"{section}.{key}") or config.origins["train.steps"]
             assert file.published_under != protocol, f"{section}.{key}: {origin}"
+            origin = origin.partition(", in place of ")[0]
             assert origin == f"configs/tasks/{task}.yaml (protocols.{protocol})", origin
 
 

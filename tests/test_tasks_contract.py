@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,9 @@ def made(
     if name in OWN_TASKS:
         path = folder / "own.py"
         path.write_text(OWN_TASKS[name])
-        return compose_task(f"{path}:{name}"), folder / "data"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(sys, "path", [*sys.path])
+            return compose_task(f"{path}:{name}"), folder / "data"
     place_made_data(name, folder / "data")
     return compose_task(name, preset="quick", overrides=SMALLER[name]), folder / "data"
 

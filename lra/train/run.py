@@ -255,8 +255,8 @@ class Run:
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
         record = self._record(status, message, test)
         if self.group.is_main_process:
-            self.folder.require()
-            record.save(self.folder.path)
+            with self.folder.written():
+                record.save(self.folder.path)
         return record
 
     def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:

@@ -74,7 +74,7 @@ class RunFolder:
             self._lock = (self.path / "lock").stat().st_ino
             yield
 
-    def require(self) -> None:
+    def _require(self) -> None:
         """Make sure that the folder is still the one that is held, before anything is written.
 
         Raises: UserError if it was removed, or replaced by another.
@@ -84,6 +84,19 @@ class RunFolder:
             raise UserError(
                 f"{self.path} was removed while the run was at work; nothing more is written there"
             )
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Write something within, into the folder that is held; it may be removed meanwhile.
+
+        Raises: UserError if it was removed, or replaced by another.
+        """
+        self._require()
+        try:
+            yield
+        except FileNotFoundError:
+            self._require()
+            raise
 
     def is_held(self) -> bool:
         """Whether another process is at work on the run now."""
@@ -126,16 +139,16 @@ class RunFolder:
 
     def save_settings(self, config: RunConfig) -> None:
         """Write the settings of the run, and copies of its plug-ins' files."""
-        self.require()
-        write_atomically(self.path / "config.yaml", config.show().encode())
+        files = {"config.yaml": config.show().encode()}
         for kind, source in config.plug_ins.items():
-            content = read_regular(Path(str(source.file)))
-            write_atomically(self.path / CODE_FILES[kind], content)
+            files[CODE_FILES[kind]] = read_regular(Path(str(source.file)))
+        with self.written():
+            for name, content in files.items():
+                write_atomically(self.path / name, content)
 
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
-        self.require()
-        with appending(self._metrics) as file:
+        with self.written(), appending(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
@@ -144,9 +157,9 @@ class RunFolder:
         Args:
             predictions: (examples,) classes.
         """
-        self.require()
-        content = self.predictions_table(split, predictions)
-        write_atomically(self.path / "predictions.csv", content.encode())
+        content = self.predictions_table(split, predictions).encode()
+        with self.written():
+            write_atomically(self.path / "predictions.csv", content)
 
     @staticmethod
     def predictions_table(split: Split, predictions: np.ndarray) -> str:
@@ -182,8 +195,8 @@ class RunFolder:
 
     def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
         """Write a checkpoint of a run with an identity (see `resume`)."""
-        self.require()
-        save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
+        with self.written():
+            save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
     def resume(self, identity: dict[str, Any]) -> RunState | None:
         """Load the newest whole checkpoint; None where there is none.
