@@ -35,8 +35,8 @@ def rows(*runs: RunRecord) -> list[str]:
 
 def changed(*overrides: str, **more: object) -> RunRecord:
     """Make a run with changed settings, of which its hash tells."""
-    text = "".join(sorted(overrides))
-    return record(overrides=list(overrides), config_hash=text or "abc", **more)
+    text = "".join([*sorted(overrides), str(more.get("mixer_code", ""))])
+    return record(**{"overrides": list(overrides), "config_hash": text or "abc", **more})
 
 
 COMMON = ("mixer.decay=0.9", "model.dim=8", "model.depth=2")
@@ -85,7 +85,7 @@ def test_no_two_settings_have_one_name(
     drawn: Sequence[tuple[dict[str, int], str | None, str | None]],
 ) -> None:
     runs = {
-        (tuple(sorted(values.items())), code, label): changed(
+        (tuple(sorted(values.items())), code): changed(
             *(f"{key}={value}" for key, value in values.items()),
             mixer="M", mixer_code=code, mixer_from=code and f"{code}.py:M", label=label,
         )
@@ -94,6 +94,16 @@ def test_no_two_settings_have_one_name(
     names = Names(list(runs.values()))
     assert len({names.of(run) for run in runs.values()}) == len(runs)
     assert all("[settings" not in names.of(run) for run in runs.values())
+
+
+def test_other_seeds_of_labelled_settings_share_the_label() -> None:
+    runs = [changed("train.lr=1", seed=seed) for seed in range(3)]
+    labelled = [runs[0].model_copy(update={"label": "high"}), *runs[1:]]
+    names = Names([*labelled, changed("train.lr=2")])
+    assert {names.of(run) for run in labelled} == {"tnn: high"}
+    two = [*labelled[:2], runs[2].model_copy(update={"label": "higher"})]
+    names = Names(two)
+    assert [names.of(run) for run in two] == ["tnn: high", "tnn (train.lr=1)", "tnn: higher"]
 
 
 @pytest.mark.parametrize(
@@ -233,3 +243,24 @@ def test_rows_with_settings_are_compared(
     assert "relative to GatedConv (train.lr=1)" in (tmp_path / "report" / "report.md").read_text()
     assert report.main([*place, "--compare", "s4d", "S4D"]) == 2
     assert "expected two different mixers" in capsys.readouterr().err
+
+
+def test_a_beginning_stands_for_the_row_that_has_runs_of_the_task(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another row of that very name, on another task, is not in its way."""
+    runs = [
+        record(task="text", test_total=100),
+        changed("train.lr=1", task="parity", run_id="a", test_total=100),
+        changed("train.lr=1", task="parity", mixer="Gated", run_id="b", test_total=100),
+    ]
+    save_all(tmp_path, runs)
+    for run in runs:
+        write_predictions(tmp_path, run, [(1, int(i < 40), 7) for i in range(100)])
+    start = ["--results-dir", str(tmp_path)]
+    assert report.main([*start, "--compare", "gated", "tnn", "--format", "csv"]) == 0
+    assert "Gated (train.lr=1) less tnn (train.lr=1)" in capsys.readouterr().out
+    paper = ["--paper", "--rows", "gated,tnn", "--columns", "parity"]
+    assert report.main([*start, *paper]) == 0
+    (table,) = (tmp_path / "report" / "paper" / "tables").iterdir()
+    assert "tnn (train.lr=1)" in table.read_text() and "tnn &" not in table.read_text()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,12 +11,12 @@ import numpy as np
 from lra.report.accuracy import anchor
 from lra.report.boards import Board
 from lra.report.cells import Cell
-from lra.report.names import complete
+from lra.report.names import complete, meant
 from lra.report.results import Results
 from lra.report.speed import SpeedBoard
 from lra.report.table import Table
 from lra.runtime.console import MISSING
-from lra.runtime.errors import UserError
+from lra.runtime.errors import UserError, unknown
 
 RESAMPLES = 10_000
 
@@ -108,33 +108,36 @@ def comparison_table(
 ) -> Table:
     """Compare the first named mixer with each other one, on every board and task.
 
+    A name stands for the row, among those that have runs of a task, that it is or alone begins.
+
     Raises: UserError if a mixer has no runs, or fewer than two are named.
     """
-    names = list(dict.fromkeys(find_method(boards, name, "--compare") for name in given))
-    if len(names) < 2:  # noqa: PLR2004
+    if len(set(given)) < 2:  # noqa: PLR2004
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
+    known = {method for board in boards for method in board.rows}
+    for name in given:
+        if not meant(name, known):
+            raise unknown("mixer among the runs", name, known, "--compare")
     rows: list[list[str]] = []
     facts: list[dict[str, object]] = []
     links: dict[tuple[int, int], str] = {}
-    first, *others = names
-    for board in boards:
+    for board, task, names in _compared(boards, given):
+        first, *others = names
         for other in others:
-            for task in board.tasks:
-                a, b = (board.rows.get(name, {}).get(task, Cell()) for name in (first, other))
-                found = compare_cells(results, a, b)
-                if found is None:
-                    continue
-                links[len(rows), 3] = anchor(a.runs[0])
-                rows.append([f"{first} less {other}", board.name, task, *_texts(found)])
-                named = {"first": first, "second": other, "board": board.name, "task": task}
-                facts.append({**named, **vars(found)})
+            found = compare_cells(results, board.rows[first][task], board.rows[other][task])
+            if found is None:
+                continue
+            links[len(rows), 3] = anchor(board.rows[first][task].runs[0])
+            rows.append([f"{first} less {other}", board.name, task, *_texts(found)])
+            named = {"first": first, "second": other, "board": board.name, "task": task}
+            facts.append({**named, **vars(found)})
     if not rows:
         raise UserError(
-            f"--compare {' '.join(names)}: no seed of both has predictions.csv on the same test set"
+            f"--compare {' '.join(given)}: no seed of both has predictions.csv on the same test set"
         )
     return Table(
         slug=slug,
-        title=f"{first} against {', '.join(others)}",
+        title=f"{given[0]} against {', '.join(given[1:])}",
         caption=f"Test accuracy in points, over the seeds that both have; 95 % interval from "
         f"{RESAMPLES:,} resamples of the test examples, standard deviation over seeds, examples "
         f"that one alone gets right (all seeds), and McNemar's exact test where it is one seed.",
@@ -146,6 +149,36 @@ def comparison_table(
         links=links,
         facts=facts,
     )  # fmt: skip
+
+
+def _compared(
+    boards: Sequence[Board], given: Sequence[str]
+) -> Iterator[tuple[Board, str, list[str]]]:
+    """List the tasks on which all names have a row, with these rows.
+
+    Raises: UserError if a name stands for several rows and so nowhere for one, or if all stand for
+        the same one.
+    """
+    unclear: UserError | None = None
+    count = 0
+    for board in boards:
+        for task in board.tasks:
+            rows = [method for method, cells in board.rows.items() if task in cells]
+            if not all(meant(name, rows) for name in given):
+                continue
+            try:
+                names = [complete(name, rows, "mixer", "--compare") for name in given]
+            except UserError as error:
+                unclear = error
+                continue
+            if len(set(names)) < len(names):
+                raise UserError(
+                    f"--compare {' '.join(given)}: expected two different mixers or more"
+                )
+            count += 1
+            yield board, task, names
+    if unclear is not None and not count:
+        raise unclear
 
 
 def _texts(found: Comparison) -> list[str]:

@@ -24,9 +24,10 @@ def changes_of(run: RunRecord) -> Changes:
 class Names:
     """The names of runs that are shown together: each has one, in all tables and figures.
 
-    A run goes by its label, or by the settings changed; of more than SHOWN, by those in which the
-    rows of its mixer differ. A label that several rows have is followed by the same. The code of a
-    plug-in is named where there are several of its class.
+    A run goes by its label, which other seeds of its settings share, or by the settings changed;
+    of more than SHOWN, by those in which the rows of its mixer differ. A label that several rows
+    have is followed by the same. The code of a plug-in is named where there are several of its
+    class.
 
     Args:
         runs: all runs that are shown.
@@ -35,10 +36,14 @@ class Names:
 
     def __init__(self, runs: Sequence[RunRecord], bench: Sequence[BenchRecord] = ()) -> None:
         self._codes = _names_of_codes([*runs, *bench])
+        self._labels: dict[tuple[str, str], set[str]] = {}
+        for run in runs:
+            if run.label is not None:
+                self._labels.setdefault((run.mixer, run.config_hash), set()).add(run.label)
         self._rows: dict[tuple[object, ...], set[tuple[str | None, Changes]]] = {}
         for run in runs:
             row = run.mixer_code, changes_of(run)
-            self._rows.setdefault(_group(run), set()).add(row)
+            self._rows.setdefault(self._group(run), set()).add(row)
         self._settings = {
             group: _told_apart({changes for _, changes in rows})
             for group, rows in self._rows.items()
@@ -61,18 +66,36 @@ class Names:
         return _named(record.mixer, [self._codes[record.mixer, record.mixer_code]])
 
     def _name(self, run: RunRecord) -> str:
-        rows = self._rows[_group(run)]
+        rows, label = self._rows[self._group(run)], self._label(run)
         details = [
             self._codes[run.mixer, run.mixer_code],
-            self._settings[_group(run)][changes_of(run)],
+            self._settings[self._group(run)][changes_of(run)],
         ]
-        if run.label is None:
+        if label is None:
             return _named(run.mixer, details)
-        return _named(f"{run.mixer}: {run.label}", details if len(rows) > 1 else [])
+        return _named(f"{run.mixer}: {label}", details if len(rows) > 1 else [])
+
+    def _label(self, run: RunRecord) -> str | None:
+        """Return the label of a run, or the only one that other seeds of its settings have."""
+        labels = self._labels.get((run.mixer, run.config_hash), set())
+        return next(iter(labels)) if run.label is None and len(labels) == 1 else run.label
+
+    def _group(self, run: RunRecord) -> tuple[object, ...]:
+        """Return what runs have in common that only their settings or code tell apart."""
+        return run.mixer, self._label(run), run.preset, run.protocol
 
     def _reads_as(self, run: RunRecord) -> tuple[object, ...]:
         data = run.data.source, run.data.fingerprint
         return self._name(run), run.preset, run.protocol, run.task, *data
+
+
+def meant(given: str, valid: Collection[str]) -> list[str]:
+    """List the names that one may stand for: itself, or those that begin so, in any case."""
+    if given in valid:
+        return [given]
+    start = given.casefold()
+    exact = [name for name in valid if name.casefold() == start]
+    return exact or [name for name in valid if start and name.casefold().startswith(start)]
 
 
 def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
@@ -85,12 +108,8 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
         flag: where it was given.
     Raises: UserError if there is none, or more than one.
     """
-    if given in valid:
-        return given
-    start = given.casefold()
-    exact = [name for name in valid if name.casefold() == start]
-    found = exact or [name for name in valid if name.casefold().startswith(start)]
-    if not start or not found:
+    found = meant(given, valid)
+    if not found:
         raise unknown(kind, given, valid, flag)
     if len(found) > 1:
         raise UserError(
@@ -103,11 +122,6 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
 def with_hash(name: str, run: RunRecord) -> str:
     """Add the start of the settings' hash to a name that other settings have, too."""
     return f"{name} [settings {run.config_hash[:8]}]"
-
-
-def _group(run: RunRecord) -> tuple[object, ...]:
-    """Return what runs have in common that only their settings or code tell apart."""
-    return run.mixer, run.label, run.preset, run.protocol
 
 
 def _named(start: str, details: Sequence[str]) -> str:

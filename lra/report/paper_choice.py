@@ -11,7 +11,7 @@ from lra.record.run import RunRecord
 from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
 from lra.report.cells import Cell
-from lra.report.names import changes_of, complete
+from lra.report.names import changes_of, complete, meant
 from lra.report.published import PublishedRow, choose_published, is_variant, published_rows
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
@@ -43,12 +43,15 @@ class Choice:
 
     def board(self, board: Board) -> Board:
         """Keep the rows chosen, in the order asked for."""
-        rows = {
-            name: board.rows[name]
-            for word in self.rows
-            for name in _rows_meant(board, word, self.rows)
-        }
+        known = {name: cells for name, cells in board.rows.items() if self._concerns(cells)}
+        chosen = (name for word in self.rows for name in _rows_meant(known, word, self.rows))
+        rows = {name: board.rows[name] for name in chosen}
         return dataclasses.replace(board, rows=rows)
+
+    def _concerns(self, cells: Mapping[str, Cell[RunRecord]]) -> bool:
+        """Whether a row has runs of the tasks that are named, if only tasks are."""
+        is_open = any(word in COLUMN_KINDS or word in AVERAGES for word in self.columns)
+        return is_open or any(task in cells for task in self.columns)
 
     def shown_columns(self, board: Board) -> list[str]:
         """Return the columns of a board that has the rows chosen already."""
@@ -82,33 +85,48 @@ def choose(boards: Sequence[Board], rows: str, columns: str, published: str | No
     """
     methods = dict.fromkeys(name for board in boards for name in board.rows)
     tasks = dict.fromkeys(task for board in boards for task in board.tasks)
+    places = [*tasks, *AVERAGES, *COLUMN_KINDS]
     return Choice(
-        rows=_names(rows, [*methods, *ROW_KINDS], "row", "--rows"),
-        columns=_names(columns, [*tasks, *AVERAGES, *COLUMN_KINDS], "column", "--columns"),
+        rows=[
+            # Which row it is that begins so may differ from board to board.
+            word
+            if meant(word, methods)
+            else complete(word, [*methods, *ROW_KINDS], "row", "--rows")
+            for word in _words(rows)
+        ],
+        columns=[complete(word, places, "column", "--columns") for word in _words(columns)],
         published=published,
     )
 
 
-def _names(text: str, valid: Sequence[str], kind: str, flag: str) -> list[str]:
+def _words(text: str) -> list[str]:
     outside_brackets = r",(?![^(\[]*[)\]])"
-    words = [word.strip() for word in re.split(outside_brackets, text)]
-    return list(dict.fromkeys(complete(word, valid, kind, flag) for word in words))
+    return list(dict.fromkeys(word.strip() for word in re.split(outside_brackets, text)))
 
 
-def _rows_meant(board: Board, word: str, words: Sequence[str]) -> list[str]:
-    """List the rows of a board that a word of `--rows` stands for."""
-    if word in board.rows:
-        return [word]
-    usual = [name for name, cells in board.rows.items() if is_at_preset(cells)]
-    named = {run.mixer for name in words for cells in [board.rows.get(name, {})]
-             for cell in cells.values() for run in cell.runs}  # fmt: skip
+def _rows_meant(
+    rows: Mapping[str, Mapping[str, Cell[RunRecord]]], word: str, words: Sequence[str]
+) -> list[str]:
+    """List the rows of a board that a word of `--rows` stands for.
+
+    Raises: UserError for a name that several of them begin with.
+    """
+    if word not in ROW_KINDS:
+        return [complete(word, rows, "row", "--rows")] if meant(word, rows) else []
+    usual = [name for name, cells in rows.items() if is_at_preset(cells)]
+    named = {
+        mixer for other in words for name in meant(other, rows) for mixer in _mixers(rows[name])
+    }
     changed = [
         name
-        for name, cells in board.rows.items()
-        if name not in usual
-        and (not named or any(run.mixer in named for cell in cells.values() for run in cell.runs))
+        for name, cells in rows.items()
+        if name not in usual and (not named or not named.isdisjoint(_mixers(cells)))
     ]
     return {MIXERS: usual, VARIANTS: changed}.get(word, [])
+
+
+def _mixers(cells: Mapping[str, Cell[RunRecord]]) -> set[str]:
+    return {run.mixer for cell in cells.values() for run in cell.runs}
 
 
 def is_at_preset(cells: Mapping[str, Cell[RunRecord]]) -> bool:
