@@ -130,6 +130,13 @@ def test_a_null_that_changes_the_run_is_among_its_changes() -> None:
     assert config.overrides == ("train.warmup_share=null",)
 
 
+def test_a_default_that_replaces_a_setting_is_among_the_changes() -> None:
+    config = tnn("train.warmup_steps=0", preset="budget")
+    assert config.hash != tnn(preset="budget").hash
+    assert config.overrides == ("train.warmup_steps=0",)
+    assert tnn(*config.overrides, preset="budget").hash == config.hash
+
+
 def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
     """A setting that is new must not make other runs of old ones."""
     records, _ = all_records(CONFIGS.parent / "results" / "shipped")

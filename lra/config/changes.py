@@ -104,6 +104,8 @@ def effective(changes: Sequence[Layer], config: RunConfig, before: Values) -> tu
         value: Any = getattr(options, key)
         if value is None and any(other in keys for other in exclusive_with((section, key))):
             continue  # another flag replaced it
-        if before.get((section, key), (default, ""))[0] != value:
+        others = exclusive_with((section, key)) if value is not None else ()
+        has_replaced = any(before.get(other, (None, ""))[0] is not None for other in others)
+        if has_replaced or before.get((section, key), (default, ""))[0] != value:
             found.append(f"{section}.{key}={plain(value)}")
     return tuple(found)
