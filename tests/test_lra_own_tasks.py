@@ -120,6 +120,24 @@ def test_the_seed_of_the_data_is_an_option() -> None:
         compose_task("fixed.py:Parity", overrides=["task.data_seed=1"]).prepare(Path("data"))
 
 
+def test_examples_are_drawn_once_for_all_runs_of_a_plan(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(
+        PARITY.replace("        lengths =", "        print('drawn', split)\n        lengths =")
+    )
+    plan = [
+        "--tasks",
+        "own.py:Parity",
+        "--mixers",
+        "mean,conv",
+        "--seeds",
+        "0,1",
+        "--preset",
+        "quick",
+    ]
+    assert sweep([*plan, "--dry-run"]) == 0
+    assert capfd.readouterr().out.count("drawn train") == 1
+
+
 def test_what_is_stated_need_not_be_drawn() -> None:
     stated = PARITY.replace(
         "    def __init__", "    num_classes, max_length, vocab_size = 2, 64, 5\n\n    def __init__"

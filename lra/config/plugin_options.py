@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 import reprlib
@@ -12,6 +13,7 @@ from lra.runtime.errors import UserError
 from tasks.untrusted import refuse_endless
 
 
+@functools.cache
 def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Section]:
     """Derive the options of a plug-in from its constructor's parameters.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import create_model
@@ -80,6 +80,10 @@ def find_task(spec: str, flag: str) -> TaskSource:
             f"{found.origin}: {DATA_SEED} is an option that every task of one's own has already; "
             f"draw by rng, which follows it, or rename yours"
         )
+    return replace(found, options=_with_data_seed(found.options))
+
+
+@functools.cache
+def _with_data_seed(options: type[Section]) -> type[Section]:
     fields: dict[str, Any] = {DATA_SEED: (DataSeed, 0)}
-    options = create_model(found.options.__name__, __base__=found.options, **fields)
-    return TaskSource(**{**vars(found), "options": options})
+    return create_model(options.__name__, __base__=options, **fields)
