@@ -195,6 +195,12 @@ class OwnTask(Task):
                 raise DataError(f"{fixed}; leave it out")
             logger.info(fixed)
         for split, one in self.drawn.items():
+            try:
+                one.split().check(self.info)
+            except ValueError as error:
+                raise DataError(
+                    f"{self.task_name}: its {split} examples are not as its class states: {error}"
+                ) from None
             made.sizes[split] = len(one.labels)
             made.save(f"{split}_values", one.values)
             made.save(f"{split}_lengths", one.lengths)

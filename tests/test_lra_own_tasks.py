@@ -192,7 +192,10 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
         (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    grid = (2, 2)"),
          "a grid of 2 by 2 has other than 5 positions"),
         (own(DRAW + "return s, s.sum(1)").replace("class Own:", "class Own:\n    num_classes = 2"),
-         "outside 0 to 1"),
+         "Own: its train examples are not as its class states: labels are none, or outside 0 to 1"),
+        (own(DRAW + "return s, s[:, 0]").replace(
+            "class Own:", "class Own:\n    num_classes, max_length, vocab_size = 2, 5, 1"),
+         "Own: its train examples are not as its class states: token 1 is outside the vocabulary"),
         (own(DRAW + "return s, s[:, 0]").replace(
             "class Own:", "class Own:\n    def __init__(self, **kwargs): ..."),
          "takes **kwargs, which would swallow misspelt options"),
