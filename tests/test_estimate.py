@@ -17,6 +17,7 @@ from lra.report.reproduce import repeats, reproduce_table
 from lra.report.results import Results
 from lra.train.estimate import Timings, told
 from made_results import bench_record, record, save_all, write_metrics
+from own_tasks import PARITY
 from tasks.base import BENCHMARK
 
 HERE = "CPU A, 2 threads"
@@ -89,6 +90,17 @@ def test_an_estimate_is_told() -> None:
     assert "on CPU A, 2 threads, not this CPU (" in told(CONFIG, timings, "CPU C")
     minutes = compose("listops", "tnn", preset="budget").config
     assert told(minutes, timings, HERE) == "10 min of training, as train.minutes says"
+
+
+def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_path: Path) -> None:
+    task, mixer = tmp_path / "a task.py", tmp_path / "mixer.py"
+    task.write_text(PARITY)
+    mixer.write_text(
+        "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
+    )
+    config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick").config
+    text = told(config, Timings([], []), HERE)
+    assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
 
 
 def test_steps_are_of_the_data_that_runs_met() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,7 +129,8 @@ def told(config: RunConfig, timings: Timings, here: str) -> str:
         return "not known: how many examples an epoch has is known once the data is there"
     speed = timings.speed(config, here)
     if speed is None:
-        names = f"--task {config.task_name} --mixers {config.mixer_name}"
+        task, mixer = config.task_source.given, config.mixer_source.given
+        names = shlex.join(["--task", task, "--mixers", mixer])
         return (
             f"not known: of {config.mixer_name} no step of this task and preset was timed on a "
             f"{kind}; {steps:,} steps (python -m lra.bench step {names} --preset {config.preset} "
