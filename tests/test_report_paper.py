@@ -203,6 +203,15 @@ def test_what_others_wrote_stays(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "is not this command's" in capsys.readouterr().err
 
 
+def test_where_all_runs_have_changed_settings_the_rows_to_ask_for_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path, [VARIANT])
+    assert report.main(["--results-dir", str(tmp_path), "--paper"]) == 2
+    assert "1 rows have changed settings, see --rows variants" in capsys.readouterr().err
+    assert rows_of(paper(tmp_path, "--rows", "variants")["accuracy-paper-s4"])
+
+
 def test_figures_have_the_columns_width_and_truetype_fonts(tmp_path: Path) -> None:
     runs = [run("tnn", "listops"), run("s4", "listops")]
     save_all(tmp_path, runs)

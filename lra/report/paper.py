@@ -24,7 +24,16 @@ from lra.report.latex import breakable
 from lra.report.leaderboard import leading_board
 from lra.report.out_of_distribution import evaluation_boards, evaluation_figures
 from lra.report.paper_board import board_table, published_table
-from lra.report.paper_choice import AVERAGE, BASELINES, MIXERS, TASKS, Choice, choose
+from lra.report.paper_choice import (
+    AVERAGE,
+    BASELINES,
+    MIXERS,
+    TASKS,
+    VARIANTS,
+    Choice,
+    choose,
+    is_at_preset,
+)
 from lra.report.paper_table import PaperTable
 from lra.report.results import Results
 from lra.runtime.errors import UserError
@@ -76,7 +85,9 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     columns = {i: choice.shown_columns(board) for i, board in shown.items() if board.rows}
     columns = {i: names for i, names in columns.items() if names}
     if not columns:
-        raise UserError(f"--rows {options.rows}: there are no runs of these, or none is done")
+        raise UserError(
+            f"--rows {options.rows}: there are no runs of these, or none is done{_hint(main)}"
+        )
     tables = _tables(main, shown, columns, choice, options)
     looks = Looks(method for i in columns for method in shown[i].rows)
     figures = [
@@ -90,6 +101,13 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     files[DOCUMENT] = _document(tables, figures, options.width).encode()
     write_files(files, out, CONTENTS)
     return tables
+
+
+def _hint(main: Sequence[Board]) -> str:
+    """Name the rows that there are, if all have changed settings."""
+    rows = [cells for board in main for cells in board.rows.values()]
+    changed = [cells for cells in rows if not is_at_preset(cells)]
+    return f"; {len(changed)} rows have changed settings, see --rows {VARIANTS}" if changed else ""
 
 
 def _check_folder(out: Path) -> None:
