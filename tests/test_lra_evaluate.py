@@ -422,6 +422,23 @@ def test_changed_code_is_named_and_on_request_run_and_marked(
     assert sorted(one.has_changed_code for one in found) == [False, True]
 
 
+def test_what_changed_code_scored_stands_for_nothing_else(own_run: Path) -> None:
+    asked = command(Path(), "--run", str(own_run), "--lengths", "90")
+
+    def losses() -> dict[bool, float | None]:
+        return {one.has_changed_code: one.loss for one in evaluations_of(own_run)[0]}
+
+    Path("own.py").write_text(SCALE.replace("* self.by", "* 2"))
+    assert main([*asked, "--trust-code"]) == 0
+    doubled = losses()[True]
+    Path("own.py").write_text(SCALE)
+    assert main([*asked, "--trust-code"]) == 0
+    assert losses().keys() == {True, False}, "the run's own code is back"
+    Path("own.py").write_text(SCALE.replace("* self.by", "* 3"))
+    assert main([*asked, "--trust-code"]) == 0
+    assert losses()[True] != doubled, "the code has changed again"
+
+
 def test_changed_settings_are_named(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(SCALE.replace("by: float = 1.0", "by: float = 2.0"))
     asked = command(Path(), "--run", str(own_run), "--lengths", "90", "--trust-code")

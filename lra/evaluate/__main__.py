@@ -50,7 +50,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--trust-code",
         action="store_true",
-        help="run the code of a user's own mixer that the run's record names, whatever it is now",
+        help="run the code of a user's own mixer or task that the run's record names, whatever it "
+        "is now",
     )
     parser.add_argument("--again", action="store_true", help="measure again what has a record")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")

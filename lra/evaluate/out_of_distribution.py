@@ -14,6 +14,7 @@ import torch
 from lra.config.registry import TASKS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import plain
+from lra.evaluate.recorded_code import is_changed
 from lra.evaluate.trained import best_model, config_of, has_changed_code
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
@@ -79,11 +80,17 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
 
 
 def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
-    """Whether this run has a record of an evaluation on this data, with as many examples."""
+    """Whether this run has a record of an evaluation on this data, with as many examples.
+
+    One of changed code is none: that of the run may be back, or the code have changed again.
+    """
+    if other.trust_code and is_changed(record):
+        return False
     task = TASKS.classes.get(record.task)
     examples = other.examples or EXAMPLES
     return any(
         (found.length, found.changes) == (other.length, sorted(other.changes))
+        and not found.has_changed_code
         and (task is None or not task.draws_data or found.test_total == examples)
         for found in evaluations_of(folder)[0]
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+from collections.abc import Iterator
 from pathlib import Path
 
 from lra.config.plugin_code import digest, file_of
@@ -22,6 +23,26 @@ def refuse_changed_code(folder: Path, record: RunRecord) -> None:
         record: the run's record.
     Raises: UserError naming the file, what has changed in it, and how to go on.
     """
+    for kind, spec, file in _changed(record):
+        if file is None:
+            raise UserError(
+                f"{folder}: its {kind} is {spec}, and there is no such code here (seen from "
+                f"{Path.cwd()})"
+            )
+        raise UserError(
+            f"{folder}: {file} is not the code that the run was made with"
+            f"{_change(file, folder / CODE_FILES[kind])}; --trust-code runs it as it is now, "
+            f"and marks the result"
+        )
+
+
+def is_changed(record: RunRecord) -> bool:
+    """Whether code that a record names is not there as it was in the run."""
+    return any(True for _ in _changed(record))
+
+
+def _changed(record: RunRecord) -> Iterator[tuple[str, str, Path | None]]:
+    """List plug-ins that are not there as they were: kind, name, and the file if there is one."""
     for kind, spec, code in (
         ("task", record.task_from, record.task_code),
         ("mixer", record.mixer_from, record.mixer_code),
@@ -30,16 +51,9 @@ def refuse_changed_code(folder: Path, record: RunRecord) -> None:
             continue
         file = file_of(spec.rpartition(":")[0])
         if file is None or not file.is_file():
-            raise UserError(
-                f"{folder}: its {kind} is {spec}, and there is no such code here (seen from "
-                f"{Path.cwd()})"
-            )
-        if code is None or digest([str(file)]) != code:
-            raise UserError(
-                f"{folder}: {file} is not the code that the run was made with"
-                f"{_change(file, folder / CODE_FILES[kind])}; --trust-code runs it as it is now, "
-                f"and marks the result"
-            )
+            yield kind, spec, None
+        elif code is None or digest([str(file)]) != code:
+            yield kind, spec, file
 
 
 def _change(file: Path, saved: Path) -> str:
