@@ -33,6 +33,8 @@ class Outcome:
         )
 
 
+_UNMADE = "the next trial can be made"
+
 Attempt = Callable[[], "str | None"]
 """Tries something: raises what it finds wrong, or returns what a user should know, if anything."""
 
@@ -48,13 +50,14 @@ def carry_out(source: Source, attempts: Iterable[tuple[str, Attempt]]) -> list[O
     found: list[Outcome] = []
     queue = iter(attempts)
     while (outcome := _next(source, queue)) is not None:
-        found.append(outcome)
+        if outcome.name != _UNMADE or outcome.fault not in {one.fault for one in found}:
+            found.append(outcome)  # what a failed trial needed is not there for those after it
     return found
 
 
 def _next(source: Source, queue: Iterator[tuple[str, Attempt]]) -> Outcome | None:
     """Carry out the next trial; None if there is none left."""
-    name = "the next trial can be made"
+    name = _UNMADE
     try:
         with source.faults_named("it failed"):
             chosen = next(queue, None)
