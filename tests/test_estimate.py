@@ -109,6 +109,16 @@ def test_steps_are_of_the_data_that_runs_met() -> None:
     assert Timings([met], []).steps(CONFIG) == 40 * 11, "the last, smaller batch counts"
 
 
+def test_steps_are_not_of_the_data_of_other_code(tmp_path: Path) -> None:
+    task = tmp_path / "own.py"
+    task.write_text(PARITY.replace("train: int = 200", "train: int = 640"))
+    config = compose(f"{task}:Parity", "mean", overrides=["train.epochs=1"]).config
+    assert config.train.batch_size == 32
+    data = {"source": "own", "fingerprint": "f", "sizes": {"train": 200}}
+    other = run(task="Parity", mixer="mean", data=data, overrides=[], task_code="0" * 16)
+    assert Timings([other], []).steps(config) == 20
+
+
 @pytest.mark.parametrize(
     ("task", "examples"),
     list(zip(BENCHMARK, (96_000, 22_500, 147_086, 45_000, 160_000, 160_000), strict=True)),

@@ -83,8 +83,8 @@ class Timings:
             (
                 record.data.sizes["train"]
                 for record in self.runs
-                if (record.task, record.preset, record.protocol)
-                == (config.task_name, config.preset, config.protocol)
+                if (record.task, record.task_code, record.preset, record.protocol)
+                == (config.task_name, config.task_source.code, config.preset, config.protocol)
                 and _only(record.overrides, "task.") == data
                 and "train" in record.data.sizes
             ),
