@@ -19,6 +19,8 @@ from lra.config.yaml_layers import parse_yaml
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer
+from models.tnn import TNN
+from tasks.listops import ListOps
 
 Settings = dict[str, Any]
 
@@ -116,6 +118,7 @@ def test_nothing_is_prepared_before_it_is_used(made: Path, tmp_path: Path) -> No
         ({"indices": [50]}, "indices: got 50 to 50, expected 0 to 49"),
         ({"indices": [-1]}, "indices: got -1 to -1, expected 0 to 49"),
         ({"indices": [0.5]}, "indices: got float64 (1,), expected whole numbers"),
+        ({"indices": [[1], [2, 3]]}, "indices: got [[1], [2, 3]], expected whole numbers"),
         ({"indices": np.ones(50, dtype=bool)}, "indices: got bool (50,), expected whole"),
     ],
 )
@@ -193,6 +196,12 @@ def test_a_mixer_of_ones_own_is_built(
             {"trian": {}},
             "lra.build: unknown section 'trian'; did you",
         ),
+        (("listops", TNN), {}, "lra.build: mixer: got <class 'models.tnn.TNN'>, expected a name"),
+        (
+            (ListOps, "tnn"),
+            {},
+            "lra.build: task: got <class 'tasks.listops.task.ListOps'>, expected",
+        ),
         (("listops", "tnn"), {"train": 3}, "lra.build: train: got 3, expected keys with values"),
         (("listops", "tnn"), {"mixer": {"rpe_dims": 3}}, "did you mean rpe_dim?"),
         (("listops", "tnn"), {"train": {"lr": "fast"}}, "train.lr: got 'fast'"),
@@ -201,7 +210,7 @@ def test_a_mixer_of_ones_own_is_built(
     ],
 )
 def test_mistakes_in_what_to_build_are_named(
-    names: tuple[str, str], settings: Settings, message: str
+    names: tuple[Any, Any], settings: Settings, message: str
 ) -> None:
     with pytest.raises(lra.UserError, match=re.escape(message)):
         lra.build(*names, **settings)

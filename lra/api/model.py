@@ -13,6 +13,7 @@ import torch
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
+from lra.config.plugin import FORMS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, layer_of
 from lra.evaluate.trained import best_model, config_of
@@ -58,6 +59,9 @@ def build(
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
     Raises: UserError for settings that a run would refuse, DataError for data that is not there.
     """
+    for kind, name in (("task", task), ("mixer", mixer)):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(f"lra.build: {kind}: got {name!r}, expected a name or {FORMS}")
     config = resolve(
         task, mixer, preset=preset, protocol=protocol, overrides=_overrides(settings)
     )  # fmt: skip
@@ -218,7 +222,10 @@ def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray
     """
     if given is None:
         return np.arange(count)
-    indices = np.asarray(given)
+    try:
+        indices = np.asarray(given)
+    except ValueError as error:
+        raise UserError(f"indices: got {given!r}, expected whole numbers ({error})") from None
     if not indices.size:
         return np.empty(0, dtype=np.int64)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":
