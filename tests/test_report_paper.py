@@ -156,6 +156,7 @@ def test_published_rows_stand_apart_from_reduced_presets(tmp_path: Path) -> None
         (["--rows", "t"], "--rows t: 2 names begin so (tnn; transformer); write more"),
         (["--rows", ""], "unknown row ''"),
         (["--rows", "baselines"], "there are no runs of these"),
+        (["--columns", "average"], "--columns average: no result of --rows mixers is there"),
         (["--columns", "lisptops"], "did you mean listops?"),
         (["--columns", "mean"], "--columns mean: 2 names begin so (mean of 5; mean of 6)"),
         (["--published", "TNM"], "did you mean TNN?"),

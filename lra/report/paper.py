@@ -83,11 +83,11 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     choice = choose(main, options.rows, options.columns, options.published)
     shown = {i: choice.board(board) for i, board in enumerate(main)}
     columns = {i: choice.shown_columns(board) for i, board in shown.items() if board.rows}
+    if not columns:
+        raise UserError(f"--rows {options.rows}: there are no runs of these{_hint(main)}")
     columns = {i: names for i, names in columns.items() if names}
     if not columns:
-        raise UserError(
-            f"--rows {options.rows}: there are no runs of these, or none is done{_hint(main)}"
-        )
+        raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
     tables = _tables(main, shown, columns, choice, options)
     looks = Looks(method for i in columns for method in shown[i].rows)
     figures = [
