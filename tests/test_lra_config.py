@@ -173,6 +173,7 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
         ({"protocol": "s5"}, ["--protocol", "did you mean s4?", "lra, s4"]),
         ({"set": "mixer.rpe_layer=2"}, ["--set mixer.rpe_layer=2", "did you mean rpe_layers?"]),
         ({"set": "task.min_lenth=2"}, ["--set task.min_lenth=2", "did you mean min_length?"]),
+        ({"set": "optimizer.lr=2"}, ["unknown section 'optimizer'", "did you mean train.lr?"]),
         ({"set": "trian.lr=2"}, ["unknown section 'trian'", "did you mean train?"]),
         ({"set": "train.lr=fast"}, ["--set train.lr=fast", "'fast'", "valid number"]),
         ({"set": "train.lr=-1"}, ["got -1", "greater than 0"]),

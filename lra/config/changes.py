@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from lra.config.merge import Values, exclusive_with
-from lra.config.names import KnownSettings, meant_by
+from lra.config.names import ALIKE, KnownSettings, meant_by
 from lra.config.registry import Section
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.config.yaml_layers import SECTIONS, Layer, layer_of, parse_yaml, plain
-from lra.runtime.errors import UserError
+from lra.runtime.errors import UserError, nearest, unknown
 
 Flags = Sequence[tuple[str, str]]
 """Flags that stand for a setting, each with its text: ("--precision", "train.precision=bf16")."""
@@ -40,12 +40,14 @@ def _flag_layer(text: str, flag: str, known: KnownSettings) -> Layer:
     section, dot, key = name.strip().partition(".")
     origin = f"{flag} {text}"
     if not (equals and dot and key):
-        meant = meant_by(None, section, known) if not dot else None
+        meant = meant_by(None, section, known) if not dot and section not in SECTIONS else None
         hint = f"; did you mean {meant}?" if meant else ""
         raise UserError(
             f"{origin}: expected section.key=value, train.lr=1e-3 for instance (sections: "
             f"{', '.join(SECTIONS)}){hint}"
         )
+    if section not in SECTIONS and nearest(section, SECTIONS, ALIKE) is None:
+        raise unknown("section", section, SECTIONS, origin, meant_by(None, key, known))
     layer = layer_of({section: {key: parse_yaml(value, origin)}}, origin)
     return replace(layer, is_flag=True)
 
