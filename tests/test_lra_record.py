@@ -90,6 +90,17 @@ def test_a_task_of_ones_own_gets_its_table(tmp_path: Path) -> None:
     assert "| tnn" in task_table(tmp_path, own)
 
 
+def test_rows_on_other_data_of_a_task_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    data = {"source": "own", "fingerprint": "b" * 64, "sizes": {"train": 1}}
+    own = record(task="adding", data=data)
+    save(tmp_path, own)
+    assert "data b" not in task_table(tmp_path, own) and "this run" not in task_table(tmp_path, own)
+    save(tmp_path, record(task="adding", run_id="o", data=data | {"fingerprint": "c" * 64}))
+    settings = [row["setting"] for row in cells(task_table(tmp_path, own))]
+    assert sum(text.endswith(", this run's data") for text in settings) == 1
+    assert sum(text.endswith(", other data cccccccc") for text in settings) == 1
+
+
 def test_task_table_shows_the_run_predictions_and_published(tmp_path: Path) -> None:
     save(tmp_path, record())
     save(tmp_path, record(run_id="q", preset="quick", test_accuracy=60.0))

@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from pathlib import Path
 
 from lra.record.run import RunRecord, with_shipped
-from lra.report.boards import boards
+from lra.report.boards import Board, boards
 from lra.report.published import is_variant, published_rows
 from lra.runtime.console import MISSING, markdown
 
 
 def task_table(results_dir: Path, record: RunRecord) -> str:
     """Tabulate a run beside others of its task and preset, trivial baselines and published rows."""
-    found, _ = with_shipped(results_dir)
-    like = [r for _, r in found if (r.task, r.preset) == (record.task, record.preset)]
+    like = [
+        r
+        for _, r in with_shipped(results_dir)[0]
+        if (r.task, r.preset) == (record.task, record.preset)
+    ]
     rows = []
-    for board in boards(like):
+    found = boards(like)
+    settings = Counter(_setting(board, record.task) for board in found)
+    for board in found:
         for method, cells in board.rows.items():
             cell = cells[record.task]
             speeds = [r.steps_per_second for r in cell.runs if r.steps_per_second is not None]
             last = cell.runs[-1]
+            setting = _setting(board, record.task)
+            if settings[setting] > 1:  # a task of one's own was edited, or another has its name
+                is_same = last.data.fingerprint == record.data.fingerprint
+                data = "this run's data" if is_same else f"other data {last.data.fingerprint[:8]}"
+                setting += f", {data}"
             rows.append(
                 {
                     "method": method,
-                    "setting": f"{board.protocol}, {board.conditions[record.task]}",
+                    "setting": setting,
                     "measured, %": cell.text,
                     "published, %": MISSING,
                     "steps": f"{last.steps:,} of {last.total_steps:,}",
@@ -50,3 +61,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     return (
         text + "All runs and all published methods, tables, figures and a page: python report.py\n"
     )
+
+
+def _setting(board: Board, task: str) -> str:
+    return f"{board.protocol}, {board.conditions[task]}"
