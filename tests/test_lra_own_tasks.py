@@ -72,6 +72,8 @@ def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate([*asked, "--lengths", "40", "--vary", "task.test=30"]) == 0
     (found,) = evaluations_of(runs[0])[0]
     assert (found.label, found.test_total) == ("40 positions, test=30", 30)
+    measured = ["--lengths", "40", "--vary", "task.test=30"]
+    assert evaluate([*asked, *measured, "--examples", "9"]) == 2, "measured on other examples"
     assert evaluate([*asked, "--lengths", "40", "--examples", "9"]) == 2
     assert "Parity draws no new examples" in capsys.readouterr().err
     assert report.main(["--compare", "GatedMean", "mean"]) == 0
