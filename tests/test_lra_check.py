@@ -77,7 +77,8 @@ def test_every_failure_is_named_and_the_rest_goes_on(
          "the same seed gives the same examples"),
         ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
          "it can be constructed"),
-        ("self.length // 2, self.length + 1", "1, 3", "val examples are not in the training split"),
+        ("self.length // 2, self.length + 1", "1, 3",
+         "val examples are others than those of training"),
     ],
 )  # fmt: skip
 def test_failures_of_tasks(

@@ -90,7 +90,7 @@ def _drawn(task: OwnTask) -> Iterator[tuple[str, Attempt]]:
     yield "its splits are of one kind, and differ", lambda: _sizes(task)
     yield "the same seed gives the same examples, another one others", partial(_seed, task)
     for split in SPLITS[1:]:
-        yield f"{split} examples are not in the training split", partial(_leaks, task, split)
+        yield f"{split} examples are others than those of training", partial(_leaks, task, split)
 
 
 def _look(task: OwnTask, split: str) -> str:
@@ -113,10 +113,10 @@ def _leaks(task: OwnTask, split: str) -> str | None:
     count, total = task.known_in_training(split), len(task.drawn[split].labels)
     if count == total:
         raise DataError(
-            f"all {total:,} of them are: a model can score by heart; draw from more sequences, or "
-            f"leave those of training out"
+            f"all {total:,} of them are in both: a model can score by heart; draw from more "
+            f"sequences, or leave those of training out"
         )
-    return f"{count:,} of {total:,} are" if count else None
+    return f"but for {count:,} of {total:,}" if count else None
 
 
 def _classes(task: Task, dataset: Dataset) -> str | None:

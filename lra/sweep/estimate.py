@@ -53,11 +53,11 @@ class Estimates:
     def total(self, runs: Sequence[PlannedRun]) -> str:
         """Write the estimate for all runs, made one after the other, as text."""
         known = [s for run in runs if (s := self.seconds(run)) is not None]
-        text = (
-            f"{len(runs)} runs to carry out, training about {duration(sum(known))} in all, one "
-            f"after the other"
-        )
-        missing = len(runs) - len(known)
-        if missing:
-            text += f", without {missing} of which no speed is known (python -m lra.bench step)"
+        start = f"{len(runs)} runs to carry out"
+        unknown = "of which no speed is known (python -m lra.bench step)"
+        if runs and not known:
+            return f"{start}, {unknown}"
+        text = f"{start}, training about {duration(sum(known))} in all, one after the other"
+        if missing := len(runs) - len(known):
+            text += f", without {missing} {unknown}"
         return text
