@@ -64,6 +64,14 @@ def forked() -> Iterator[Forked]:
     server.close()
 
 
+@pytest.fixture(autouse=True)
+def search_path() -> Iterator[None]:
+    """Let no test leave the folder of a plug-in among those that imports are looked up in."""
+    before = [*sys.path]
+    yield
+    sys.path[:] = before
+
+
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Work in a folder of one's own, whose modules are forgotten afterwards."""

@@ -214,3 +214,10 @@ def test_mistakes_in_what_to_build_are_named(
 ) -> None:
     with pytest.raises(lra.UserError, match=re.escape(message)):
         lra.build(*names, **settings)
+
+
+def test_a_run_is_found_by_its_record_too(made: Path) -> None:
+    folder = run_in(made / "results")
+    run = lra.load(folder / "result.json")
+    assert run.folder == folder
+    assert repr(run) == f"TrainedRun({str(folder)!r})"

@@ -20,6 +20,7 @@ from lra.report.paper import COLUMN, PaperOptions, column_style, write_paper
 from lra.report.paper_choice import choose, complete
 from lra.report.paper_table import Entry, Line, PaperTable
 from lra.report.results import Results
+from lra.report.table import ranks, rounded
 from lra.runtime.errors import UserError
 from made_results import MIXERS, TASKS, record, save_all, write_metrics
 
@@ -352,3 +353,10 @@ def test_choices_name_boards_of_all_presets() -> None:
     found = boards([run("tnn", "listops"), run("s4", "listops", preset="quick")])
     choice = choose(found, "s4,tnn", "tasks", None)
     assert [list(choice.board(board).rows) for board in found] == [["tnn"], ["s4"]]
+
+
+def test_halves_are_rounded_as_they_are_written() -> None:
+    assert [rounded(value, 1) for value in (54.55, 46.45, 0.05, 99.95)] == [
+        "54.6", "46.5", "0.1", "100.0"
+    ]  # fmt: skip
+    assert ranks([54.55, 54.64, 50.0], 1) == {0: "best", 1: "best", 2: "second"}

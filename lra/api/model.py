@@ -25,6 +25,8 @@ from models.layers.kernel_cache import kernels_cached
 from tasks.base import Dataset, TaskInfo
 from tasks.order import evaluation_batches
 
+RESULT = "result.json"
+
 
 class Built(NamedTuple):
     """What a run starts from."""
@@ -105,9 +107,11 @@ def load(
     Raises: UserError if there is no such run, or its settings or code have changed since.
     """
     folder = Path(run)
-    path = folder / "result.json"
+    if folder.name == RESULT:
+        folder = folder.parent
+    path = folder / RESULT
     if not path.is_file():
-        raise UserError(f"{folder}: there is no {path.name}, expected the folder of a run")
+        raise UserError(f"{folder}: there is no {RESULT}, expected the folder of a run")
     record = load_record(path)
     config = config_of(folder, record, trust_code=trust_code)
     return TrainedRun(folder, record, config, Path(data_dir), choose_device(device))
@@ -129,6 +133,9 @@ class TrainedRun:
         self.config = config
         self.data_dir = data_dir
         self.device = device
+
+    def __repr__(self) -> str:
+        return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
     def model(self) -> Classifier:

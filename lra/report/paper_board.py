@@ -16,7 +16,7 @@ from lra.report.drawing import slugify
 from lra.report.paper_choice import BASELINES
 from lra.report.paper_table import DAGGER, Entry, Line, PaperTable
 from lra.report.published import FAIL, PublishedRow, mean_over
-from lra.report.table import ranks
+from lra.report.table import ranks, rounded
 
 NOTHING = "--"
 """What the table shows where there is no number; LaTeX makes a dash of it."""
@@ -109,7 +109,7 @@ def published_lines(
         for task, text in row.printed.items():
             digits = min(precision, len(text.partition(".")[2]))
             value = row.values[task]
-            texts[task] = (text or NOTHING) if value is None else f"{value:.{digits}f}"
+            texts[task] = (text or NOTHING) if value is None else rounded(value, digits)
         for name, tasks in AVERAGES.items():
             texts[name] = _number(mean_over(tasks, row.values), precision)
         entries = [Entry(texts.get(column, NOTHING)) for column in columns]
@@ -151,8 +151,8 @@ def _entry(cell: Cell[RunRecord], precision: int, usual: int, notes: _Notes) -> 
     seeds = len(cell.accuracies)
     said += [_counted(seeds)] * (seeds != usual)
     return Entry(
-        f"{cell.mean:.{precision}f}",
-        "" if cell.deviation is None else f"{cell.deviation:.{precision}f}",
+        rounded(cell.mean, precision),
+        "" if cell.deviation is None else rounded(cell.deviation, precision),
         "".join(map(notes.symbol, [*said, *cell.words])),
     )
 
@@ -179,4 +179,4 @@ def _counted(seeds: int) -> str:
 
 
 def _number(value: float | None, precision: int) -> str:
-    return NOTHING if value is None else f"{value:.{precision}f}"
+    return NOTHING if value is None else rounded(value, precision)

@@ -6,6 +6,7 @@ import dataclasses
 import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from lra.runtime.console import csv_table, markdown_table
@@ -105,6 +106,15 @@ class Table:
         return csv_table(pd.DataFrame(list(self.facts)))
 
 
+def rounded(value: float, digits: int) -> str:
+    """Write a number with so many decimals, halves away from 0, as its decimal form has them.
+
+    Of 54.55 and 46.45 the binary forms lie below and above the half.
+    """
+    unit = Decimal(1).scaleb(-digits)
+    return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
+
+
 def ranks(values: Sequence[float | None], digits: int = 2) -> dict[int, str]:
     """Mark the highest and the second highest of some numbers, compared as printed.
 
@@ -114,7 +124,9 @@ def ranks(values: Sequence[float | None], digits: int = 2) -> dict[int, str]:
         values: the numbers; None where there is none.
         digits: decimal digits that are printed.
     """
-    shown = {i: round(value, digits) for i, value in enumerate(values) if value is not None}
+    shown = {
+        i: float(rounded(value, digits)) for i, value in enumerate(values) if value is not None
+    }
     if len(shown) < 2:  # noqa: PLR2004
         return {}
     order = sorted(set(shown.values()), reverse=True)
