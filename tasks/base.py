@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
+MOST_CLASSES = 1000
+"""Most classes that a task may have: tables and predictions are made for no more."""
+LONGEST_WORD = 100
+"""Most letters of a metadata field's name, and of its words."""
+
+
+def is_word(value: object) -> bool:
+    """Whether a value can be a metadata field's name, or one of its words."""
+    return isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORD
+
 
 @dataclass(frozen=True)
 class Added:

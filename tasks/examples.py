@@ -8,14 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from tasks.base import Split
+from tasks.base import LONGEST_WORD, MOST_CLASSES, Split, is_word
 from tasks.errors import DataError
 from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
 
-MOST_CLASSES = 1000
-"""Most classes that tables and predictions are made for."""
-LONGEST_WORD = 100
-"""Most letters of a metadata field's name, and of its words."""
 LARGEST_TOKEN = 2**31 - 1
 DEEPEST = 3
 """Levels of lists from which on a sequence is refused: positions and channels are two."""
@@ -183,18 +179,14 @@ def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
                 f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number or "
                 f"a word an example"
             )
-        if not _is_word(name) or name in ("label", "prediction", "length"):
+        if not is_word(name) or name in ("label", "prediction", "length"):
             raise DataError(f"its metadata cannot be called {name!r}; rename it")
-        if array.dtype.kind == "U" and not all(map(_is_word, array.tolist())):
+        if array.dtype.kind == "U" and not all(map(is_word, array.tolist())):
             raise DataError(
                 f"its metadata {name!r} has words of over {LONGEST_WORD} letters, or odd ones"
             )
         found[name] = array if array.dtype.kind == "U" else array.astype(np.int64)
     return found
-
-
-def _is_word(value: object) -> bool:
-    return isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORD
 
 
 def _kind(value: object) -> str:

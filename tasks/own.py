@@ -12,11 +12,11 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from tasks.base import Dataset, Task, TaskInfo, checked
+from tasks.base import MOST_CLASSES, Dataset, Task, TaskInfo, checked
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
-from tasks.examples import MOST_CLASSES, Examples, packed
+from tasks.examples import Examples, packed
 
 logger = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ class TaskTrials:
             dataset = task.prepare(Path(folder))
             yield (
                 "prepared again, the data is the same",
-                partial(self._again, task, Path(folder), dataset),
+                partial(self._again, Path(folder), dataset),
             )
             yield "its data is verified", lambda: "; ".join(task.verify(dataset))
             yield "every class is in the training split", partial(_classes, task, dataset)
@@ -62,8 +62,8 @@ class TaskTrials:
         sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
         return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
 
-    def _again(self, task: Task, folder: Path, dataset: Dataset) -> None:
-        again = task.prepare(folder / "again")
+    def _again(self, folder: Path, dataset: Dataset) -> None:
+        again = self.source.construct(self.options).prepare(folder / "again")
         if again.fingerprint != dataset.fingerprint:
             raise DataError("its fingerprint differs; draw by rng alone")
 

@@ -39,10 +39,11 @@ class TaskSource(Source):
             of a plug-in raises.
         """
         if self.code is None:
-            return self._construct(options)
+            return self.construct(options)
         return _built(self, options.model_dump_json())
 
-    def _construct(self, options: Section) -> Task:
+    def construct(self, options: Section) -> Task:
+        """Construct the task anew, as `build` does if it has not yet; a plug-in draws again."""
         values: dict[str, Any] = dict(options)
         with self.faults_named("its constructor failed"):
             try:
@@ -62,7 +63,7 @@ class TaskSource(Source):
 @functools.lru_cache(maxsize=4)
 def _built(source: TaskSource, options: str) -> Task:
     """Construct a plug-in once for each choice of options: it may hold what it has drawn."""
-    return source._construct(source.options.model_validate_json(options))
+    return source.construct(source.options.model_validate_json(options))
 
 
 def find_task(spec: str, flag: str) -> TaskSource:

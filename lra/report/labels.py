@@ -165,14 +165,20 @@ def place_labels(
         taken.append(box)
         label.set_position((dx, dy))
         if box.distance(*where[i]) > radii[i] + 4:
-            near = box.nearest_point(*where[i])
-            end = (near[0] - where[i][0], near[1] - where[i][1])
-            axes.annotate(
-                "", points[i], xytext=end, textcoords="offset points", in_layout=False,
-                arrowprops={"arrowstyle": "-", "color": colours[i], "linewidth": 1.0},
-                zorder=1, annotation_clip=False,
-            )  # fmt: skip
+            _join(axes, points[i], where[i], box, colours[i])
     return left_out
+
+
+def _join(
+    axes: Axes, point: tuple[float, float], middle: tuple[float, ...], box: _Box, colour: str
+) -> None:
+    """Draw a thin line from a bubble, in data coordinates and in points, to its label."""
+    near = box.nearest_point(*middle)
+    axes.annotate(
+        "", point, xytext=(near[0] - middle[0], near[1] - middle[1]), textcoords="offset points",
+        arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 1.0}, zorder=1,
+        in_layout=False, annotation_clip=False,
+    )  # fmt: skip
 
 
 _Circle = tuple[tuple[float, ...], float]

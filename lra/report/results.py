@@ -16,6 +16,7 @@ from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
 from lra.record.schema import SHIPPED, Amount, Percent
 from lra.runtime.errors import UserError
+from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
 from tasks.errors import DataError
 from tasks.untrusted import faults_named, read_regular
 
@@ -24,12 +25,6 @@ MOST_VALIDATIONS = 10_000
 
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""
-
-LONGEST_WORD = 100
-"""Most letters of a metadata field's name, and of its words."""
-
-MOST_CLASSES = 1000
-"""Most classes that a task may have; predictions of more classes are taken as damaged."""
 
 
 class MetricsLine(BaseModel):
@@ -77,7 +72,7 @@ def _check_metadata(name: str, column: np.ndarray) -> None:
         words = [name, *set(column)]
     else:
         raise ValueError("a metadata field is neither whole numbers nor words")
-    if not all(len(word) <= LONGEST_WORD and word.isprintable() for word in words):
+    if not all(map(is_word, words)):
         raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
 
 
