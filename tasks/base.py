@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from tasks.errors import DataError
+from tasks.vocabulary import Numbers, Vocabulary
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +21,9 @@ BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
 MOST_CLASSES = 1000
-"""Most classes that a task may have: tables and predictions are made for no more."""
+"""Most classes of examples that a task may have: tables and predictions are made for no more."""
+NOT_SCORED = -100
+"""Label of a position that has no target."""
 LONGEST_WORD = 100
 """Most letters of a metadata field's name, and of its words."""
 
@@ -56,6 +59,8 @@ class TaskInfo:
     """Sequences per example: 2 for a pair of documents."""
     grid: tuple[int, int] | None = None
     """(height, width) of an image, None for a sequence."""
+    targets: Literal["example", "position"] = "example"
+    """What has a label: each example, or each position, whose label is what stands at the next."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +72,7 @@ class Batch:
     lengths: Tensor
     """(batch, towers) int64, positions of each sequence; always on the CPU."""
     labels: Tensor
-    """(batch,) int64."""
+    """(batch,) int64; where positions are targets (positions,), NOT_SCORED where there is none."""
 
     def to(self, device: torch.device) -> Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
@@ -81,8 +86,11 @@ class Batch:
         """Take a range of examples."""
         first = int(self.lengths[:start].sum())
         count = int(self.lengths[start:stop].sum())
-        inputs = self.inputs[first : first + count]
-        return Batch(inputs, self.lengths[start:stop], self.labels[start:stop])
+        positions = slice(first, first + count)
+        # Where there are as many labels as positions and examples, both are the same range.
+        of_positions = len(self.labels) == len(self.inputs)
+        labels = self.labels[positions if of_positions else slice(start, stop)]
+        return Batch(self.inputs[positions], self.lengths[start:stop], labels)
 
 
 class Split(abc.ABC):
@@ -91,10 +99,16 @@ class Split(abc.ABC):
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
     labels: np.ndarray
-    """(examples,) class of each example."""
+    """(examples,) class of each example; where positions are targets (targets,), the class of each
+    target, in order."""
+    text_bytes: int | None = None
+    """Bytes of text that the targets stand for; None where they are no text."""
+    ideal_bits: np.ndarray | None = None
+    """(examples, positions) what the best possible predictor needs for each target, where every
+    position of every example is one; None where the law of the data is not known."""
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.lengths)
 
     def metadata(self) -> dict[str, np.ndarray]:
         """Return metadata of the examples, by which results are broken down, besides length.
@@ -113,7 +127,8 @@ class Split(abc.ABC):
         Raises: ValueError saying what they are.
         """
         labels, lengths = self.labels, self.lengths
-        if not (labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) == len(lengths)):
+        fits = info.targets == "position" or len(labels) == len(lengths)
+        if not (labels.ndim == 1 and labels.dtype.kind in "iu" and fits):
             raise ValueError(f"labels are {labels.dtype} {labels.shape}")
         if not len(labels) or labels.min() < 0 or labels.max() >= info.num_classes:
             raise ValueError(f"labels are none, or outside 0 to {info.num_classes - 1}")
@@ -129,13 +144,19 @@ class Dataset:
     splits: Mapping[str, Split]
     """The splits by their names: train, val and test."""
     source: str
-    """Where the data came from: official, generated, own (of a user's own task), or unofficial,
-    which has the official file structure but other content."""
+    """Where the data came from: official, generated, own (of a user's own task, or a text of
+    theirs), or unofficial, which has the official file structure but other content."""
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
     """Test accuracy in percent of trivial baselines, by name."""
     folder: Path
+    baseline_bits: Mapping[str, float] = field(default_factory=dict)
+    """Where positions are targets, what trivial baselines need on the test split, by name, in bits
+    a byte of text, or a target where there is none."""
+    lowest_bits: Mapping[str, float] = field(default_factory=dict)
+    """Bounds that no model can be below on average, by name, in the same unit, where the law of
+    the data is known."""
     unofficial_because: str = ""
     """What the data has in another way than the official release, if its source is unofficial."""
     notes: Mapping[str, int] = field(default_factory=dict)
@@ -193,6 +214,15 @@ class Task(abc.ABC):
             f"{dataset.folder}, for {folder}: {self.name} data is read from official files and "
             f"never made, so there is nothing to export; copy those files"
         )
+
+    def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
+        """Return what tokens are written as where positions are targets: numbers, unless text.
+
+        Args:
+            prepared: prepares the task's data, for a vocabulary that lies with it.
+        Raises: DataError if the data can neither be found nor made, or is damaged.
+        """
+        return Numbers(self.info.num_classes)
 
     @classmethod
     def fresh(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from tasks.untrusted import open_regular
 
 PREDICTIONS = "_predictions.npy"
-"""End of the names of files that hold what trivial baselines predict."""
+"""End of the names of files that hold what trivial baselines and ideal predictors predict."""
 
 
 LARGEST_MANIFEST = 256 * 2**20
@@ -60,7 +60,7 @@ class Manifest(BaseModel):
         """Hash of every byte of the data and of the facts that describe it.
 
         It does not depend on whether the data was read from an archive or a folder, nor on what
-        trivial baselines predict, as processors round their fits differently.
+        baselines and ideal predictors predict, as processors round differently.
         """
         included = {"format", "task", "source", "request", "sizes", "files"}
         facts = self.model_dump(mode="json", include=included)

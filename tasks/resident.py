@@ -1,6 +1,6 @@
 """Splits whose inputs are kept on a device, so that a batch is gathered where it is used.
 
-All six tasks fit into the memory of a GPU. Of a batch, only the indices are copied to it.
+All tasks fit into the memory of a GPU. Of a batch, only the indices are copied to it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.base import Batch, Dataset, Split
+from tasks.base import NOT_SCORED, Batch, Dataset, Split
+from tasks.next_token import NextToken
 from tasks.splits import PackedTokens, Pixels
+from tasks.unlabelled import Unlabelled
 
 Place = Callable[[np.ndarray], Tensor]
 """A function that copies an array to the device, the same array only once."""
@@ -65,7 +67,13 @@ class Resident(Split):
     def __init__(self, split: Any) -> None:
         self.split = split
         self.lengths = split.lengths
-        self.labels = split.labels
+        self.text_bytes = split.text_bytes
+        self.ideal_bits = split.ideal_bits
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """See `Split.labels`."""
+        return self.split.labels
 
     def metadata(self) -> dict[str, np.ndarray]:
         """See `Split.metadata`."""
@@ -126,9 +134,37 @@ class ResidentPixels(Resident):
         return Batch(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
 
 
+class ResidentNextToken(Resident):
+    """Windows of a long sequence of tokens on a device."""
+
+    split: NextToken
+
+    def __init__(self, split: NextToken, place: Place) -> None:
+        super().__init__(split)
+        self.tokens = place(split.tokens)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        where, lengths, unscored = self.split.places(indices)
+        inside = torch.from_numpy(where).to(self.tokens.device)
+        labels = self.tokens[inside + 1].long()
+        labels[torch.from_numpy(unscored).to(self.tokens.device)] = NOT_SCORED
+        return Batch(self.tokens[inside].long(), torch.from_numpy(lengths[:, None]), labels)
+
+
 @on_device.register
 def _(split: PackedTokens, place: Place) -> Split:
     return ResidentTokens(split, place)
+
+
+@on_device.register
+def _(split: NextToken, place: Place) -> Split:
+    return ResidentNextToken(split, place)
+
+
+@on_device.register
+def _(split: Unlabelled, place: Place) -> Split:
+    return split.over(on_device(split.split, place))
 
 
 @on_device.register

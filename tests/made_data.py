@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,8 @@ SMALLER: dict[str, list[str]] = {
     "image": ["task.train=20", "task.val=5", "task.test=5"],
     "pathfinder": ["task.examples=30"],
     "pathx": ["task.examples=30", "task.size=32"],
+    "lm": ["task.sequence_length=16"],
+    "periodic": ["task.train=40", "task.val=10", "task.test=20"],
 }
 """Settings by which each task has little data."""
 
@@ -69,6 +72,8 @@ def place_made_data(task: str, data_dir: Path) -> None:
         write_archive(data_dir / "cifar-10-python.tar.gz", cifar_python())
     elif task == "retrieval":
         write_files(data_dir / "tsv_data", pairs())
+    elif task == "lm":
+        write_zip(data_dir / "wikitext-2-v1.zip", wikitext())
 
 
 def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
@@ -80,7 +85,9 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> Path:
 
 
 def write_archive(path: Path, files: Mapping[str, bytes]) -> Path:
-    """Write files into a tar archive, compressed as the ending says."""
+    """Write files into a tar or zip archive, compressed as the ending says."""
+    if path.suffix == ".zip":
+        return write_zip(path, files)
     path.parent.mkdir(parents=True, exist_ok=True)
     opener = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}.get(path.suffix, open)
     with opener(path, "wb") as stream, tarfile.open(fileobj=stream, mode="w") as archive:
@@ -89,6 +96,27 @@ def write_archive(path: Path, files: Mapping[str, bytes]) -> Path:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return path
+
+
+def write_zip(path: Path, files: Mapping[str, bytes]) -> Path:
+    """Write files into a zip archive, compressed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return path
+
+
+def wikitext(lines: int = 40) -> dict[str, bytes]:
+    """Make the files of WikiText-2's archive."""
+    rng = random.Random(0)
+    words = ["the", "fox", "saw", "Zürich", "<unk>", ",", "."]
+    return {
+        f"wikitext-2/wiki.{split}.tokens": " \n".join(
+            f" {' '.join(rng.choices(words, k=6))}" for _ in range(count)
+        ).encode()
+        for split, count in (("train", 4 * lines), ("valid", lines), ("test", lines))
+    }
 
 
 def reviews(count: int = 8) -> dict[str, bytes]:

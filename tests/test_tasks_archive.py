@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
 import io
+import lzma
 import re
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from made_data import write_archive, write_files
 from tasks.errors import DataError
-from tasks.sources.archives import walk
+from tasks.sources.archives import read_unpacked, walk
 
 FILES = {"top/a.txt": b"first" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}
-ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2")
+ENDINGS = (".tar", ".tar.gz", ".tar.xz", ".tar.bz2", ".zip")
 
 
 def texts(path: Path, **limits: int) -> dict[str, bytes]:
@@ -39,7 +43,7 @@ def test_a_truncated_archive_is_named(tmp_path: Path, ending: str, kept: float) 
     path = write_archive(tmp_path / f"x{ending}", {f"{i}.txt": bytes(9000) for i in range(9)})
     content = path.read_bytes()
     path.write_bytes(content[: int(kept * len(content)) if kept < 1 else int(kept)])
-    with pytest.raises(DataError, match=r"x\.tar.* damaged or incomplete"):
+    with pytest.raises(DataError, match=rf"x\{ending}.* damaged or incomplete"):
         texts(path)
 
 
@@ -74,8 +78,9 @@ def test_links_and_devices_are_refused(tmp_path: Path, kind: bytes) -> None:
         texts(path)
 
 
-def test_what_an_archive_unpacks_to_is_limited(tmp_path: Path) -> None:
-    bomb = write_archive(tmp_path / "x.tar.gz", {"a.txt": bytes(10**6), "b.txt": bytes(10**6)})
+@pytest.mark.parametrize("ending", [".tar.gz", ".zip"])
+def test_what_an_archive_unpacks_to_is_limited(tmp_path: Path, ending: str) -> None:
+    bomb = write_archive(tmp_path / f"x{ending}", {"a.txt": bytes(10**6), "b.txt": bytes(10**6)})
     assert bomb.stat().st_size < 10**4
     with pytest.raises(DataError, match=r"a\.txt has 1,000,000 bytes, more than expected"):
         texts(bomb, largest=10**5)
@@ -88,6 +93,19 @@ def test_a_file_that_is_no_archive(tmp_path: Path) -> None:
     path.write_bytes(b"<html>403 Forbidden</html>" * 100)
     with pytest.raises(DataError, match="damaged or incomplete"):
         texts(path)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, lzma.compress, bz2.compress])
+def test_a_single_file_is_read_whole(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+    path, content = tmp_path / "text", b"some text " * 1000
+    path.write_bytes(pack(content))
+    assert read_unpacked(path, largest=10_000) == content
+    with pytest.raises(DataError, match=r"expected at most|more than is expected"):
+        read_unpacked(path, largest=9_999)
+    path.write_bytes(pack(content)[:-5])
+    if pack is not bytes:
+        with pytest.raises(DataError, match="damaged or incomplete"):
+            read_unpacked(path, largest=10_000)
 
 
 def test_lines_come_from_a_file_in_an_archive(tmp_path: Path) -> None:

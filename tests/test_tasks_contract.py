@@ -54,8 +54,10 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
         split.check(info)
         batch = split.batch(np.arange(len(split)))
         assert batch.lengths.shape == (len(split), info.towers)
-        assert batch.labels.dtype == torch.int64
+        targets = batch.inputs if info.targets == "position" else split
+        assert batch.labels.dtype == torch.int64 and batch.labels.shape == (len(targets),)
         assert int(batch.lengths.sum()) == len(batch.inputs)
+        assert len(batch.labels) == len(batch.inputs if info.targets == "position" else split)
         if info.vocab_size is None:
             assert batch.inputs.dtype == torch.float32
             assert batch.inputs.shape[1:] == (info.channels,)

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from tasks.base import Dataset, Split
-from tasks.resident import ResidentPixels, ResidentTokens, resident
+from tasks.next_token import NextToken, windows
+from tasks.resident import Resident, ResidentTokens, resident
 from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 CPU = torch.device("cpu")
@@ -34,6 +35,12 @@ def pixels_of(channels: int, table: np.ndarray | None) -> Pixels:
     return Pixels(images, np.arange(9) % 2, rng.integers(0, 12, size=9), table)
 
 
+def windows_of(kind: type[np.integer]) -> NextToken:
+    tokens = np.random.default_rng(0).integers(0, 200, size=101).astype(kind)
+    starts, lengths, skipped = windows(101, 16, 7)
+    return NextToken(tokens, starts, lengths, skipped=skipped)
+
+
 def dataset_of(split: Split) -> Dataset:
     return Dataset(
         splits={"train": split, "val": split}, source="made", fingerprint="", baselines={},
@@ -47,6 +54,8 @@ SPLITS = {
     "wide": tokens_of(np.uint16, 250, 2),
     "levels": pixels_of(1, None),
     "colours": pixels_of(3, scale([(100.0, 50.0)] * 3)),
+    "windows": windows_of(np.uint8),
+    "words": windows_of(np.uint16),
 }
 
 
@@ -55,7 +64,7 @@ SPLITS = {
 def test_batches_are_the_same(name: str, device: torch.device) -> None:
     split = SPLITS[name]
     moved = resident(dataset_of(split), device, limit=1e9).splits["train"]
-    assert isinstance(moved, (ResidentTokens, ResidentPixels))
+    assert isinstance(moved, Resident)
     for indices in (np.array([0]), np.array([5, 0, 5, 8]), np.arange(len(split))):
         got, wanted = moved.batch(indices), split.batch(indices)
         assert got.inputs.device.type == device.type
@@ -66,6 +75,14 @@ def test_batches_are_the_same(name: str, device: torch.device) -> None:
             assert torch.equal(a, b)
     assert np.array_equal(moved.labels, split.labels)
     assert np.array_equal(moved.lengths, split.lengths)
+
+
+def test_what_is_known_of_the_text_and_its_law_stays_known() -> None:
+    split = windows_of(np.uint8)
+    split.text_bytes, split.ideal_bits = 100, np.ones((len(split), 16))
+    moved = resident(dataset_of(split), CPU, limit=1e9).splits["train"]
+    assert moved.text_bytes == split.text_bytes
+    assert moved.ideal_bits is split.ideal_bits
 
 
 def test_arrays_of_several_splits_are_placed_once() -> None:

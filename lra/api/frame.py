@@ -17,8 +17,12 @@ from tasks.untrusted import read_text
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pydantic.main import IncEx
 
 logger = logging.getLogger(__name__)
+
+_NO_CELLS: IncEx = {"positions": {"by_position"}}
+"""Fields of a record that are tables of their own."""
 
 MOST_SETTINGS = 1000
 """Most settings of a run; a file with more is taken as damaged."""
@@ -74,7 +78,10 @@ def to_frame(found: Iterable[tuple[Path, RunRecord]]) -> tuple[pd.DataFrame, lis
     rows: list[dict[str, Any]] = []
     faults: list[str] = []
     for folder, record in found:
-        row = {**record.model_dump(mode="json"), "path": str(folder)}
+        row = {**record.model_dump(mode="json", exclude=_NO_CELLS), "path": str(folder)}
+        for name in ("positions", "pretraining"):
+            if row[name] is None:  # else its fields are columns
+                del row[name]
         try:
             row |= settings_of(folder)
         except (DataError, UserError, OSError) as error:

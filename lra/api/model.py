@@ -16,7 +16,7 @@ from lra.classifier.resolve import resolve
 from lra.config.plugin import FORMS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, layer_of
-from lra.evaluate.trained import best_model, config_of
+from lra.evaluate.trained import best_model, config_of, data_of
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything
 from lra.runtime.errors import UserError, unknown
@@ -33,7 +33,8 @@ class Built(NamedTuple):
 
     config: RunConfig
     model: Classifier
-    """Takes `inputs` and `lengths` of a batch, and returns logits (batch, classes)."""
+    """Takes `inputs` and `lengths` of a batch, and returns logits (batch, classes); where positions
+    are targets (positions, classes)."""
     dataset: Dataset
     info: TaskInfo
 
@@ -155,25 +156,18 @@ class TrainedRun:
 
         Raises: DataError if it can neither be found nor made; UserError if it is other data.
         """
-        dataset = self.config.build_task().prepare(self.data_dir)
-        trained_on = self.record.data
-        if dataset.fingerprint != trained_on.fingerprint:
-            raise UserError(
-                f"{self.folder}: the data in {dataset.folder} is {dataset.source} "
-                f"({dataset.fingerprint[:8]}), that of the run was {trained_on.source} "
-                f"({trained_on.fingerprint[:8]}); give the folder that has it, data_dir=..."
-            )
-        return dataset
+        return data_of(self.folder, self.record, self.config, self.data_dir)
 
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Compute the logits of examples.
+        """Compute the logits of examples, or of all their positions, where these are targets.
 
         Args:
             split: train, val or test.
             indices: examples of the split, (examples,) whole numbers. None: all.
-        Returns: (examples, classes) float32, in that order.
+        Returns: (examples, classes) float32, in that order; or (positions, classes), those of one
+            example after another.
         Raises: UserError for an unknown split or index.
         """
         if split not in self.dataset.splits:
@@ -183,7 +177,10 @@ class TrainedRun:
         # As many at a time, and sorted alike, as in the test of the run.
         size = self.record.micro_batch or self.record.batch_size
         batches = evaluation_batches(examples.lengths[chosen], size)[::-1]
-        found = np.empty((len(chosen), self.model.output.out_features), dtype=np.float32)
+        of_positions = self.config.build_task().info.targets == "position"
+        counts = examples.lengths[chosen] if of_positions else np.ones(len(chosen), dtype=np.int64)
+        firsts = np.cumsum(counts) - counts
+        found = np.empty((counts.sum(), self.model.output.out_features), dtype=np.float32)
         was_training = self.model.training
         self.model.eval()
         try:
@@ -196,7 +193,10 @@ class TrainedRun:
                     batch = examples.batch(chosen[rows]).to(self.device)
                     with autocast_of(self.config.train.precision, self.device):
                         logits = self.model(batch.inputs, batch.lengths)
-                    found[rows] = logits.float().cpu().numpy()
+                    places = [
+                        slice(int(firsts[row]), int(firsts[row] + counts[row])) for row in rows
+                    ]
+                    found[np.r_[*places]] = logits.float().cpu().numpy()
         finally:
             self.model.train(was_training)
         return found
@@ -206,10 +206,12 @@ class TrainedRun:
     ) -> np.ndarray:
         """Predict the classes of examples; of the whole test set as in predictions.csv.
 
+        Where positions are targets, their classes: the likeliest next tokens.
+
         Args:
             split: train, val or test.
             indices: examples of the split, (examples,) whole numbers. None: all.
-        Returns: (examples,) int64, in that order.
+        Returns: (examples,) int64, in that order; or (positions,), see `logits`.
         Raises: UserError as `logits`, and for logits that are not finite, which predict nothing.
         """
         logits = self.logits(split, indices)

@@ -4,9 +4,12 @@ __all__ = [
     "axes",
     "block",
     "classifier",
+    "decoding",
+    "loss",
     "match_params",
     "packing",
     "plugin_check",
+    "position_targets",
     "reference",
     "resolve",
 ]

@@ -14,12 +14,17 @@ from torch.utils.checkpoint import checkpoint
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.layers.dropout import ChannelDropout, Dropout, build_dropout
+from models.layers.norms import SimpleRMSNorm
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
 from models.ops.reference import forms_as_now
 
-# On packed positions both are free of padding: no mask to heed, nothing to leak.
-NORMS = {"batch": nn.BatchNorm1d, "layer": nn.LayerNorm}
+# On packed positions all are free of padding: no mask to heed, nothing to leak.
+NORMS: dict[str, Callable[[int], nn.Module]] = {
+    "batch": nn.BatchNorm1d,
+    "layer": nn.LayerNorm,
+    "simple_rms": lambda dim: SimpleRMSNorm(),
+}
 
 
 class GLU(nn.Module):
@@ -124,7 +129,11 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Transform packed positions: x (positions, dim) -> the same shape."""
-        x = self.mixer_residual(functools.partial(packing.mix, self.mixer), x, packing)
+        return self.around(functools.partial(packing.mix, self.mixer), x, packing)
+
+    def around(self, mix: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
+        """Compute `forward` with another form of the mixer, of packed positions as x."""
+        x = self.mixer_residual(mix, x, packing)
         if self.channel_mixer is None:
             return x
         return self.channel_residual(self.channel_mixer, x, packing)

@@ -35,8 +35,12 @@ class Embedding(nn.Module):
         super().__init__()
         dim = config.model.dim
         self.table = None if info.vocab_size is None else nn.Embedding(info.vocab_size, dim)
+        self.factor = 1.0
+        if config.model.tied_embeddings and self.table is not None:
+            self.factor = math.sqrt(dim)
+            nn.init.normal_(self.table.weight, std=1 / self.factor)
         self.linear = None if info.channels is None else nn.Linear(info.channels, dim)
-        self.cls = nn.Parameter(torch.zeros(dim)) if config.model.pooling == "cls" else None
+        self.cls = nn.Parameter(torch.zeros(dim)) if _has_cls(config, info) else None
         length = input_length(config, info)
         self.learned = None
         self.register_buffer("sinusoidal", None, persistent=False)
@@ -70,7 +74,8 @@ class Embedding(nn.Module):
         """Embed tokens (...), or real values (..., channels): (..., dim)."""
         encode = self.linear if self.table is None else self.table
         assert encode is not None
-        return encode(inputs)
+        x = encode(inputs)
+        return x if self.factor == 1 else self.factor * x
 
     def locate(self, x: Tensor, position: Tensor) -> Tensor:
         """Add encodings of positions, if any: x (..., positions, dim), position (positions,)."""
@@ -81,7 +86,12 @@ class Embedding(nn.Module):
 
 def input_length(config: RunConfig, info: TaskInfo) -> int:
     """Return the positions of the longest sequence, CLS included."""
-    return info.max_length + (config.model.pooling == "cls")
+    return info.max_length + _has_cls(config, info)
+
+
+def _has_cls(config: RunConfig, info: TaskInfo) -> bool:
+    """Whether sequences begin with a learned position, to be read in place of them all."""
+    return info.targets == "example" and config.model.pooling == "cls"
 
 
 def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
@@ -109,6 +119,8 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 class Classifier(nn.Module):
     """Embedding, blocks, pooling and head; two towers have all but the head in common.
 
+    Where positions are targets nothing is pooled: the head, a linear map, reads every position.
+
     Args:
         trained: what the weights were trained on, where they are to meet other lengths: mixers
             are what they were, and reach beyond as they can.
@@ -122,10 +134,11 @@ class Classifier(nn.Module):
         model = config.model
         known = trained or info
         self.pooling = model.pooling
+        self.targets = info.targets
         self.towers = info.towers
         self.checkpoint_activations = config.train.checkpoint_activations
         self.embedding = Embedding(config, info)
-        length = input_length(config, known)
+        self.trained_length = length = input_length(config, known)
         self.blocks = nn.ModuleList(
             Block(model, build_layer(config, known, length, layer)) for layer in range(model.depth)
         )
@@ -134,8 +147,13 @@ class Classifier(nn.Module):
                 if isinstance(module, GridModule):
                     module.take_grid(info.grid)
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
-        features = model.dim * (4 if info.towers > 1 else 1)
         self.activation = None
+        if info.targets == "position":
+            self.output = nn.Linear(model.dim, info.num_classes, bias=not model.tied_embeddings)
+            if model.tied_embeddings and self.embedding.table is not None:
+                self.output.weight = self.embedding.table.weight
+            return
+        features = model.dim * (4 if info.towers > 1 else 1)
         if model.head == "mlp":
             self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
             self.hidden = nn.Linear(features, model.head_hidden)
@@ -148,7 +166,7 @@ class Classifier(nn.Module):
         Args:
             inputs: (positions,) tokens or (positions, channels) real values, packed.
             lengths: (batch, towers) positions of each sequence, on the CPU.
-        Returns: (batch, classes) logits.
+        Returns: (batch, classes) logits; where positions are targets (positions, classes).
         """
         x, packing = self.embedding(inputs, lengths.flatten())
         for block in self.blocks:
@@ -157,6 +175,8 @@ class Classifier(nn.Module):
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
             x = self.norm(x)
+        if self.targets == "position":
+            return self.output(x)
         features = packing.reduce(functools.partial(pool, how=self.pooling), x)
         return self.classify(features, len(lengths))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from lra.classifier.axes import build_layer
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
+from lra.classifier.position_targets import refuse_unfit, refuse_unfit_pretraining
 from lra.config.changes import Flags
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
@@ -53,5 +54,7 @@ def _build(config: RunConfig) -> None:
     # Alternate blocks see rows and columns, which may differ.
     different = min(model.depth, 2 if model.axes == "alternate" else 1)
     mixers = [build_layer(config, info, length, layer) for layer in range(different)]
+    refuse_unfit(config, info)
+    refuse_unfit_pretraining(config, info)
     grid = None if model.axes == "flat" else info.grid
     check_plug_in(config.mixer_source, mixers[0], model.dim, length, causal=model.causal, grid=grid)

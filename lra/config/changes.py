@@ -9,7 +9,7 @@ from typing import Any
 from lra.config.merge import Values, exclusive_with
 from lra.config.names import ALIKE, KnownSettings, meant_by
 from lra.config.registry import Section
-from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.config.schema import PretrainConfig, RunConfig
 from lra.config.yaml_layers import SECTIONS, Layer, layer_of, parse_yaml, plain
 from lra.runtime.errors import UserError, nearest, unknown
 
@@ -64,22 +64,27 @@ def _refuse_contradictions(layers: Sequence[Layer]) -> None:
                 )
 
 
-def refuse_idle(
-    changes: Sequence[Layer], model: ModelConfig, train: TrainConfig, merged: Values
-) -> None:
+def refuse_idle(changes: Sequence[Layer], config: RunConfig, merged: Values) -> None:
     """Refuse flags that act on nothing; files may set them for several presets.
 
     Raises: UserError saying why.
     """
     changed = {key for layer in changes for key in layer.values}
-    for (section, key), why in _idle(model, train).items():
+    for (section, key), why in _idle(config).items():
         if (section, key) in changed and merged[section, key][0] not in (None, False):
             raise UserError(f"{section}.{key} has no effect: {why}")
 
 
-def _idle(model: ModelConfig, train: TrainConfig) -> dict[tuple[str, str], str]:
+def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
     """Say which settings act on nothing, and why."""
+    model, train, pretrain = config.model, config.train, config.pretrain
     idle: dict[tuple[str, str], str] = {}
+    if not config.is_pretrained:
+        for key in PretrainConfig.model_fields:
+            idle["pretrain", key] = "there is no pretraining (--pretrain masked or next)"
+        del idle["pretrain", "objective"]
+    elif pretrain.objective != "masked":
+        idle["pretrain", "masked_share"] = f"pretrain.objective is {pretrain.objective}"
     has_head = model.head == "mlp"
     if not has_head:
         for key in ("head_expand", "head_activation"):

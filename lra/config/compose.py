@@ -24,7 +24,7 @@ from lra.config.changes import Flags, effective, flag_layers, refuse_idle
 from lra.config.merge import Merged, Values, merge
 from lra.config.mixers import MixerSource, find_mixer
 from lra.config.registry import TASKS, Section
-from lra.config.schema import LogConfig, ModelConfig, RunConfig, TrainConfig
+from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from lra.config.source import Source
 from lra.config.tasks import TaskSource, find_task
 from lra.config.validate import origins_added, refuse_unknown, validate
@@ -92,7 +92,7 @@ def compose(
         task_source=task_source,
     )
     with origins_added(merged.values):
-        refuse_idle(changes, config.model, config.train, merged.values)
+        refuse_idle(changes, config, merged.values)
     changed = effective(changes, config, merge(layers).values)
     return Composed(replace(config, overrides=changed), merged.values)
 
@@ -100,7 +100,7 @@ def compose(
 def _sections(task: TaskSource, mixer: MixerSource) -> dict[str, type[Section]]:
     return {
         "task": task.options, "mixer": mixer.options, "model": ModelConfig, "train": TrainConfig,
-        "log": LogConfig,
+        "pretrain": PretrainConfig, "log": LogConfig,
     }  # fmt: skip
 
 

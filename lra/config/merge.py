@@ -15,10 +15,14 @@ Key = tuple[str, str]
 Values = Mapping[Key, tuple[Any, str]]
 """(value, origin) by (section, key)."""
 
+_LENGTH = ("steps", "epochs", "minutes")
 _EXCLUSIVE = {
     ("train", key): [("train", other) for other in group if other != key]
-    for group in (("steps", "epochs", "minutes"), ("warmup_steps", "warmup_share"))
+    for group in (_LENGTH, ("warmup_steps", "warmup_share"))
     for key in group
+}
+_EXCLUSIVE |= {
+    ("pretrain", key): [("pretrain", other) for other in _LENGTH if other != key] for key in _LENGTH
 }
 _EXCLUSIVE["train", "minutes"].append(("train", "schedule_steps"))  # steps are not known then
 

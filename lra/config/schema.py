@@ -38,8 +38,8 @@ class ModelConfig(Section):
     positions: Literal["none", "sinusoidal", "learned"] = "none"
     """Absolute position encoding added to the embedding."""
     embedding_dropout: Fraction = 0.0
-    norm: Literal["layer", "batch"] = "layer"
-    """Batch norm counts real positions only."""
+    norm: Literal["layer", "batch", "simple_rms"] = "layer"
+    """Batch norm counts real positions only; simple RMS norm has no parameters."""
     prenorm: bool = True
     """Norm before each sublayer and at the end, or after each residual sum."""
     dropout: Fraction = 0.0
@@ -62,6 +62,9 @@ class ModelConfig(Section):
     """Hidden channels of the mlp head over `dim`. None: as many as the channel mixer's."""
     head_activation: Annotated[Literal["relu", "silu", "gelu"] | None, Added(None)] = None
     """What the mlp head applies in between. None: what the channel mixer does."""
+    tied_embeddings: Annotated[bool, Added(False)] = False
+    """Whether the logits of a position are the products of its features with the embeddings of
+    tokens; these then start at a deviation of dim ** -0.5 and enter dim ** 0.5 times as large."""
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelConfig:
@@ -170,6 +173,31 @@ class TrainConfig(Section):
         return self
 
 
+class PretrainConfig(Section):
+    """Self-pretraining: the model learns the task's training inputs before it learns its labels.
+
+    "Never Train from Scratch" (Amos, Berant and Gupta, ICLR 2024, arXiv:2310.02980).
+    """
+
+    objective: Literal["none", "masked", "next"] = "none"
+    """What is learned: masked positions, or for causal models what comes next."""
+    masked_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
+    """Share of the positions that are masked; each sequence has one at least."""
+    steps: PositiveInt | None = None
+    """Optimizer steps; this, epochs or minutes. None of them: as many as train has of either, or
+    half of its minutes."""
+    epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Passes over the training set."""
+    minutes: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    """Time of training steps; those of train.minutes include it."""
+    batch_size: PositiveInt | None = None
+    """Examples per step. None: as in training."""
+    lr: PositiveFloat | None = None
+    """Highest learning rate. None: as in training."""
+    warmup_share: Annotated[float, Field(ge=0, le=1)] = 0.1
+    """Share of the pretraining in which the rate rises; what follows is training's schedule."""
+
+
 class LogConfig(Section):
     """What is written on the way; without effect on any result."""
 
@@ -195,6 +223,7 @@ class RunConfig:
     mixer: Section
     model: ModelConfig
     train: TrainConfig
+    pretrain: PretrainConfig
     log: LogConfig
     origins: Mapping[str, str]
     """Where each value that is no default came from, and what it replaced: by "section.key"."""
@@ -211,9 +240,19 @@ class RunConfig:
         sources: dict[str, Source] = {"task": self.task_source, "mixer": self.mixer_source}
         return {kind: source for kind, source in sources.items() if source.code is not None}
 
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether the model learns its inputs before it learns labels."""
+        return self.pretrain.objective != "none"
+
+    @property
+    def sections(self) -> list[str]:
+        """The sections that concern this run."""
+        return [name for name in SECTIONS if name != "pretrain" or self.is_pretrained]
+
     def values(self) -> dict[str, Any]:
         """Dump names and all settings that can change a number as plain values."""
-        sections = {name: getattr(self, name).hashed() for name in SECTIONS if name != "log"}
+        sections = {name: getattr(self, name).hashed() for name in self.sections if name != "log"}
         names = {
             "task_name": self.task_name,
             "mixer_name": self.mixer_name,
@@ -237,7 +276,7 @@ class RunConfig:
         ]
         lines += [f"# {kind} from: {source.given}" for kind, source in self.plug_ins.items()]
         lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
-        for name in SECTIONS:
+        for name in self.sections:
             lines.append(f"{name}:")
             for key, value in getattr(self, name).model_dump().items():
                 origin = self.origins.get(f"{name}.{key}", "default")

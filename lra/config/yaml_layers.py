@@ -14,7 +14,7 @@ import yaml
 from lra.runtime.errors import UserError, unknown
 from tasks.untrusted import read_text
 
-SECTIONS = ("task", "mixer", "model", "train", "log")
+SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
 READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
 """How positions become classes: a preset compares all mixers with the task's own."""
@@ -191,6 +191,19 @@ class SettingsFile:
         """Return a nested section by its keys, "presets" for instance."""
         return mapping(self.body.get(name), f"{self.shown}: {name}")
 
+    def per_task(self) -> dict[str, Any]:
+        """Return what a mixer's file holds for each task; a key may name several, "lm, periodic".
+
+        Raises: UserError for a task that is named twice.
+        """
+        found: dict[str, Any] = {}
+        for key, body in self.nested("per_task").items():
+            for task in (name.strip() for name in key.split(",")):
+                if task in found:
+                    raise UserError(f"{self.shown} (per_task): {task} is named twice")
+                found[task] = body
+        return found
+
     def layers(self, task: str, protocol: str, preset: str) -> FileLayers:
         """List this file's layers.
 
@@ -198,7 +211,7 @@ class SettingsFile:
         it is for that preset.
         """
         every = self._layers(self.body, self.shown, protocol, preset)
-        if task in (per_task := self.nested("per_task")):
+        if task in (per_task := self.per_task()):
             origin = f"{self.shown} (per_task.{task})"
             own = self._layers(mapping(per_task[task], origin), origin, protocol, preset)
             if preset != PAPER:
@@ -232,7 +245,7 @@ class SettingsFile:
         self._check_part(self.body, self.shown, every, {"per_task", "published_under"})
         if "published_under" in self.body and self.published_under not in every["protocols"]:
             raise unknown("protocol", self.published_under, every["protocols"], self.shown)
-        for task, body in self.nested("per_task").items():
+        for task, body in self.per_task().items():
             origin = f"{self.shown} (per_task.{task})"
             if task not in names:
                 raise unknown("task", task, names, f"{self.shown} (per_task)")
@@ -255,7 +268,7 @@ class SettingsFile:
 
     def source(self, task: str, protocol: str, preset: str) -> str | None:
         """Say where the settings that the file holds for a task are from."""
-        body = mapping(self.nested("per_task").get(task), self.shown)
+        body = mapping(self.per_task().get(task), self.shown)
         own = mapping(mapping(body.get("protocols"), self.shown).get(protocol), self.shown)
         under = protocol if "source" in own else self.published_under
         source = own.get("source", body.get("source"))

@@ -1,3 +1,3 @@
 """Schemas of what runs, benchmarks and evaluations leave behind, and commands on such records."""
 
-__all__ = ["benchmark", "evaluation", "merge", "run", "schema"]
+__all__ = ["benchmark", "evaluation", "merge", "positions", "run", "schema"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 from lra.record.schema import (
     Amount,
@@ -22,15 +22,25 @@ from lra.record.schema import (
 
 SCHEMA_VERSION = 1
 
+Objective = Literal["next", "masked"]
+OBJECTIVES: Final[tuple[Objective, ...]] = ("next", "masked")
+
 
 class BenchRecord(Record):
     """One mixer at one length on one device, measured in interleaved rounds with others."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    mode: Literal["step", "forward", "op", "decode"]
+    mode: Literal["step", "forward", "pretraining", "op", "decode"]
     """What is measured. step: whole training steps of the classifier; forward: batches of an
-    evaluation; op: a part of a mixer, forward and backward; decode: one more position of a causal
-    mixer."""
+    evaluation; pretraining: training steps of a language model; op: a part of a mixer, forward and
+    backward; decode: one more position of a causal mixer."""
+    objective: Objective | None = None
+    """In pretraining, what is learned: by a causal model the next token, by a bidirectional one
+    masked tokens."""
+    rpe_layers: Count | None = None
+    """In pretraining, hidden layers of the encoder of positions."""
+    rounds_rpe_layers: tuple[Count, ...] = ()
+    """In pretraining, the numbers of layers that were measured in the same interleaved rounds."""
     part: Name | None = None
     """Part of the mixer. In op: whole, mixing, kernel or product; in decode: recurrence or prefix
     (all positions so far)."""
@@ -99,10 +109,13 @@ class BenchRecord(Record):
     def name(self) -> str:
         """The file below the folder of measurements; repeating the measurement replaces it."""
         device = re.sub(r"[^A-Za-z0-9]+", "-", self.device).strip("-")
-        parts = [self.mode, self.part, self.task, self.preset, self.protocol, self.mixer]
+        parts = [self.mode, self.part, self.objective]
+        parts += [self.task, self.preset, self.protocol, self.mixer]
         parts += [self.mixer_code and self.mixer_code[:8], self.precision]
         parts += [str(self.batch_size), self.channels and str(self.channels)]
         parts += ["task" if self.lengths == "task" else None, str(self.length)]
+        if self.rpe_layers is not None:
+            parts += [f"{self.rpe_layers}-layers"]
         if self.overrides:
             parts += [hashlib.sha256("\n".join(self.overrides).encode()).hexdigest()[:8]]
         return f"{device}/{'-'.join(part for part in parts if part)}.json"

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from lra.record.positions import PositionScores
 from lra.record.schema import (
     ROUNDING,
     Amount,
@@ -53,9 +54,11 @@ class EvaluationRecord(Record):
     test_correct: Count
     test_total: PositiveCount
     loss: Annotated[float, Field(ge=0)] | None
-    """Mean cross-entropy in nats; null if it is not finite."""
+    """Mean over targets in nats; null if it is not finite."""
     baselines: dict[Label, Percent]
     largest_class: Percent
+    positions: PositionScores | None = None
+    """What is measured where targets are positions; null where they are examples."""
     examples_per_second: Amount
     device: Label
     precision: Label

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
+from lra.record.positions import PositionScores
 from lra.record.schema import (
     ROUNDING,
     SHIPPED,
@@ -32,6 +33,26 @@ NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
 LARGEST_METRICS = 2**30
 """Most bytes of metrics.jsonl."""
+
+
+class PretrainingRecord(Record):
+    """What a model learned of its task's inputs before it learned labels."""
+
+    objective: Label
+    """masked or next."""
+    masked_share: Annotated[float, Field(gt=0, lt=1)] | None
+    """Share of the positions that were masked; null where none was."""
+    steps: Count
+    """Optimizer steps made, which those of the run include."""
+    epochs: Amount
+    """Number of passes over the training set that these steps amount to."""
+    seconds: Amount
+    """Seconds of these steps, which those of the run include."""
+    flops_per_step: Amount | None = None
+    """Mean FLOPs of its first steps."""
+    val_loss: Amount | None
+    """Mean loss of hidden or next inputs of the validation set, at its best: in nats, or of real
+    numbers their mean absolute error; null before the first validation."""
 
 
 class RunRecord(Record):
@@ -63,6 +84,7 @@ class RunRecord(Record):
     """Accuracy on the test set in percent, measured once, when the run is done."""
     test_correct: Count | None
     test_total: PositiveCount | None
+    """Targets of the test set: examples, or positions."""
     val_accuracy: Percent | None
     """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
@@ -70,10 +92,10 @@ class RunRecord(Record):
     best_step: Count | None
     """Step of the checkpoint that val_accuracy and test_accuracy belong to."""
     steps: Count
-    """Number of optimizer steps made."""
+    """Number of optimizer steps made, a pretraining's included."""
     total_steps: PositiveCount
     epochs: Amount
-    """Number of passes over the training set that these steps amount to."""
+    """Number of passes over the training set that these steps amount to, a pretraining's apart."""
     steps_per_second: Positive | None
     """One over the median duration of a training step, without warm-up and evaluation."""
     flops_per_step: Amount | None = None
@@ -99,6 +121,10 @@ class RunRecord(Record):
     largest_class: Percent | None = None
     """Percent of the test set that is in its largest class: the highest score of one answer to all.
     It may be another class than the commonest one of the training set."""
+    pretraining: PretrainingRecord | None = None
+    """Null for a run that learned labels alone."""
+    positions: PositionScores | None = None
+    """What is measured where targets are positions; null where they are examples."""
     data: DataRecord
 
     @model_validator(mode="after")
@@ -114,6 +140,16 @@ class RunRecord(Record):
                 raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
         return self
 
+    def flops(self, step: int) -> float | None:
+        """Return the FLOPs up to a step, those of a pretraining included; None if not known."""
+        before = self.pretraining
+        if self.flops_per_step is None or before is None:
+            return None if self.flops_per_step is None else step * self.flops_per_step
+        if before.flops_per_step is None:
+            return None
+        steps = min(step, before.steps)
+        return steps * before.flops_per_step + (step - steps) * self.flops_per_step
+
     @property
     def has_own_code(self) -> bool:
         """Whether task or mixer is a plug-in, whose code nothing runs unasked."""
@@ -125,6 +161,14 @@ class RunRecord(Record):
         if self.label is not None:
             return f"{self.mixer}: {self.label}"
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+
+    @property
+    def test_text(self) -> str:
+        """What the model scored on the test set, as commands print it; empty if nothing."""
+        if self.test_accuracy is None:
+            return ""
+        accuracy = f"{self.test_accuracy:.2f} %"
+        return accuracy if self.positions is None else f"{self.positions.text} ({accuracy})"
 
     def save(self, folder: Path) -> None:
         """Write result.json into a run's folder."""

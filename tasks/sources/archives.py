@@ -1,4 +1,4 @@
-"""Files of a folder or of a tar archive, one after another.
+"""Files of a folder, of a tar or zip archive, one after another; and single ones, compressed.
 
 An archive is read and never unpacked: no name in it can reach the file system, links and
 devices are refused, and the bytes that are read from it are limited.
@@ -7,11 +7,14 @@ devices are refused, and the bytes that are read from it are limited.
 from __future__ import annotations
 
 import bz2
+import contextlib
 import gzip
 import io
 import lzma
 import re
+import stat
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,6 +33,9 @@ LARGEST_TOTAL = 128 * GIB
 LARGEST_HEADER = 2**16
 MOST_NOTES = 100
 """Most bytes that describe a file of an archive, its name for instance; most notes on all files."""
+
+ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+"""How zip archives begin; the second one is empty."""
 
 LARGEST_GROWTH = 200
 AT_EASE = 64 * CHUNK
@@ -59,7 +65,7 @@ def walk(
     A file must be read before the next is asked for.
 
     Args:
-        path: a folder, or a tar archive, uncompressed or compressed by gzip, xz or bzip2.
+        path: a folder, a zip archive, or a tar archive, which gzip, xz or bzip2 may compress.
         wanted: regular expression; files are read if it is found in their names.
         inside: pattern of the files of a folder.
         largest: most bytes that a file may have.
@@ -69,7 +75,29 @@ def walk(
     """
     if path.is_dir():
         return _walk_folder(path, inside, wanted, largest)
-    return _walk_archive(path, wanted, largest, total)
+    if is_zip(path):
+        return _walk_zip(path, wanted, largest, total)
+    return _walk_tar(path, wanted, largest, total)
+
+
+def is_zip(path: Path) -> bool:
+    """Whether a regular file begins as a zip archive does."""
+    with open_regular(path) as file:
+        return file.read(len(ZIP[0])) in ZIP
+
+
+def read_unpacked(path: Path, *, largest: int) -> bytes:
+    """Read a file as a whole, which gzip, xz or bzip2 may compress.
+
+    Args:
+        largest: most bytes that it may have, compressed or not.
+    Raises: DataError for a file that is damaged, cut off or hostile.
+    """
+    with open_regular(path, largest=largest) as raw, _decompressed(raw, path, largest) as stream:
+        content = io.BytesIO()
+        while part := stream.read(CHUNK):
+            content.write(part)
+        return content.getvalue()
 
 
 def _walk_folder(
@@ -82,17 +110,11 @@ def _walk_folder(
             yield match, file
 
 
-def _walk_archive(
+def _walk_tar(
     path: Path, wanted: re.Pattern[str], largest: int, total: int
 ) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
-    size = path.stat().st_size
-    with (
-        open_regular(path) as raw,
-        progress(f"reading {path}", total=size, unit="B") as bar,
-        _faults_named(path),
-        _unpacked(_Counted(raw, bar)) as unpacked,
-    ):
-        stream: Any = _Limited(unpacked, path, min(total, max(AT_EASE, LARGEST_GROWTH * size)))
+    with open_regular(path) as raw, _decompressed(raw, path, total) as limited:
+        stream: Any = limited
         with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
             for member in archive:
                 vars(archive)["members"] = []  # it would keep them all, to find them by name
@@ -103,16 +125,71 @@ def _walk_archive(
             pass
 
 
+@contextlib.contextmanager
+def _decompressed(raw: IO[bytes], path: Path, total: int) -> Iterator[_Limited]:
+    """Undo a file's compression, with a progress bar, a limit and faults that name the file."""
+    size = path.stat().st_size
+    with (
+        progress(f"reading {path}", total=size, unit="B") as bar,
+        _faults_named(path),
+        _unpacked(_Counted(raw, bar)) as unpacked,
+    ):
+        yield _Limited(unpacked, path, _most(total, size))
+
+
+def _most(total: int, size: int) -> int:
+    """Most bytes that an archive of some size may unpack to."""
+    return min(total, max(AT_EASE, LARGEST_GROWTH * size))
+
+
+def _walk_zip(
+    path: Path, wanted: re.Pattern[str], largest: int, total: int
+) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
+    left = _most(total, path.stat().st_size)
+    with (
+        open_regular(path) as raw,
+        _faults_named(path),
+        zipfile.ZipFile(_SmallReads(raw)) as archive,  # pyright: ignore[reportArgumentType]
+    ):
+        members = [(wanted.search(member.filename), member) for member in archive.infolist()]
+        files = [(match, member) for match, member in members if match and not member.is_dir()]
+        for match, member in progress(f"reading {path}", files, unit="files"):
+            left -= member.file_size
+            if left < 0:
+                raise _unpacks_to_more(path)
+            yield match, _open_zipped(archive, member, path, largest)
+
+
+def _open_zipped(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, largest: int
+) -> IO[bytes]:
+    kind = stat.S_IFMT(member.external_attr >> 16)
+    if kind not in (0, stat.S_IFREG):
+        raise DataError(f"{path}: {member.filename} is not a regular file; refused")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise DataError(f"{path}: {member.filename} is compressed in an unusual way; refused")
+    _check_size(member.filename, member.file_size, path, largest)
+    return io.BufferedReader(_Member(path, archive.open(member)))
+
+
+def _check_size(name: str, size: int, path: Path, largest: int) -> None:
+    if size > largest:
+        raise DataError(f"{path}: {name} has {size:,} bytes, more than expected of it; refused")
+
+
+def _unpacks_to_more(path: Path) -> DataError:
+    return DataError(
+        f"{path} ({path.stat().st_size:,} bytes) unpacks to more than is expected of it; refused"
+    )
+
+
 def _open_member(
     archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path, largest: int
 ) -> IO[bytes]:
     file = archive.extractfile(member) if member.isreg() else None
     if file is None:
         raise DataError(f"{path}: {member.name} is not a regular file; refused")
-    if member.size > largest:
-        raise DataError(
-            f"{path}: {member.name} has {member.size:,} bytes, more than expected of it; refused"
-        )
+    _check_size(member.name, member.size, path, largest)
     return io.BufferedReader(_Member(path, file))
 
 
@@ -155,10 +232,7 @@ class _Limited:
         data = self.unpacked.read(size)
         self.left -= len(data)
         if self.left < 0:
-            raise DataError(
-                f"{self.path} ({self.path.stat().st_size:,} bytes) unpacks to more than is "
-                f"expected of it; refused"
-            )
+            raise _unpacks_to_more(self.path)
         return data
 
 
@@ -203,6 +277,20 @@ class _Counted:
 
     def __exit__(self, *exception: object) -> None:
         pass
+
+
+class _SmallReads:
+    """A file of which nothing large is read at once, such as the list of a zip archive's files."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self.raw = raw
+        self.seek, self.tell, self.seekable = raw.seek, raw.tell, raw.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.raw.read(min(size, CHUNK + 1) if size >= 0 else CHUNK + 1)
+        if len(data) > CHUNK:
+            raise ValueError(f"a part of more than {CHUNK:,} bytes")
+        return data
 
 
 def _unpacked(file: _Counted) -> Any:

@@ -37,6 +37,8 @@ class Release:
     """A sentence that says where people get the files."""
     registered_as: str | None = None
     """Name of a data set of tensorflow-datasets with a public address."""
+    saved_as: str | None = None
+    """Name that a download gets; None: that of the address."""
     accept: Callable[[Path], Path | None]
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
@@ -63,7 +65,7 @@ class Release:
             return found
         try:
             address = registered(self.registered_as)
-            return download(address, data_dir / address.file_name)
+            return download(address, data_dir / (self.saved_as or address.file_name))
         except DownloadError as error:
             raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
 

@@ -1,0 +1,108 @@
+"""What comes next, by a classifier of positions that is given a sequence bit by bit."""
+
+from __future__ import annotations
+
+import abc
+import functools
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from lra.classifier.block import Block
+from lra.classifier.classifier import Classifier
+from lra.classifier.packing import Packing
+from models.base import Recurrence, RecurrentMixer
+
+
+def has_recurrence(model: Classifier) -> bool:
+    """Whether all mixers of a causal classifier can take one position at a time."""
+    return all(isinstance(block.mixer, RecurrentMixer) for block in _blocks(model))
+
+
+def _blocks(model: Classifier) -> list[Block]:
+    return [block for block in model.blocks if isinstance(block, Block)]
+
+
+class Decoder(abc.ABC):
+    """A classifier with the positions that it was given so far.
+
+    Args:
+        model: a causal classifier of positions, in evaluation mode.
+        length: how many positions it will be given in all.
+    """
+
+    def __init__(self, model: Classifier, length: int) -> None:
+        self.model = model
+        self.length = length
+
+    @abc.abstractmethod
+    def take(self, tokens: Tensor) -> Tensor:
+        """Take in the next positions.
+
+        Args:
+            tokens: (positions,) int64, at least one.
+        Returns: logits of what comes after the last of them, (classes,).
+        """
+
+
+class ByRecurrence(Decoder):
+    """One position at a time, by the recurrences of the mixers: each at the same cost.
+
+    Raises: ValueError for a mixer that has none as it is.
+    """
+
+    def __init__(self, model: Classifier, length: int) -> None:
+        super().__init__(model, length)
+        self.recurrences: list[Recurrence] = []
+        for block in _blocks(model):
+            assert isinstance(block.mixer, RecurrentMixer)
+            self.recurrences.append(block.mixer.recurrence(length))
+        self.states = [recurrence.initial_state(1) for recurrence in self.recurrences]
+        self.taken = 0
+
+    def take(self, tokens: Tensor) -> Tensor:
+        """See `Decoder.take`."""
+        single = Packing(torch.ones(1, dtype=torch.int64), tokens.device)
+        x = tokens
+        for token in tokens.split(1):
+            x = self._step(token, single)
+        if self.model.norm is not None:
+            x = self.model.norm(x)
+        return self.model.output(x)[0]
+
+    def _step(self, token: Tensor, single: Packing) -> Tensor:
+        """Take in a position: token (1,) -> what the last block makes of it, (1, dim)."""
+        embedding = self.model.embedding
+        x = embedding.locate(embedding.encode(token), torch.full_like(token, self.taken))
+        for layer, block in enumerate(_blocks(self.model)):
+            x = block.around(functools.partial(self._mix, layer), x, single)
+        self.taken += 1
+        return x
+
+    def _mix(self, layer: int, x: Tensor) -> Tensor:
+        mixed, self.states[layer] = self.recurrences[layer].step(x, self.states[layer])
+        return mixed
+
+
+class ByFullPass(Decoder):
+    """All positions so far again for each that is taken in.
+
+    Within `kernels_cached` the first pass has all positions that there will be, so that kernels
+    over lags are made once. Beyond the length of training they may depend on the sequence's
+    length, and so all passes do there.
+    """
+
+    def __init__(self, model: Classifier, length: int) -> None:
+        super().__init__(model, length)
+        self.tokens: Tensor | None = None
+
+    def take(self, tokens: Tensor) -> Tensor:
+        """See `Decoder.take`."""
+        is_first = self.tokens is None
+        self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens])
+        taken = len(self.tokens)
+        is_whole = is_first or self.length > self.model.trained_length
+        positions = self.length if is_whole else taken
+        inputs = functional.pad(self.tokens, (0, positions - taken))
+        return self.model(inputs, torch.tensor([[positions]]))[taken - 1]

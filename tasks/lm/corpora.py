@@ -1,0 +1,144 @@
+"""The corpora that are known by name: their files, checksums and sizes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tasks.sources.releases import Release
+
+Unit = Literal["byte", "word"]
+SPLITS = ("train", "val", "test")
+WHOLE = "text"
+"""Stands for the only file of a corpus that comes in one."""
+
+SPLIT_FILE = re.compile(r"(?:^|/)(?:wiki\.)?(train|val|valid|validation|test)(?:\.txt|\.tokens)?$")
+"""Names of the files of a corpus that comes in splits."""
+
+MORE_WORDS = 50_000
+"""Most words of a vocabulary, unless another number is given or known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corpus:
+    """A published text."""
+
+    release: Release
+    files: re.Pattern[str]
+    """Found in the names of the files to read in an archive or folder."""
+    digests: Mapping[str, str]
+    """MD5, SHA-1 or SHA-256 of each file, by the split that it holds, or as WHOLE."""
+    tokens: Mapping[Unit, Mapping[str, int]]
+    """Tokens of each split, where they are known without the text."""
+    vocab_size: int = MORE_WORDS
+    """Most words of its vocabulary."""
+    held_out_once: bool = False
+    """Whether one held-out part serves validation and test both."""
+
+
+def _sizes(train: int, val: int, test: int) -> dict[str, int]:
+    return {"train": train, "val": val, "test": test}
+
+
+def _has_splits(path: Path) -> Path | None:
+    """Accept an archive or folder of WikiText, but not of its raw version."""
+    inside = path.iterdir() if path.is_dir() else iter([path])
+    fits = path.is_file() or any(SPLIT_FILE.search(file.name) for file in inside)
+    return path if fits and "raw" not in path.name else None
+
+
+def _wikitext(
+    number: int, digests: dict[str, str], tokens: Mapping[Unit, dict[str, int]], vocab_size: int
+) -> Corpus:
+    """Describe WikiText (Merity et al. 2016, arXiv:1609.07843), with <unk> for rare words."""
+    name = f"wikitext-{number}"
+    release = Release(
+        task="lm",
+        names={
+            f"{name}*.zip": f"{name}-v1.zip",
+            f"{name}*.tar*": "the same files",
+            name: "the folder in it, with wiki.train.tokens or train.txt, and so on",
+        },
+        people_get_it=f"Get https://wikitext.smerity.com/{name}-v1.zip and put it there as it is; "
+        f"{name}-raw-v1.zip is another text.",
+        accept=_has_splits,
+        inside="*",
+    )
+    return Corpus(
+        release=release, files=SPLIT_FILE, digests=digests, tokens=tokens, vocab_size=vocab_size
+    )
+
+
+def _hutter(name: str, md5: str) -> Corpus:
+    """Describe a text of Mahoney's compression benchmark, of 100 million bytes."""
+    release = Release(
+        task="lm",
+        names={
+            f"{name}.zip": "the archive",
+            name: "the file in it, 100,000,000 bytes",
+            f"{name}.[gx]z": "the same, compressed",
+        },
+        people_get_it=f"Get https://mattmahoney.net/dc/{name}.zip and put it there as it is.",
+        accept=lambda path: path if path.is_file() else None,
+        inside="*",
+    )
+    million = 10**6
+    return Corpus(
+        release=release,
+        files=re.compile(rf"(?:^|/){name}$"),
+        digests={WHOLE: md5},
+        tokens={"byte": _sizes(90 * million, 5 * million, 5 * million)},
+    )
+
+
+CORPORA: Mapping[str, Corpus] = {
+    "wikitext-2": _wikitext(
+        2,
+        {
+            "train": "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f",
+            "val": "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8",
+            "test": "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0",
+        },
+        {
+            "byte": _sizes(10_797_148, 1_121_681, 1_256_449),
+            "word": _sizes(2_088_628, 217_646, 245_569),
+        },
+        33_278,
+    ),
+    "wikitext-103": _wikitext(
+        103,
+        # As GluonNLP 0.10 has them, whose digests of WikiText-2 are those of the files above.
+        {
+            "train": "b7497e2dfe77e72cfef5e3dbc61b7b53712ac211",
+            "val": "c326ac59dc587676d58c422eb8a03e119582f92b",
+            "test": "8a5befc548865cec54ed4273cf87dbbad60d1e47",
+        },
+        {"word": _sizes(103_227_021, 217_646, 245_569)},
+        267_735,
+    ),
+    "enwik8": _hutter("enwik8", "a1fa5ffddb56f4953e226637dabbb36a"),
+    "text8": _hutter("text8", "3bea1919949baf155f99411df5fada7e"),
+    "shakespeare": Corpus(
+        release=Release(
+            task="lm",
+            names={
+                "tinyshakespeare.txt*": "1,115,394 bytes; .xz or .gz will do",
+                "tinyshakespeare/input.txt": "the same",
+                "shakespeare_char/input.txt": "the same, as nanoGPT has it",
+            },
+            people_get_it="Get input.txt from github.com/karpathy/char-rnn, folder "
+            "data/tinyshakespeare, and put it there as tinyshakespeare.txt.",
+            registered_as="tiny_shakespeare",
+            saved_as="tinyshakespeare.txt",
+            accept=lambda path: path if path.is_file() else None,
+            inside="*",
+        ),
+        files=re.compile(r"(?:^|/)(?:input|tinyshakespeare)\.txt$"),
+        digests={WHOLE: "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
+        tokens={"byte": _sizes(1_003_854, 111_540, 111_540)},
+        held_out_once=True,
+    ),
+}

@@ -1,0 +1,145 @@
+"""Words of a text, and the vocabulary that numbers them.
+
+Words stand between blanks, and each line end is one, `<eos>`, as WikiText's are counted; a word
+has the blanks before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from tasks.errors import DataError
+from tasks.lm.reading import Text
+from tasks.progress import progress
+from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
+
+UNKNOWN, LINE_END = b"<unk>", b"<eos>"
+CHUNK = 2**20
+"""Least bytes of a text that are taken at a time."""
+MOST_QUOTES = 3
+"""Most unknown words that an error repeats."""
+
+_BLANK = re.compile(rb"\s")
+_IS_BLANK = np.isin(np.arange(256), list(b" \t\n\r\v\f"))
+
+
+def chunks(text: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """Cut a text, (bytes,) uint8, behind blanks; yield the places of the chunks and these."""
+    start, view = 0, text.data
+    while start < len(view):
+        found = _BLANK.search(view, start + CHUNK)
+        stop = len(view) if found is None else found.end()
+        yield start, bytes(view[start:stop])
+        start = stop
+
+
+def check_utf8(text: Text) -> None:
+    """Make sure that words can be told from one another.
+
+    Raises: DataError naming the file and the first byte that is no UTF-8.
+    """
+    for start, chunk in chunks(np.frombuffer(text.content, dtype=np.uint8)):
+        try:
+            chunk.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{text.file}: byte {start + error.start:,} is not UTF-8 ({error.reason}), which "
+                f"words must be; mend it, or use --set task.unit=byte"
+            ) from None
+
+
+def words_of(chunk: bytes) -> list[bytes]:
+    """List the words of a text."""
+    return chunk.replace(b"\n", b" %b " % LINE_END).split()
+
+
+def word_ends(chunk: bytes) -> np.ndarray:
+    """List where the words of a text end, (words,) int64: the place of the byte after each."""
+    codes = np.frombuffer(chunk, dtype=np.uint8)
+    is_blank = _IS_BLANK[codes]
+    is_last = ~is_blank & np.append(is_blank[1:], True)
+    return np.flatnonzero(is_last | (codes == ord("\n"))) + 1
+
+
+def first_words(text: np.ndarray, count: int) -> np.ndarray:
+    """Cut a text, (bytes,) uint8, behind its first words; whole, if it has no more than these."""
+    for start, chunk in chunks(text):
+        ends = word_ends(chunk)
+        if count <= len(ends):
+            return text[: start + ends[count - 1]]
+        count -= len(ends)
+    return text
+
+
+class Words(Vocabulary):
+    """Words and their numbers: the unknown one is 0, the end of a line 1.
+
+    Args:
+        words: the words in order.
+    """
+
+    def __init__(self, words: Sequence[bytes]) -> None:
+        self.words = words
+        self.numbers = {word: number for number, word in enumerate(words)}
+
+    @classmethod
+    def of(cls, text: np.ndarray, size: int) -> Words:
+        """Choose the commonest words of a text, of like ones the earlier."""
+        counts: Counter[bytes] = Counter()
+        for chunk in _shown("counting words", text):
+            counts.update(words_of(chunk))
+        special = [UNKNOWN, LINE_END]
+        common = [word for word, _ in counts.most_common(size) if word not in special]
+        return cls([*special, *common][:size])
+
+    @classmethod
+    def of_array(cls, array: np.ndarray) -> Words:
+        """Take words up from an array that `as_array` made."""
+        return cls(array.tobytes().split(b"\n"))
+
+    def as_array(self) -> np.ndarray:
+        """Return the words one after another, a line end between them, (bytes,) uint8."""
+        return np.frombuffer(b"\n".join(self.words), dtype=np.uint8)
+
+    def number(self, text: np.ndarray) -> np.ndarray:
+        """Number the words of a text, (bytes,) uint8: (words,) unsigned integers."""
+        number_of, kind = self.numbers.get, np.min_scalar_type(len(self.words) - 1)
+        parts = [
+            np.array([number_of(word, 0) for word in words_of(chunk)], dtype=kind)
+            for chunk in _shown("numbering words", text)
+        ]
+        return np.concatenate([np.empty(0, kind), *parts])
+
+    def encode(self, text: str) -> list[int]:
+        """See `Vocabulary.encode`; words that are not known are refused, `<unk>` is one."""
+        words = words_of(bytes_of(text))
+        unknown = list(dict.fromkeys(word for word in words if word not in self.numbers))
+        if unknown:
+            shown = [repr(word[:LONGEST_QUOTE].decode(errors="replace")) for word in unknown]
+            more = f" and {len(shown) - MOST_QUOTES} more" if len(shown) > MOST_QUOTES else ""
+            raise DataError(
+                f"got {', '.join(shown[:MOST_QUOTES])}{more}, expected some of the "
+                f"{len(self.words):,} words that the corpus is written in; use others, or "
+                f"{UNKNOWN.decode()}"
+            )
+        return [self.numbers[word] for word in words]
+
+    def decode(self, token: int) -> bytes:
+        """See `Vocabulary.decode`: a word and a blank, or a line end.
+
+        A number beyond the words, of a corpus that has fewer than the model, is an unknown one.
+        """
+        word = self.words[token] if token < len(self.words) else UNKNOWN
+        return b"\n" if word == LINE_END else word + b" "
+
+
+def _shown(title: str, text: np.ndarray) -> Iterator[bytes]:
+    """Go through the chunks of a text behind a progress bar."""
+    with progress(title, total=len(text), unit="B") as bar:
+        for _, chunk in chunks(text):
+            yield chunk
+            bar.update(len(chunk))

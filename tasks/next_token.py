@@ -1,0 +1,121 @@
+"""Splits whose targets are positions: each is to say which token comes next."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+
+from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
+from tasks.splits import MOST_CHECKED
+
+
+class NextToken(Split):
+    """Windows of a long sequence of tokens; the label of a position is the token after it.
+
+    Args:
+        tokens: (total,) unsigned integers.
+        starts: (examples,) place of each window's first input among the tokens.
+        lengths: (examples,) positions of each window; the token after its last one is there, too.
+        skipped: (examples,) positions at each window's start that are not scored, as another
+            window scores them. None: all are scored.
+        fields: metadata of the windows, see `Split.metadata`.
+        text_bytes: see `Split.text_bytes`.
+        ideal_bits: see `Split.ideal_bits`.
+    """
+
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        starts: np.ndarray,
+        lengths: np.ndarray,
+        *,
+        skipped: np.ndarray | None = None,
+        fields: dict[str, np.ndarray] | None = None,
+        text_bytes: int | None = None,
+        ideal_bits: np.ndarray | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self.starts = starts.astype(np.int64)
+        self.lengths = lengths.astype(np.int64)
+        self.skipped = np.zeros_like(self.lengths) if skipped is None else skipped.astype(np.int64)
+        self.text_bytes = text_bytes
+        self.ideal_bits = ideal_bits
+        self._fields = fields or {}
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """(targets,) the tokens to be predicted, window after window."""
+        where = _places(self.starts + self.skipped, self.lengths - self.skipped)
+        return self.tokens[where + 1]
+
+    def metadata(self) -> dict[str, np.ndarray]:
+        """See `Split.metadata`."""
+        return self._fields
+
+    def check(self, info: TaskInfo) -> None:
+        """See `Split.check`."""
+        ends = self.starts + self.lengths
+        if not len(self) or self.lengths.min() < 1 or self.lengths.max() > info.max_length:
+            raise ValueError(f"windows are none, or not of 1 to {info.max_length} positions")
+        if self.starts.min() < 0 or ends.max() >= len(self.tokens):
+            raise ValueError("a window ends outside what is stored")
+        if (self.skipped < 0).any() or (self.skipped >= self.lengths).any():
+            raise ValueError("a window has no target")
+        if self.tokens.ndim != 1 or self.tokens.dtype.kind != "u":
+            raise ValueError(f"tokens are {self.tokens.dtype} {self.tokens.shape}")
+        highest = int(self.tokens[:MOST_CHECKED].max(initial=0))
+        if highest >= min(info.vocab_size or 0, info.num_classes):
+            raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        where, lengths, unscored = self.places(indices)
+        labels = self.tokens[where + 1].astype(np.int64)
+        labels[unscored] = NOT_SCORED
+        return Batch(
+            torch.from_numpy(self.tokens[where].astype(np.int64)),
+            torch.from_numpy(lengths[:, None]),
+            torch.from_numpy(labels),
+        )
+
+    def places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Say where the inputs of a batch are.
+
+        Args:
+            indices: (batch,) windows.
+        Returns: (positions,) places of its inputs among the tokens; (batch,) positions of each
+            window; and which of the batch's positions are not scored.
+        """
+        lengths = self.lengths[indices]
+        where = _places(self.starts[indices], lengths)
+        return where, lengths, _places(np.cumsum(lengths) - lengths, self.skipped[indices])
+
+
+def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """List `counts` places from each of `starts` on, (windows,) both: (places,) int64."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+
+
+def windows(
+    total: int, length: int, stride: int | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut a sequence of tokens into windows in which each token but the first is scored once.
+
+    Args:
+        total: tokens, at least 2.
+        length: most positions of a window.
+        stride: positions from one window's start to the next one's; where windows overlap, the
+            earlier one scores what they have in common. None: they do not overlap.
+    Returns: starts, lengths and skipped positions, (windows,) int64 each; see `NextToken`.
+    """
+    stride = length if stride is None else stride
+    targets = total - 1
+    starts = np.arange(0, max(1, targets - length + stride), stride)
+    lengths = np.minimum(length, targets - starts)
+    ends = starts + lengths
+    skipped = np.concatenate([[0], ends[:-1] - starts[1:]])
+    return starts, lengths, skipped

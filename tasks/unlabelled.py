@@ -1,0 +1,155 @@
+"""A task's inputs as their own targets: masked positions, or what stands at the next one."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.errors import DataError
+from tasks.random_words import RandomWords
+
+VALIDATION_SEED = 2310_02980
+"""Seed of the masks of a validation split, which are always the same."""
+
+
+class Unlabelled(Split):
+    """The examples of another split, whose labels are made of its inputs.
+
+    Labels are tokens, (positions,); or real numbers, (positions, channels) float32, NaN at no
+    target.
+
+    Args:
+        split: the examples.
+    """
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+        self.lengths = split.lengths
+
+    @property
+    def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """None beforehand: they are made with each batch."""
+        return np.zeros(0, dtype=np.int64)
+
+    @abc.abstractmethod
+    def over(self, split: Split) -> Unlabelled:
+        """Return the same over another split, that holds the same examples on a device."""
+
+
+class NextInputs(Unlabelled):
+    """Each position is to tell the input of the next one; the last has no target."""
+
+    def over(self, split: Split) -> NextInputs:
+        """See `Unlabelled.over`."""
+        return NextInputs(split)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        batch = self.split.batch(indices)
+        labels = torch.roll(batch.inputs, -1, dims=0)
+        ends = torch.cumsum(batch.lengths.flatten(), 0) - 1
+        labels[ends.to(labels.device)] = _none(labels)
+        return Batch(batch.inputs, batch.lengths, labels)
+
+
+class MaskedInputs(Unlabelled):
+    """Positions drawn at random are hidden, and are to be told.
+
+    A hidden token becomes one that no example has, the `vocab_size`-th; a hidden vector zeros, and
+    a further channel says which are hidden. Masks of training are drawn by torch's generator, so
+    that they are new each time and follow the run's seed.
+
+    Args:
+        split: the examples.
+        share: how likely a position is hidden; one of each sequence is in any case.
+        mask_token: what stands in the place of tokens.
+        is_fixed: whether the masks of a batch are the same each time.
+    """
+
+    def __init__(self, split: Split, share: float, mask_token: int, *, is_fixed: bool) -> None:
+        super().__init__(split)
+        self.share = share
+        self.mask_token = mask_token
+        self.is_fixed = is_fixed
+
+    def over(self, split: Split) -> MaskedInputs:
+        """See `Unlabelled.over`."""
+        return MaskedInputs(split, self.share, self.mask_token, is_fixed=self.is_fixed)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        batch = self.split.batch(indices)
+        inputs = batch.inputs
+        hidden = self._hidden(batch.lengths.flatten(), int(indices[0])).to(inputs.device)
+        if inputs.is_floating_point():
+            labels = inputs.masked_fill(~hidden[:, None], torch.nan)
+            mark = hidden[:, None].to(inputs.dtype)
+            inputs = torch.cat([inputs.masked_fill(hidden[:, None], 0), mark], dim=1)
+        else:
+            labels = inputs.masked_fill(~hidden, NOT_SCORED)
+            inputs = inputs.masked_fill(hidden, self.mask_token)
+        return Batch(inputs, batch.lengths, labels)
+
+    def _hidden(self, lengths: Tensor, first: int) -> Tensor:
+        """Draw which positions of sequences are hidden.
+
+        Args:
+            lengths: (sequences,).
+            first: the batch's first example, which tells fixed masks apart.
+        Returns: (positions,) bool.
+        """
+        total = int(lengths.sum())
+        if self.is_fixed:
+            words = RandomWords(VALIDATION_SEED, first).draw(total)
+            draws = torch.from_numpy(words.astype(np.float64) / 2**32)
+        else:
+            draws = torch.rand(total, dtype=torch.float64)
+        lowest = torch.segment_reduce(draws, "min", lengths=lengths)
+        return draws <= lowest.clamp(min=self.share).repeat_interleave(lengths)
+
+
+def _none(labels: Tensor) -> float:
+    """Return what stands for no target among labels."""
+    return torch.nan if labels.is_floating_point() else NOT_SCORED
+
+
+def unlabelled(
+    info: TaskInfo, dataset: Dataset, objective: str, masked_share: float
+) -> tuple[TaskInfo, Dataset]:
+    """Make the inputs of a data set its targets.
+
+    Args:
+        info: of the task.
+        dataset: with splits train and val.
+        objective: masked or next.
+        masked_share: see `MaskedInputs`.
+    Returns: what a model must know of it; and the data set, with these two splits.
+    Raises: DataError if no position of a split has a next one.
+    """
+    splits: dict[str, Split] = {}
+    more = int(objective == "masked")
+    for name in ("train", "val"):
+        split = dataset.splits[name]
+        if objective == "masked":
+            token = info.vocab_size or 0
+            splits[name] = MaskedInputs(split, masked_share, token, is_fixed=name == "val")
+        elif int(split.lengths.max()) > 1:
+            splits[name] = NextInputs(split)
+        else:
+            raise DataError(
+                f"all sequences of split {name} of {info.name} have one position, and "
+                f"pretrain.objective next needs a next one; use masked"
+            )
+    found = dataclasses.replace(
+        info,
+        targets="position",
+        num_classes=info.vocab_size or info.channels or 0,
+        vocab_size=None if info.vocab_size is None else info.vocab_size + more,
+        channels=None if info.channels is None else info.channels + more,
+    )
+    return found, dataclasses.replace(dataset, splits=splits)

@@ -1,0 +1,415 @@
+"""Language modelling: texts of every file structure in bytes and words, in windows."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tasks.lm.baselines
+from made_data import real_data, wikitext, write_archive, write_files, write_zip
+from tasks.base import Dataset
+from tasks.errors import DataError
+from tasks.lm import LanguageModelling
+from tasks.next_token import NextToken
+
+SPLITS = ("train", "val", "test")
+FILES = wikitext()
+TEXTS = {
+    split: FILES[f"wikitext-2/wiki.{name}.tokens"]
+    for split, name in zip(SPLITS, ("train", "valid", "test"), strict=True)
+}
+PLAY = b"".join(b"ROMEO: line %d of the play,\nand on.\n\n" % i for i in range(100))
+
+
+def small(**options: Any) -> LanguageModelling:
+    """Make a task that a few lines are enough for."""
+    return LanguageModelling(**{"sequence_length": 16, **options})
+
+
+def tokens(dataset: Dataset, split: str) -> np.ndarray:
+    """Put the tokens of a split together again: the first input, and all labels."""
+    found = dataset.splits[split]
+    first = found.batch(np.array([0])).inputs[:1].numpy()
+    return np.concatenate([first, found.labels.astype(np.int64)])
+
+
+def text(dataset: Dataset, split: str) -> bytes:
+    """Turn a split of bytes back into text."""
+    return tokens(dataset, split).astype(np.uint8).tobytes()
+
+
+def written(task: LanguageModelling, dataset: Dataset, numbers: np.ndarray) -> bytes:
+    vocabulary = task.vocabulary(lambda: dataset)
+    return b"".join(vocabulary.decode(number) for number in numbers.tolist())
+
+
+def place(data_dir: Path, kind: str) -> Path:
+    """Put the same text somewhere that people have it."""
+    short = {name.replace("wiki.", "").replace("tokens", "txt"): c for name, c in FILES.items()}
+    deep = {name.replace("wikitext-2", "wikitext-2-v1/wikitext-2"): c for name, c in FILES.items()}
+    if kind == "zip":
+        return write_zip(data_dir / "wikitext-2-v1.zip", {"wikitext-2/": b"", **FILES})
+    if kind.startswith("tar"):
+        return write_archive(data_dir / "deep" / f"wikitext-2.{kind}", short)
+    return write_files(data_dir, {"folder": FILES, "short names": short, "nested": deep}[kind])
+
+
+@pytest.mark.parametrize("kind", ["tar.xz", "tar.gz", "folder", "short names", "nested"])
+def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> None:
+    place(tmp_path / "one", kind)
+    dataset = small().prepare(tmp_path / "one")
+    assert {split: text(dataset, split) for split in SPLITS} == TEXTS
+    assert dataset.source == "unofficial"
+    assert dataset.unofficial_because.startswith("the checksum is not that of the release")
+    place(tmp_path / "two", "zip")
+    assert small().prepare(tmp_path / "two").fingerprint == dataset.fingerprint
+
+
+def test_the_raw_version_is_another_text(tmp_path: Path) -> None:
+    write_zip(tmp_path / "wikitext-2-raw-v1.zip", FILES)
+    with pytest.raises(DataError, match=r"looked for: wikitext-2\*\.zip .* Get https://wikitext"):
+        small().prepare(tmp_path)
+
+
+def test_windows_hold_the_text_in_order(tmp_path: Path) -> None:
+    place(tmp_path, "zip")
+    train = small().prepare(tmp_path).splits["train"]
+    batch = train.batch(np.array([2, 0]))
+    content = np.frombuffer(TEXTS["train"], dtype=np.uint8)
+    assert batch.inputs.tolist() == [*content[32:48], *content[:16]]
+    assert batch.labels.tolist() == [*content[33:49], *content[1:17]]
+    assert (
+        len(train) == math.ceil((len(content) - 1) / 16) == small().prepare(tmp_path).sizes["train"]
+    )
+
+
+def expected_words(content: bytes) -> list[bytes]:
+    """Split a text as others do: line by line."""
+    lines = content.split(b"\n")
+    words = [word for line in lines[:-1] for word in [*line.split(), b"<eos>"]]
+    return words + lines[-1].split()
+
+
+def test_words_are_numbered_by_how_often_they_occur(tmp_path: Path) -> None:
+    write_zip(tmp_path / "wikitext-2.zip", FILES | {
+        "wikitext-2/wiki.test.tokens": TEXTS["test"] + b" \n a new fox \n"
+    })  # fmt: skip
+    task = small(unit="word")
+    dataset = task.prepare(tmp_path)
+    assert task.info.vocab_size == task.info.num_classes == 33_278
+    counts = Counter(expected_words(TEXTS["train"]))
+    common = [word for word, _ in counts.most_common() if word not in (b"<unk>", b"<eos>")]
+    names = [b"<unk>", b"<eos>", *common]
+    assert [names[i] for i in tokens(dataset, "val")] == expected_words(TEXTS["val"])
+    end = tokens(dataset, "test")[-5:]
+    assert [names[i] for i in end] == [b"<eos>", b"<unk>", b"<unk>", b"fox", b"<eos>"]
+    assert written(task, dataset, end) == b"\n<unk> <unk> fox \n"
+    vocabulary = task.vocabulary(lambda: dataset)
+    assert vocabulary.encode(" the fox\n") == [names.index(b"the"), names.index(b"fox"), 1]
+    expected = expected_words(TEXTS["test"]).count(b"<unk>") + 2
+    assert dataset.notes["words of test that are <unk>"] == expected
+    assert len(task.verify(dataset)) == 5
+
+
+def test_a_vocabulary_keeps_the_commonest_words(tmp_path: Path) -> None:
+    (tmp_path / "own.txt").write_text("b a c b a b d\n" * 60)
+    task = small(corpus=str(tmp_path / "own.txt"), unit="word", vocab_size=4)
+    dataset = task.prepare(tmp_path)
+    line = written(task, dataset, tokens(dataset, "train")[:8])
+    assert line == b"b a <unk> b a b <unk> \n"
+
+
+@pytest.mark.parametrize("limit", [None, 17, 40])
+def test_targets_stand_for_the_bytes_behind_the_first(tmp_path: Path, limit: int | None) -> None:
+    place(tmp_path, "zip")
+    of_bytes = small(test=limit).prepare(tmp_path).splits["test"]
+    assert of_bytes.text_bytes == len(TEXTS["test"][:limit]) - 1
+    words = expected_words(TEXTS["test"])[:limit]
+    of_words = small(unit="word", test=limit).prepare(tmp_path).splits["test"]
+    assert len(of_words.labels) == len(words) - 1
+    ends = [0]
+    for word in words:
+        found = b"\n" if word == b"<eos>" else word
+        ends.append(TEXTS["test"].index(found, ends[-1]) + len(found))
+    assert of_words.text_bytes == ends[-1] - ends[1]
+
+
+ONE_FILE = {
+    "shakespeare": {
+        "tinyshakespeare.txt": PLAY,
+        "deep/tinyshakespeare.txt.xz": lzma.compress(PLAY),
+        "tinyshakespeare.txt.gz": gzip.compress(PLAY),
+        "tinyshakespeare/input.txt": PLAY,
+        "nanoGPT/data/shakespeare_char/input.txt": PLAY,
+    },
+    "enwik8": {"enwik8": PLAY, "enwik8/enwik8": PLAY, "raw/enwik8.xz": lzma.compress(PLAY)},
+    "text8": {"a/b/c/text8": PLAY, "text8.gz": gzip.compress(PLAY)},
+}
+
+
+@pytest.mark.parametrize(
+    ("corpus", "name"), [(corpus, name) for corpus, names in ONE_FILE.items() for name in names]
+)
+def test_a_corpus_in_one_file_is_divided_in_order(tmp_path: Path, corpus: str, name: str) -> None:
+    write_files(tmp_path, {name: ONE_FILE[corpus][name]})
+    dataset = small(corpus=corpus).prepare(tmp_path)
+    parts = [text(dataset, split) for split in SPLITS]
+    assert parts[0] == PLAY[: len(PLAY) * 9 // 10] and dataset.source == "unofficial"
+    if corpus == "shakespeare":
+        assert parts[1] == parts[2] == PLAY[len(PLAY) * 9 // 10 :]
+        assert dataset.selected_on == "test"
+    else:
+        assert b"".join(parts) == PLAY and dataset.selected_on == "val"
+        assert abs(len(parts[1]) - len(parts[2])) <= 1
+
+
+@pytest.mark.parametrize("corpus", ["enwik8", "text8"])
+def test_the_archive_of_a_corpus_in_one_file(tmp_path: Path, corpus: str) -> None:
+    write_zip(tmp_path / f"{corpus}.zip", {corpus: PLAY})
+    assert text(small(corpus=corpus).prepare(tmp_path), "train") == PLAY[: len(PLAY) * 9 // 10]
+    write_zip(tmp_path / "other" / f"{corpus}.zip", {"readme": PLAY})
+    with pytest.raises(DataError, match="has no file of text"):
+        small(corpus=corpus).prepare(tmp_path / "other")
+
+
+def test_an_own_text_is_known_by_its_content(tmp_path: Path) -> None:
+    path = tmp_path / "own.txt"
+    path.write_bytes(PLAY)
+    dataset = small(corpus=str(path)).prepare(tmp_path / "data")
+    assert dataset.source == "own" and not dataset.unofficial_because
+    assert b"".join(text(dataset, split) for split in SPLITS) == PLAY
+    moved = tmp_path / "moved.txt.xz"
+    moved.write_bytes(lzma.compress(PLAY))
+    assert small(corpus=str(moved)).prepare(tmp_path / "data").fingerprint == dataset.fingerprint
+    path.write_bytes(PLAY.replace(b"ROMEO", b"JULIA"))
+    changed = small(corpus=str(path)).prepare(tmp_path / "data")
+    assert changed.fingerprint != dataset.fingerprint and b"JULIA" in text(changed, "train")
+
+
+@pytest.mark.parametrize("names", ["{}.txt", "{}", "wiki.{}.tokens"])
+def test_an_own_text_in_splits(tmp_path: Path, names: str) -> None:
+    parts = {"train": PLAY, "valid": PLAY[:200], "test": PLAY[200:500]}
+    files = {names.format(part): content for part, content in parts.items()}
+    folder = write_files(tmp_path / "own", {**files, "README.md": b"about"})
+    archive = write_zip(tmp_path / "own.zip", files)
+    for path in (folder, archive):
+        dataset = small(corpus=str(path)).prepare(tmp_path / "data")
+        assert [text(dataset, split) for split in SPLITS] == list(parts.values())
+
+
+def test_a_name_wins_over_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_files(tmp_path, {"text8": b"own " * 500, "data/text8": PLAY})
+    assert text(small(corpus="text8").prepare(tmp_path / "data"), "train") in PLAY
+
+
+def test_limits_take_the_first_tokens_of_the_same_cache(tmp_path: Path) -> None:
+    place(tmp_path, "zip")
+    whole = small().prepare(tmp_path)
+    part = small(train=100, val=50, test=10_000).prepare(tmp_path)
+    assert text(part, "train") == TEXTS["train"][:100]
+    assert text(part, "val") == TEXTS["val"][:50]
+    assert text(part, "test") == TEXTS["test"], "a limit, no demand"
+    assert part.folder == whole.folder and part.fingerprint != whole.fingerprint
+
+
+def test_only_evaluation_overlaps(tmp_path: Path) -> None:
+    place(tmp_path, "zip")
+    whole, dense = small().prepare(tmp_path), small(stride=3).prepare(tmp_path)
+    assert dense.sizes["train"] == whole.sizes["train"]
+    assert dense.fingerprint != whole.fingerprint
+    for split in SPLITS:
+        assert text(dense, split) == TEXTS[split], "each token is scored once"
+    test = dense.splits["test"]
+    assert isinstance(test, NextToken)
+    assert set(np.diff(test.starts)) == {3} and set(test.lengths[:-1]) == {16}
+
+
+@pytest.mark.parametrize("unit", ["byte", "word"])
+def test_other_lengths_see_the_same_test_text(tmp_path: Path, unit: str) -> None:
+    place(tmp_path, "zip")
+    options = {"unit": unit, "sequence_length": 16}
+    change = LanguageModelling.fresh(options, length=64, examples=5)
+    assert change == {"sequence_length": 64}
+    assert LanguageModelling.fresh(options, length=None, examples=5) == {}
+    short, long = (small(**{**options, **c}).prepare(tmp_path) for c in ({}, change))
+    assert np.array_equal(short.splits["test"].labels, long.splits["test"].labels)
+    assert short.splits["test"].text_bytes == long.splits["test"].text_bytes
+    assert short.baseline_bits == long.baseline_bits
+
+
+def xz_bits(train: bytes, test: bytes) -> float:
+    sizes = [len(lzma.compress(train + rest, preset=9)) for rest in (test, b"")]
+    return 8 * (sizes[0] - sizes[1]) / len(test)
+
+
+@pytest.mark.parametrize("limits", [{}, {"train": 300, "test": 90}])
+def test_baselines_are_of_what_is_used(tmp_path: Path, limits: dict[str, int]) -> None:
+    place(tmp_path, "zip")
+    dataset = small(**limits).prepare(tmp_path)
+    train, test = TEXTS["train"][: limits.get("train")], TEXTS["test"][: limits.get("test")]
+    counts = Counter(train[1:])
+    chances = {byte: (counts[byte] + 1) / (len(train) - 1 + 256) for byte in range(256)}
+    order_0 = -sum(math.log2(chances[byte]) for byte in test[1:]) / (len(test) - 1)
+    assert dataset.baseline_bits == pytest.approx({"order-0": order_0, "xz": xz_bits(train, test)})
+    ((common, _),) = counts.most_common(1)
+    share = 100 * test[1:].count(common) / (len(test) - 1)
+    assert dataset.baselines == {"majority class": pytest.approx(share)}
+
+
+def test_baselines_of_words_are_bits_a_byte(tmp_path: Path) -> None:
+    place(tmp_path, "zip")
+    dataset = small(unit="word", test=50).prepare(tmp_path)
+    train, test = tokens(dataset, "train"), tokens(dataset, "test")
+    counts = np.bincount(train[1:], minlength=33_278) + 1
+    nats = -np.log(counts / counts.sum())[test[1:]].sum()
+    text_bytes = dataset.splits["test"].text_bytes
+    assert text_bytes is not None and text_bytes > 2 * len(test)
+    assert dataset.baseline_bits["order-0"] == pytest.approx(nats / math.log(2) / text_bytes)
+
+
+def test_baselines_are_computed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place(tmp_path, "zip")
+    before = small(test=100).prepare(tmp_path)
+    monkeypatch.delattr(tasks.lm.baselines, "xz")
+    again = small(test=100, sequence_length=20).prepare(tmp_path)
+    assert again.baseline_bits == before.baseline_bits
+    with pytest.raises(NameError):
+        small(test=101).prepare(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"stride": 17}, "stride is 17, above sequence_length 16"),
+        ({"vocab_size": 100}, "vocab_size has no effect for unit byte"),
+        ({"corpus": "own.txt", "source": "official"}, "source is official, but only wikitext-2,"),
+    ],
+)
+def test_options_that_cannot_work_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        small(**options)
+
+
+OWN_FAULTS = {
+    "empty": (b"", {}, "the train split of .* has 0 bytes to use, expected at least 17"),
+    "short": (PLAY[:300], {}, "the val split of .* has 15 bytes to use, expected at least 17"),
+    "short words": (PLAY, {"unit": "word", "val": 9}, "the val split of .* has 9 words to use"),
+    "few words": (b" " * 300 + PLAY[:60], {"unit": "word"}, "train split of .* has 6 words"),
+    "blank": (b" \t " * 300, {"unit": "word"}, "the train split of .* has 0 words"),
+    "no text": (PLAY + b"\xff" + PLAY, {"unit": "word"}, r"own\.txt: byte 3,690 is not UTF-8"),
+    "late": (
+        PLAY * 600 + b"\xe2\x82", {"unit": "word"}, r"byte 2,214,000 is not UTF-8 \(unexpected end"
+    ),
+    "limited": (PLAY, {"test": 16}, "the test split of .* has 16 bytes to use"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OWN_FAULTS)
+def test_texts_that_will_not_do(tmp_path: Path, name: str) -> None:
+    content, options, message = OWN_FAULTS[name]
+    path = tmp_path / "own.txt"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        small(corpus=str(path), **options).prepare(tmp_path / "data")
+
+
+def test_bytes_need_not_be_utf8(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 20
+    (tmp_path / "own.bin").write_bytes(content)
+    task = small(corpus=str(tmp_path / "own.bin"))
+    dataset = task.prepare(tmp_path)
+    assert b"".join(text(dataset, split) for split in SPLITS) == content
+    assert written(task, dataset, np.array([72, 105, 255])) == b"Hi\xff"
+    assert task.vocabulary(lambda: dataset).encode("Hé") == [72, 195, 169]
+
+
+@pytest.mark.parametrize(
+    ("corpus", "message"),
+    [
+        ("wikitext2", "no file or folder; did you mean wikitext-2"),
+        ("shakspeare", "did you mean shakespeare"),
+        ("qqq", "no file or folder; expected wikitext-2, wikitext-103, enwik8,"),
+    ],
+)
+def test_a_name_of_nothing(tmp_path: Path, corpus: str, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        small(corpus=corpus).prepare(tmp_path)
+
+
+def test_folders_that_lack_or_repeat_a_file(tmp_path: Path) -> None:
+    lacking = write_files(tmp_path / "lacking", {"train.txt": PLAY, "test.txt": PLAY})
+    with pytest.raises(DataError, match=r"has no file of val; expected train\.txt, valid\.txt"):
+        small(corpus=str(lacking)).prepare(tmp_path)
+    twice = write_files(tmp_path / "twice", {"valid.txt": PLAY, "val": PLAY, "test": PLAY})
+    with pytest.raises(DataError, match=r"has val twice: val and valid\.txt"):
+        small(corpus=str(twice)).prepare(tmp_path)
+
+
+def test_other_texts_are_never_official(tmp_path: Path) -> None:
+    place(tmp_path, "zip")
+    with pytest.raises(DataError, match=r"source is official, but .* checksum .*wiki\.train"):
+        small(source="official").prepare(tmp_path)
+
+
+def test_sizes_that_are_known_beforehand() -> None:
+    assert LanguageModelling().training_examples() == 21_089
+    assert LanguageModelling(train=1025).training_examples() == 2
+    assert LanguageModelling(unit="word").training_examples() == math.ceil(2_088_627 / 512)
+    assert LanguageModelling(corpus="own.txt").training_examples() is None
+    sizes = LanguageModelling(sequence_length=100).split_sizes(1000)
+    assert {name: (count - 1) / 100 for name, count in sizes.items()} == {
+        "train": 820, "val": 85, "test": 95
+    }  # fmt: skip
+    with pytest.raises(DataError, match="sizes that are known once it is read"):
+        LanguageModelling(corpus="own.txt").split_sizes(100)
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the real texts."""
+    folder = tmp_path_factory.mktemp("real")
+    for name in ("wikitext-2.tar.xz", "tinyshakespeare.txt.xz"):
+        (folder / name).symlink_to(real_data(name))
+    return folder
+
+
+@pytest.mark.slow
+def test_the_bytes_of_wikitext_2(real: Path) -> None:
+    dataset = LanguageModelling(source="official").prepare(real)
+    assert dataset.source == "official"
+    found = {name: len(split.labels) + 1 for name, split in dataset.splits.items()}
+    assert found == {"train": 10_797_148, "val": 1_121_681, "test": 1_256_449}
+    assert {name: round(bits, 3) for name, bits in dataset.baseline_bits.items()} == {
+        "order-0": 4.624, "xz": 1.857
+    }  # fmt: skip
+
+
+def test_the_words_of_wikitext_2(real: Path) -> None:
+    task = LanguageModelling(source="official", unit="word", train=100_000)
+    dataset = task.prepare(real)
+    stored = {name: len(np.load(dataset.folder / f"{name}_tokens.npy")) for name in SPLITS}
+    assert stored == {"train": 2_088_628, "val": 217_646, "test": 245_569}
+    words = (dataset.folder / "vocabulary.npy").read_bytes().count(b"\n")
+    assert words >= 33_277 and task.info.vocab_size == 33_278
+    assert int(np.load(dataset.folder / "train_tokens.npy").max()) == 33_277
+    test = dataset.splits["test"]
+    assert test.text_bytes is not None
+    assert test.text_bytes / len(test.labels) == pytest.approx(5.116, abs=0.001)
+
+
+def test_tiny_shakespeare(real: Path) -> None:
+    task = LanguageModelling(corpus="shakespeare", source="official")
+    dataset = task.prepare(real)
+    assert dataset.source == "official" and dataset.selected_on == "test"
+    assert len(dataset.splits["train"].labels) + 1 == 1_003_854
+    assert len(dataset.splits["test"].labels) + 1 == 111_540
+    assert text(dataset, "train").startswith(b"First Citizen:\nBefore we proceed")
+    assert task.training_examples() == len(dataset.splits["train"])
