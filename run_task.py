@@ -71,6 +71,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--match-params", metavar="MIXER",
         help="choose model.dim so that the parameters come within 5 %% of this mixer's",
     )  # fmt: skip
+    parser.add_argument(
+        "--pretrain", metavar="OBJECTIVE",
+        help="masked or next: learn the task's inputs before its labels; its length, rate and "
+        "share of masked positions are --set pretrain.KEY=VALUE",
+    )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
@@ -114,6 +119,8 @@ def configure(options: argparse.Namespace) -> RunConfig:
     flags: list[tuple[str, str]] = []
     if options.precision is not None:
         flags.append(("--precision", f"train.precision={plain(options.precision)}"))
+    if options.pretrain is not None:
+        flags.append(("--pretrain", f"pretrain.objective={plain(options.pretrain)}"))
     resolve_mixer = functools.partial(
         resolve, options.task, preset=options.preset, protocol=options.protocol
     )
@@ -170,6 +177,7 @@ def train(
     options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
+    from lra.record.positions import baselines_told
     from lra.report.task_table import task_table
     from lra.runtime.allocator import keep_freed_memory
     from lra.runtime.distributed import is_restart
@@ -195,8 +203,8 @@ def train(
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
-    for name, accuracy in dataset.baselines.items():
-        logger.info(f"trivial baseline, {name}: {accuracy:.2f} % of the test set")
+    for line in baselines_told(dataset):
+        logger.info(line)
     with stop:
         record = Run(
             config=config,

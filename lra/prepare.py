@@ -17,6 +17,7 @@ from pathlib import Path
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.yaml_layers import plain
+from lra.record.positions import baselines_told
 from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
@@ -78,8 +79,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
-    for baseline, accuracy in dataset.baselines.items():
-        logger.info(f"trivial baseline, {baseline}: {accuracy:.2f} % of the test set")
+    for line in baselines_told(dataset):
+        logger.info(line)
     if options.verify:
         with faults_named(f"the data cache {dataset.folder}"):
             for check in task.verify(dataset):

@@ -93,15 +93,21 @@ def in_one_line(text: str) -> str:
     return f"{line[:kept]} ... {line[-kept:]}"
 
 
-def write_out(text: str) -> None:
-    """Write to standard output; a reader that has had enough is no error."""
+def write_out(text: str) -> bool:
+    """Write to standard output; a reader that has had enough is no error.
+
+    Returns: whether it may have more.
+    """
     open_streams()
+    encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
     try:
-        sys.stdout.write(printable(text))
+        sys.stdout.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def csv_table(frame: pd.DataFrame) -> str:

@@ -28,12 +28,13 @@ class Progress:
     Args:
         step: steps made before.
         total: steps in all, as far as is known.
+        what: is done.
     """
 
-    def __init__(self, step: int, total: int) -> None:
+    def __init__(self, step: int, total: int, what: str = "training") -> None:
         self.live = is_live()
         self.bar = tqdm(
-            initial=step, total=total, unit="step", desc="training", disable=not self.live,
+            initial=step, total=total, unit="step", desc=what, disable=not self.live,
             dynamic_ncols=True,
         )  # fmt: skip
         self.start_step = step

@@ -133,7 +133,7 @@ def _table(runs: Sequence[PlannedRun], limits: Limits, estimates: Estimates | No
             "state": state,
         }
         if estimates is None:
-            row["test"] = f"{record.test_accuracy:.2f} %" if record else ""
+            row["test"] = record.test_text if record else ""
         else:
             row["time left"] = estimates.text(run) if state in OPEN else ""
         rows.append({**row, "note": note})

@@ -9,6 +9,7 @@ __all__ = [
     "messages",
     "micro_batch",
     "optimizer",
+    "pretraining",
     "run",
     "run_folder",
     "run_length",

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lra.config.schema import RunConfig
+from lra.config.schema import RunConfig, TrainConfig
 from lra.record import benchmark, run
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import SHIPPED, read_all
 from lra.runtime.progress import duration
+from lra.train.pretraining import pretraining_config
 from lra.train.run_length import RunLength
 
 _CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
@@ -91,8 +92,9 @@ class Timings:
             config.build_task().training_examples(),
         )
         if examples is None:
-            return train.steps
-        return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
+            return None if config.is_pretrained else train.steps
+        phases = [config, pretraining_config(config)] if config.is_pretrained else [config]
+        return sum(_total_steps(phase.train, examples) for phase in phases)
 
     def speed(self, config: RunConfig, here: str) -> Speed | None:
         """Return how fast a run's steps will be; None if nothing like it was measured.
@@ -111,6 +113,10 @@ class Timings:
         ]
         best = min(found, key=lambda r: _rank(r, config, length, here), default=None)
         return None if best is None else _scaled(best, config, length)
+
+
+def _total_steps(train: TrainConfig, examples: int) -> int:
+    return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
 
 
 def told(config: RunConfig, timings: Timings, here: str) -> str:

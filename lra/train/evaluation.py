@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
-from torch import nn
-from torch.nn import functional
+from torch import Tensor, nn
 from tqdm import tqdm
 
+from lra.classifier.loss import is_scored, losses
+from lra.record.positions import (
+    PositionLoss,
+    PositionScores,
+    bin_of,
+    bits_per_byte_of,
+    perplexity_of,
+    position_losses,
+)
 from lra.record.run import NO_PREDICTION
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from models.layers.kernel_cache import kernels_cached
-from tasks.base import Split
+from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
 from tasks.progress import is_live
 
@@ -25,16 +35,26 @@ class Score:
 
     correct: int
     total: int
+    """Targets: examples, or positions."""
     loss: float
-    """Mean cross-entropy, in nats; not finite where logits are not."""
-    predictions: np.ndarray = field(compare=False)
+    """Mean over targets, in nats; not finite where logits are not."""
+    predictions: np.ndarray | None = field(compare=False)
     """(examples,) predicted class of each example, in the order of the split; NO_PREDICTION, which
-    is right nowhere, where its logits are not finite."""
+    is right nowhere, where its logits are not finite. None where positions are targets."""
+    positions: list[PositionLoss] = field(default_factory=list, compare=False)
+    """Where positions are targets, their losses by where they stand."""
 
     @property
     def accuracy(self) -> float:
         """Percent."""
         return 100.0 * self.correct / self.total
+
+    @property
+    def merit(self) -> float:
+        """What the best model has most of: accuracy, or where positions are targets 100 over the
+        perplexity; in percent.
+        """
+        return self.accuracy if self.predictions is not None else 100.0 * math.exp(-self.loss)
 
 
 def autocast_of(precision: str, device: torch.device) -> torch.autocast:
@@ -42,9 +62,86 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
+class _Tally(Protocol):
+    """Takes in logits, and makes a score of them."""
+
+    def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
+        """Take in the logits of a batch, whose examples have these indices in the split."""
+        ...
+
+    def score(self, group: ProcessGroup) -> Score:
+        """Return the score of what all processes took in."""
+        ...
+
+
+class _OfExamples:
+    """Scores examples."""
+
+    def __init__(self, split: Split, info: TaskInfo) -> None:
+        self.split = split
+        self.predictions = np.full(len(split), NO_PREDICTION, dtype=np.int64)
+        self.loss = 0.0
+
+    def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
+        """See `_Tally.add`."""
+        self.loss += float(losses(logits, batch.labels)[0].sum())
+        is_sound = logits.isfinite().all(dim=-1)
+        found = torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION)
+        self.predictions[indices] = found.cpu().numpy()
+
+    def score(self, group: ProcessGroup) -> Score:
+        """See `_Tally.score`."""
+        total = len(self.split)
+        predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
+        correct = int((predictions == self.split.labels).sum())
+        return Score(correct, total, group.sum_of(self.loss) / total, predictions)
+
+
+class _OfPositions:
+    """Scores positions, and adds up their losses by how far into their windows they are."""
+
+    def __init__(self, split: Split, info: TaskInfo) -> None:
+        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
+        self.losses = np.zeros(shape)
+        self.targets = np.zeros(shape)
+        self.ideal = None if split.ideal_bits is None else np.zeros(shape)
+        self.correct = 0
+        self.split = split
+
+    def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
+        """See `_Tally.add`."""
+        loss, correct = losses(logits, batch.labels)
+        self.correct += int(correct.sum())
+        lengths = batch.lengths.sum(dim=1).numpy()
+        first = np.cumsum(lengths) - lengths
+        place = bin_of(np.arange(lengths.sum()) - np.repeat(first, lengths))
+        where = (np.repeat(indices, lengths), place)
+        np.add.at(self.losses, where, loss.cpu().numpy())
+        np.add.at(self.targets, where, is_scored(batch.labels).cpu().numpy())
+        if self.ideal is not None and self.split.ideal_bits is not None:
+            nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
+            np.add.at(self.ideal, where, nats.ravel())
+
+    def score(self, group: ProcessGroup) -> Score:
+        """See `_Tally.score`."""
+        loss, targets = _added(self.losses, group), _added(self.targets, group)
+        total = int(targets.sum())
+        ideal = None if self.ideal is None else _added(self.ideal, group)
+        found = position_losses(loss, targets, self.split.metadata(), ideal)
+        correct = round(group.sum_of(self.correct))
+        return Score(correct, total, float(loss.sum()) / total, None, found)
+
+
+_TALLIES: dict[str, type[_OfExamples] | type[_OfPositions]] = {
+    "example": _OfExamples,
+    "position": _OfPositions,
+}
+
+
 def evaluate(
     model: nn.Module,
     split: Split,
+    info: TaskInfo,
     *,
     batch_size: int,
     device: torch.device,
@@ -56,14 +153,14 @@ def evaluate(
     """Score a model on a split, in evaluation mode, leaving its mode as it was.
 
     Args:
+        info: of the split's task.
         check: called before every batch; what it raises ends the evaluation.
         group: the processes that divide the batches; each gets the whole score.
         title: text of the progress bar, which shows on a terminal only.
     """
     was_training = model.training
     model.eval()
-    predictions = np.full(len(split), NO_PREDICTION, dtype=np.int64)
-    loss = 0.0
+    tally: _Tally = _TALLIES[info.targets](split, info)
     try:
         with torch.inference_mode(), kernels_cached():
             # The longest first: kernels made for them serve all, and what does not fit fails.
@@ -74,21 +171,32 @@ def evaluate(
                 batch = split.batch(indices).to(device)
                 with autocast:
                     logits = model(batch.inputs, batch.lengths)
-                logits = logits.float()
-                loss += float(functional.cross_entropy(logits, batch.labels, reduction="sum"))
-                is_sound = logits.isfinite().all(dim=-1)
-                found = torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION)
-                predictions[indices] = found.cpu().numpy()
+                tally.add(indices, logits, batch)
     finally:
         model.train(was_training)
-    loss, predictions = group.sum_of(loss), _merged(predictions, group)
-    correct = int((predictions == split.labels).sum())
-    return Score(correct, len(split), loss / len(split), predictions)
+    return tally.score(group)
 
 
-def _merged(predictions: np.ndarray, group: ProcessGroup) -> np.ndarray:
-    """Join the predictions of all processes: (examples,), NO_PREDICTION where another made it."""
+def position_scores(score: Score | None, dataset: Dataset) -> PositionScores:
+    """Describe what is measured where positions are targets.
+
+    Args:
+        score: of the test set; None as long as it is not known.
+    """
+    text_bytes = dataset.splits["test"].text_bytes
+    return PositionScores(
+        loss=score.loss if score and math.isfinite(score.loss) else None,
+        bits_per_byte=score and bits_per_byte_of(score.loss, score.total, text_bytes),
+        perplexity=score and perplexity_of(score.loss),
+        text_bytes=text_bytes,
+        baseline_bits=dict(dataset.baseline_bits),
+        lowest_bits=dict(dataset.lowest_bits),
+        by_position=[] if score is None else score.positions,
+    )
+
+
+def _added(numbers: np.ndarray, group: ProcessGroup) -> np.ndarray:
+    """Add the numbers of all processes: (examples, ...) -> the same shape."""
     if group.world_size == 1:
-        return predictions
-    held = torch.from_numpy(predictions - NO_PREDICTION).to(group.device)
-    return group.all_reduce_sum(held).cpu().numpy() + NO_PREDICTION
+        return numbers
+    return group.all_reduce_sum(torch.from_numpy(numbers).to(group.device)).cpu().numpy()

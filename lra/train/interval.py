@@ -44,7 +44,7 @@ class Interval:
         steps = self.sums["steps"]
         return {
             "loss": self.sums["loss"] / steps,
-            "accuracy": 100.0 * self.sums["correct"] / self.sums["seen"],
+            "accuracy": 100.0 * self.sums["correct"] / max(1.0, self.sums["seen"]),
             "steps_per_second": steps / self.sums["seconds"],
         }
 

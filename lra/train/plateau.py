@@ -1,4 +1,4 @@
-"""The learning rate that falls where the validation accuracy no longer rises."""
+"""The learning rate that falls where validations no longer get better."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ THRESHOLD = 1e-4
 
 
 class Plateau:
-    """What schedule plateau has seen, by the rule of torch's `ReduceLROnPlateau` for accuracies.
+    """What schedule plateau has seen, by the rule of torch's `ReduceLROnPlateau`, mode max.
 
     Of a run with another schedule the factor stays 1.
     """
@@ -27,12 +27,12 @@ class Plateau:
         self.waited = 0
         """Validations since the best one, or since the rate fell."""
 
-    def update(self, accuracy: float) -> None:
-        """Take in a validation's accuracy, in percent."""
+    def update(self, merit: float) -> None:
+        """Take in what a validation is worth, in percent: more is better."""
         if self.patience is None:
             return
-        if self.best is None or accuracy > self.best * (1 + THRESHOLD):
-            self.best, self.waited = accuracy, 0
+        if self.best is None or merit > self.best * (1 + THRESHOLD):
+            self.best, self.waited = merit, 0
             return
         self.waited += 1
         if self.waited > self.patience:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from pydantic import ValidationError
 
 from lra.config.schema import RunConfig
 from lra.record.run import NO_PREDICTION, RunRecord
-from lra.record.schema import DataRecord, Status, fault_of
+from lra.record.schema import Status
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.runtime.environment import is_out_of_memory, versions
-from lra.runtime.errors import UserError
+from lra.runtime.environment import is_out_of_memory
 from lra.runtime.progress import Progress
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
@@ -26,14 +25,15 @@ from lra.train.messages import (
     out_of_memory,
     time_left,
     warmup_warning,
-    warnings_at_start,
 )
-from lra.train.run_folder import RunFolder
+from lra.train.phases import Phases
+from lra.train.run_folder import PRETRAINING, RunFolder
+from lra.train.run_record import Recorder
 from lra.train.session import Session
-from lra.train.state import RunState, capture, restore
+from lra.train.state import RunState, capture
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
-from tasks.base import Dataset, TaskInfo, largest_class
+from tasks.base import Dataset, TaskInfo
 from tasks.untrusted import faults_named
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Run:
     group: ProcessGroup = SINGLE_PROCESS
     label: str | None = None
     """What tables are to call the run. None: as it was called when it was stopped."""
-    trainer: Trainer = field(init=False)
+    phases: Phases = field(init=False)
     session: Session = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
     last_checkpoint: float = field(init=False)
@@ -72,10 +72,7 @@ class Run:
             self.session = Session(self.device, self.group)
             self.last_checkpoint = self.session.start
             with self.config.mixer_source.faults_named("the run failed"):
-                self.trainer = Trainer(
-                    self.config, self.info, self.dataset, self.seed, self.device, group=self.group
-                )
-                self._resume(found["state"])
+                self._begin(found["state"])
                 self.group.on_main_process(lambda: self._open_loggers(held))
                 return self._train()
 
@@ -103,7 +100,7 @@ class Run:
         return {"finished": record.model_dump_json(), "state": None}
 
     def _open_loggers(self, held: ExitStack) -> None:
-        path, step = self.folder.path, self.trainer.step
+        path, step = self.folder.path, self.phases.step
         self.metrics_loggers = open_loggers(self.config, self.seed, path, step)
         for opened in self.metrics_loggers:
             held.callback(opened.close)
@@ -113,17 +110,20 @@ class Run:
         self._check_record()
         if self.group.is_main_process:
             self.folder.save_settings(self.config)
-        total = self.trainer.total_steps
-        validations = self.trainer.length.validations()
-        for text in warnings_at_start(self.config, total, self.dataset.selected_on, validations):
-            logger.warning(text)
+        self.phases.warn()
         try:
             self._loop()
+            if self.phases.is_pretraining:
+                self.phases.begin_fine_tuning()
+                self._checkpoint()
+                self.phases.warn()
+                self._loop()
             return self._finish("done", None, self._test())
         except Stopped as reason:
             self._checkpoint()
+            done, total = self.phases.step, self.phases.total_steps
             is_repeat = self.folder.is_repeat
-            logger.info(how_to_go_on(str(reason), self.trainer.step, total, is_repeat=is_repeat))
+            logger.info(how_to_go_on(str(reason), done, total, is_repeat=is_repeat))
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
@@ -136,20 +136,26 @@ class Run:
             logger.info(message)
             return self._finish("oom", message)
 
-    def _resume(self, state: RunState | None) -> None:
-        trainer = self.trainer
-        if state is not None:
-            restore(trainer, state["trainer"])
-            logger.info(f"resumed at step {trainer.step} of {trainer.total_steps}")
-            if not self.session.go_on(state):
-                trainer.step_seconds.clear()
-                logger.info(f"until now on {state['device']}: speed and memory are measured anew")
+    @property
+    def trainer(self) -> Trainer:
+        """The trainer of the present phase."""
+        return self.phases.trainer
+
+    def _begin(self, state: RunState | None) -> None:
+        """Build the trainer of the phase that the run is in, as a state has it, if there is one."""
+        self.phases = Phases(
+            self.config, self.info, self.dataset, self.seed, self.device,
+            group=self.group, state=state,
+        )  # fmt: skip
+        if state is not None and not self.session.go_on(state):
+            self.trainer.step_seconds.clear()
+            logger.info(f"until now on {state['device']}: speed and memory are measured anew")
         if self.group.is_main_process:
-            self.folder.drop_later_metrics(trainer.step, trainer.validated_step)
+            self.folder.drop_later_metrics(self.phases.step, self.phases.validated_step)
 
     def _tell_time_left(self) -> None:
         trainer = self.trainer
-        if (warning := warmup_warning(self.config, trainer.total_steps)) is not None:
+        if (warning := warmup_warning(trainer.config, trainer.total_steps)) is not None:
             logger.warning(warning)
         left = trainer.total_steps - trainer.step
         message = time_left(self.config, self.device, trainer.steps_per_second, left)
@@ -162,7 +168,8 @@ class Run:
 
     def _loop(self) -> None:
         trainer, log = self.trainer, self.config.log
-        progress = Progress(trainer.step, trainer.total_steps)
+        what = "pretraining" if self.phases.is_pretraining else "training"
+        progress = Progress(trainer.step, trainer.total_steps, what)
         try:
             while True:
                 if trainer.validation_is_due():
@@ -171,7 +178,7 @@ class Run:
                     return
                 made = trainer.step - progress.start_step
                 seconds = self.group.broadcast(self.session.own_seconds())
-                reason = self.stop.reason(trainer.step, made, seconds)
+                reason = self.stop.reason(self.phases.step, made, seconds)
                 if (agreed := self.group.first_reason(reason)) is not None:
                     raise Stopped(agreed)
                 facts = trainer.train_step()
@@ -188,8 +195,10 @@ class Run:
             progress.close()
 
     def _log(self, facts: dict[str, float]) -> None:
+        if self.phases.is_pretraining:
+            facts = {f"{PRETRAINING}{name}": number for name, number in facts.items()}
         if self.group.is_main_process:
-            step = self.trainer.step
+            step = self.phases.step
             self.folder.log({"step": step, "seconds": self.session.wall_seconds(), **facts})
             for opened in self.metrics_loggers:
                 opened.write(step, facts)
@@ -198,11 +207,17 @@ class Run:
         if self.group.world_size > 1:
             self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
         score = self.trainer.validate(self._check_signal)
-        step = self.trainer.step
-        self._log({"val_accuracy": score.accuracy, "val_loss": score.loss})
-        logger.info(
-            f"step {step}: validation accuracy {score.accuracy:.2f} %, loss {score.loss:.3f}"
-        )
+        facts = {"val_accuracy": score.accuracy, "val_loss": score.loss}
+        bits = ""
+        if self.info.targets == "position":
+            facts["val_bits"] = score.loss / math.log(2)
+            bits = f", {facts['val_bits']:.3f} bits a token"
+        self._log(facts)
+        accuracy = f"accuracy {score.accuracy:.2f} %, "
+        if self.phases.is_pretraining and self.info.vocab_size is None:
+            accuracy = ""  # real numbers are right nowhere
+        of = "validation of the pretraining" if self.phases.is_pretraining else "validation"
+        logger.info(f"step {self.phases.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
         self._checkpoint()
 
     def _check_signal(self) -> None:
@@ -218,7 +233,7 @@ class Run:
             score = self.trainer.score("test", self._check_signal)
         finally:
             self.trainer.model.load_state_dict(last)
-        if self.group.is_main_process:
+        if self.group.is_main_process and score.predictions is not None:
             self.folder.save_predictions(self.dataset.splits["test"], score.predictions)
         return score
 
@@ -229,9 +244,10 @@ class Run:
             "peak_memory_mib": self.session.peak_memory(),
             "device": self.session.hardware(),
             "commits": self.session.commits(),
+            "pretraining": self.phases.pretrained,
         }
         if self.group.is_main_process:
-            self.folder.save(self.trainer.step, state, self._identity())
+            self.folder.save(self.phases.step, state, self._identity())
         self.last_checkpoint = time.monotonic()
 
     def _checkpoint_is_due(self) -> bool:
@@ -243,64 +259,29 @@ class Run:
 
         Raises: UserError naming what would keep them from being written.
         """
+        self._recorder().check(self.trainer, self.phases.pretrained)
+        if self.info.targets == "position":
+            return
         test = self.dataset.splits["test"]
-        nothing = np.full(len(test), NO_PREDICTION)
-        try:
-            self._record("done", None, Score(0, len(test), 0.0, nothing))
-        except ValidationError as error:
-            raise UserError(f"this run could not be recorded: {fault_of(error)}") from None
         with faults_named(f"the metadata of {self.config.task_name}"):
-            self.folder.predictions_table(test, nothing)
+            self.folder.predictions_table(test, np.full(len(test), NO_PREDICTION))
+
+    def _recorder(self) -> Recorder:
+        return Recorder(
+            config=self.config,
+            info=self.info,
+            dataset=self.dataset,
+            seed=self.seed,
+            run_id=self.folder.path.name,
+            label=self.label,
+            session=self.session,
+        )
 
     def _finish(self, status: Status, message: str | None, test: Score | None = None) -> RunRecord:
-        record = self._record(status, message, test)
+        record = self._recorder().record(
+            self.trainer, self.phases.pretrained, status, message, test
+        )
         if self.group.is_main_process:
             with self.folder.written():
                 record.save(self.folder.path)
         return record
-
-    def _record(self, status: Status, message: str | None, test: Score | None) -> RunRecord:
-        """Describe the run as it ends, by all processes that train it together."""
-        config, trainer, best = self.config, self.trainer, self.trainer.best
-        return RunRecord(
-            run_id=self.folder.path.name,
-            task=config.task_name,
-            mixer=config.mixer_name,
-            mixer_code=config.mixer_source.code,
-            mixer_from=config.mixer_source.given if config.mixer_source.code else None,
-            task_code=config.task_source.code,
-            task_from=config.task_source.given if config.task_source.code else None,
-            preset=config.preset,
-            protocol=config.protocol,
-            overrides=list(config.overrides),
-            label=self.label,
-            seed=self.seed,
-            status=status,
-            message=message,
-            test_accuracy=test.accuracy if test else None,
-            test_correct=test.correct if test else None,
-            test_total=test.total if test else None,
-            val_accuracy=best["val_accuracy"] if best else None,
-            selected_on=self.dataset.selected_on if best else None,
-            best_step=best["step"] if best else None,
-            steps=trainer.step,
-            total_steps=trainer.total_steps,
-            epochs=trainer.step / trainer.order.batches_per_epoch,
-            steps_per_second=trainer.steps_per_second,
-            flops_per_step=trainer.flops_per_step,
-            peak_memory_mib=self.session.peak_memory(),
-            params=trainer.num_parameters,
-            length=self.info.max_length,
-            batch_size=config.train.batch_size,
-            micro_batch=trainer.micro_batch,
-            train_seconds=trainer.seconds,
-            wall_seconds=self.session.wall_seconds(),
-            device=self.session.hardware(),
-            precision=config.train.precision,
-            versions=versions(),
-            git={**self.session.git, "all_commits": self.session.commits()},
-            config_hash=config.hash,
-            baselines=dict(self.dataset.baselines),
-            largest_class=largest_class(self.dataset.splits["test"].labels),
-            data=DataRecord.of(self.dataset),
-        )

@@ -34,6 +34,11 @@ LOCK_SECONDS = 1.0
 CODE_FILES = {"task": "task.py", "mixer": "mixer.py"}
 """Copies of the files of plug-ins that a run was made with, by what these are."""
 
+PRETRAINING = "pretrain_"
+"""Start of the names of what is measured in a pretraining."""
+VALIDATED = {"val_accuracy", f"{PRETRAINING}val_accuracy"}
+"""What a line of metrics on a validation holds one of."""
+
 LONGEST_LINE = 4096
 """Bytes that two lines of metrics do not exceed."""
 
@@ -187,7 +192,7 @@ class RunFolder:
             line = _numbers(text)
             if "step" not in line:
                 lost += number < len(lines)  # the last one may be cut short by a kill
-            elif line["step"] <= (validated_step if "val_accuracy" in line else step):
+            elif line["step"] <= (validated_step if VALIDATED & line.keys() else step):
                 kept.append(text + b"\n")
         if lost:
             logger.warning(f"{self._metrics}: {lost} lines without a step are dropped")

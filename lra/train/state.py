@@ -21,6 +21,7 @@ from typing_extensions import TypedDict
 from lra.runtime.environment import DenseTensor, RandomState, random_state, restore_random_state
 from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
+from lra.train.pretraining import Pretrained
 from lra.train.trainer import Best, StepNumber, Trainer
 from tasks.untrusted import faults_named, refuse_endless
 
@@ -67,6 +68,8 @@ class RunState(TypedDict):
     peak_memory_mib: Annotated[float, Field(ge=0, lt=1e18)]
     device: str
     commits: list[str]
+    pretraining: NotRequired[Pretrained | None]
+    """What a pretraining came to that is over; until then the trainer is its."""
     identity: Annotated[dict[str, Any], AfterValidator(_PLAIN.validate_python)]
     """All settings, the seed and the data, see `RunFolder.resume`."""
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, NotRequired
 
 import numpy as np
 import torch
-from pydantic import Field
+from pydantic import Field, FiniteFloat
 from torch import Tensor
-from torch.nn import functional
 from torch.profiler import record_function
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
+from lra.classifier.loss import is_scored, summed
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
@@ -54,9 +54,14 @@ StepNumber = Annotated[int, Field(ge=0, lt=2**53)]
 
 
 class Best(TypedDict):
-    """The best model so far, by its accuracy in percent on the validation split."""
+    """The best model so far on the validation split.
+
+    By its accuracy in percent, or where positions are targets by its mean loss in nats.
+    """
 
     val_accuracy: Annotated[float, Field(ge=0, le=100)]
+    val_loss: NotRequired[FiniteFloat]
+    merit: NotRequired[Annotated[float, Field(ge=0, le=100)]]
     step: StepNumber
     model: dict[str, DenseTensor]
 
@@ -93,6 +98,7 @@ class Trainer:
             limit = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
             dataset = resident(dataset, device, limit)
         self.dataset = dataset
+        self.info = info
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
@@ -175,10 +181,10 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:
-                sums = self.backward(batch, len(indices))
+                sums, targets = self.backward(batch, len(indices))
             self.step_flops.append(self.group.sum_of(counter.total))
         else:
-            sums = self.backward(batch, len(indices))
+            sums, targets = self.backward(batch, len(indices))
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.train_config.clip_norm or math.inf
         )
@@ -198,33 +204,42 @@ class Trainer:
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
-        self.interval.add(loss, round(correct), len(indices), seconds)
+        self.interval.add(loss, round(correct), targets, seconds)
         return {"lr": rate, "grad_norm": norm}
 
-    def backward(self, batch: Batch, examples: int | None = None) -> Tensor:
-        """Accumulate the gradient of the mean loss over a batch, in micro-batches.
+    def backward(self, batch: Batch, examples: int | None = None) -> tuple[Tensor, int]:
+        """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
 
         Args:
             batch: this process's examples of it.
             examples: in the whole batch; None: as many as in `batch`.
         Returns: (2,) float32 on the device, this process's part of that loss, and of how many
-            were right.
+            were right; and how many targets the whole batch has. Without any the loss is 0.
         """
-        examples = examples or len(batch.labels)
+        examples = examples or len(batch.lengths)
         sums = torch.zeros(2, device=self.device)
         passes = list(self.group.local_passes(examples, self.micro_batch or examples))
+        targets = examples if self.info.targets == "example" else self._targets(batch, passes)
         for number, (start, stop, weight) in enumerate(passes, start=1):
             part = batch.rows(start, stop)
             with self.group.gradients_synchronized(self._parallel, number == len(passes)):
                 with self.autocast:
                     logits = self._parallel(part.inputs, part.lengths)
-                summed = functional.cross_entropy(logits.float(), part.labels, reduction="sum")
-                loss = summed * weight / examples
+                total, correct = summed(logits, part.labels)
+                loss = total * weight / max(1, targets)
                 # Of all processes' gradients the mean is taken.
                 (loss * self.group.world_size).backward()
             sums[0] += loss.detach()
-            sums[1] += weight * (logits.argmax(dim=-1) == part.labels).sum()
-        return sums
+            sums[1] += weight * correct
+        return sums, targets
+
+    def _targets(self, batch: Batch, passes: Sequence[tuple[int, int, float]]) -> int:
+        """Count the targets of a whole batch, of which this process has a part."""
+        own = sum(
+            weight * float(is_scored(batch.rows(start, stop).labels).sum())
+            for start, stop, weight in passes
+        )
+        return round(self.group.sum_of(own))
 
     def _fitting_micro_batch(self) -> int:
         """Find the most examples a pass; model, random state and optimizer stay as they are."""
@@ -252,6 +267,7 @@ class Trainer:
         return evaluate(
             self.model,
             self.dataset.splits[split],
+            self.info,
             batch_size=max(1, examples // self.group.world_size),
             device=self.device,
             autocast=self.autocast,
@@ -261,13 +277,21 @@ class Trainer:
         )
 
     def validate(self, check: Callable[[], None]) -> Score:
-        """Evaluate on the validation split and keep the model if it is the best so far."""
+        """Evaluate on the validation split and keep the model if it is the best so far.
+
+        Raises: Diverged where positions are targets, if their loss is not finite.
+        """
         score = self.score("val", check)
+        if self.info.targets == "position" and not math.isfinite(score.loss):
+            raise Diverged(f"the validation loss at step {self.step} is not finite")
         self.validated_step, self.validated_seconds = self.step, self.seconds
-        self.plateau.update(score.accuracy)
-        if self.best is None or score.accuracy > self.best["val_accuracy"]:
+        self.plateau.update(score.merit)
+        if self.best is None or score.merit > self.best.get("merit", self.best["val_accuracy"]):
             weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
-            self.best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
+            best: Best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
+            if self.info.targets == "position":
+                best["val_loss"], best["merit"] = score.loss, score.merit
+            self.best = best
         return score
 
     def load_best(self) -> None:
