@@ -17,6 +17,9 @@ from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
 from lra.bench.decoding import MIXERS as DECODED_MIXERS
 from lra.bench.decoding import decode
 from lra.bench.operators import PRODUCT, OperatorCase
+from lra.bench.pretraining import LENGTHS as PRETRAINED_LENGTHS
+from lra.bench.pretraining import MIXERS as PRETRAINED_MIXERS
+from lra.bench.pretraining import RPE_LAYERS, pretraining_cases
 from lra.bench.rounds import Case, measure, units
 from lra.bench.steps import CASES
 from lra.config.registry import MIXERS, TASKS
@@ -73,6 +76,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         ("forward", "batches of an evaluation of a task's classifier"),
     ):
         _add_classifier_flags(commands.add_parser(name, parents=[common, compared], help=text))
+    _add_pretraining_flags(
+        commands.add_parser(
+            "pretraining",
+            parents=[common, compared],
+            help="training steps of task lm's model over the layers of its encoder of positions: "
+            "causal with next tokens, and bidirectional with masked tokens",
+        )
+    )
     _add_operator_flags(
         commands.add_parser(
             "op",
@@ -104,6 +115,24 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=positive_int, help="examples (the task's)")
     add_overrides(parser, "change a setting")
+
+
+def _add_pretraining_flags(parser: argparse.ArgumentParser) -> None:
+    _add_mixers(parser, PRETRAINED_MIXERS)
+    parser.add_argument(
+        "--rpe-layers", default=RPE_LAYERS,
+        help="hidden layers of the encoder of positions, comma-separated (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument(
+        "--lengths", default=PRETRAINED_LENGTHS,
+        help="positions of synthetic sequences, comma-separated (%(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--batch-size", type=positive_int, default=1, help="examples (%(default)s)")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
+        help="change a setting",
+    )  # fmt: skip
 
 
 def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
@@ -242,6 +271,7 @@ def _decode(options: argparse.Namespace) -> list[BenchRecord]:
 COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
     "step": lambda options: _measure(options, _classifiers(options)),
     "forward": lambda options: _measure(options, _classifiers(options)),
+    "pretraining": lambda options: _measure(options, pretraining_cases(options)),
     "op": lambda options: _measure(options, _operators(options)),
     "decode": _decode,
 }

@@ -14,8 +14,10 @@ import torch
 from lra.bench.rounds import Case, Subject
 from lra.bench.time_breakdown import profile_steps
 from lra.classifier.classifier import Classifier
+from lra.classifier.loss import is_scored
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
+from lra.config.changes import Flags
 from lra.config.schema import RunConfig
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -34,7 +36,8 @@ class SyntheticSplit(Split):
         rng = np.random.default_rng(0)
         self.info = info
         self.lengths = np.full(examples, info.max_length, dtype=np.int64)
-        self.labels = rng.integers(0, info.num_classes, size=examples)
+        targets = examples * (info.max_length if info.targets == "position" else 1)
+        self.labels = rng.integers(0, info.num_classes, size=targets)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
@@ -45,7 +48,8 @@ class SyntheticSplit(Split):
         else:
             inputs = torch.randn(positions, info.channels or 1)
         lengths = torch.full((len(indices), info.towers), info.max_length)
-        return Batch(inputs, lengths, torch.from_numpy(self.labels[indices]))
+        labels = self.labels.reshape(len(self), -1)[indices].ravel()
+        return Batch(inputs, lengths, torch.from_numpy(labels))
 
 
 class FirstExamples(Split):
@@ -54,7 +58,8 @@ class FirstExamples(Split):
     def __init__(self, split: Split, examples: int) -> None:
         self.split = split
         self.lengths = split.lengths[:examples]
-        self.labels = split.labels[:examples]
+        labels = split.batch(np.arange(len(self))).labels
+        self.labels = labels[is_scored(labels)].cpu().numpy()
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
@@ -69,6 +74,7 @@ class StepCase(Case):
     preset: str
     protocol: str
     overrides: tuple[str, ...]
+    flags: Flags = ()
     length: int | None
     """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
@@ -85,7 +91,8 @@ class StepCase(Case):
             self.mixer,
             preset=self.preset,
             protocol=self.protocol,
-            overrides=list(self.overrides),
+            overrides=self.overrides,
+            flags=self.flags,
         )
         if not self.is_reference:
             return config
@@ -109,20 +116,25 @@ class StepCase(Case):
             )
         return dataclasses.replace(info, max_length=self.length)
 
+    def data(self, config: RunConfig) -> tuple[TaskInfo, Dataset]:
+        """Open or make the data, with splits train and val, and describe it."""
+        info = self.info()
+        if self.length is None:
+            return info, config.build_task().prepare(self.data_dir)
+        split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
+        dataset = Dataset(
+            splits={"train": split, "val": split},
+            source="synthetic",
+            fingerprint="",
+            baselines={},
+            folder=Path(),
+        )
+        return info, dataset
+
     def trainer(self) -> Trainer:
         """Build the classifier, its optimizer and its data."""
-        config, info = self.config(), self.info()
-        if self.length is None:
-            dataset = config.build_task().prepare(self.data_dir)
-        else:
-            split = SyntheticSplit(info, EVALUATED_BATCHES * config.train.batch_size)
-            dataset = Dataset(
-                splits={"train": split, "val": split},
-                source="synthetic",
-                fingerprint="",
-                baselines={},
-                folder=Path(),
-            )
+        config = self.config()
+        info, dataset = self.data(config)
         return Trainer(
             config,
             info,

@@ -15,8 +15,10 @@ from pathlib import Path
 
 from lra.config.yaml_layers import alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
+from lra.evaluate.trained import finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
-from lra.record.run import RunRecord, load_record
+from lra.record.positions import unit_of
+from lra.record.run import RunRecord
 from lra.runtime.cli import STOPPED, Parser, carry_out, positive_int, whole_numbers
 from lra.runtime.console import MISSING, markdown, write_out
 from lra.runtime.environment import choose_device
@@ -80,34 +82,36 @@ def _conditions(options: argparse.Namespace) -> list[OtherData]:
     ]
 
 
-def _record_of(folder: Path) -> RunRecord:
-    path = folder / "result.json"
-    if not path.is_file():
-        raise UserError(f"--run {folder}: there is no {path}, expected the folder of a run")
-    record = load_record(path)
-    if record.status != "done":
-        raise UserError(f"--run {folder}: the run is {record.status}, expected a finished one")
-    return record
-
-
 def _table(folders: list[Path]) -> str:
     found = {folder: evaluations_of(folder)[0] for folder in folders}
     columns = sorted((one for records in found.values() for one in records), key=evaluation_order)
     rows: list[dict[str, str]] = []
     for folder, records in found.items():
-        run = _record_of(folder)
-        accuracies = {one.label: f"{one.test_accuracy:.2f}" for one in records}
-        rows.append(
-            {"run": f"{run.method}/{run.run_id}", "as trained": f"{run.test_accuracy:.2f}"}
-            | {column.label: accuracies.get(column.label, MISSING) for column in columns}
-        )
+        run = finished_run(folder)
+        scored = {one.label: _scored(one) for one in records}
+        for measured, text in _scored(run).items():
+            rows.append(
+                {"run": f"{run.method}/{run.run_id}"}
+                | ({} if run.positions is None else {"measured": measured})
+                | {"as trained": text}
+                | {one.label: scored.get(one.label, {}).get(measured, MISSING) for one in columns}
+            )
     return markdown(rows)
+
+
+def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
+    """Write the accuracy in percent or, where positions are targets, bits and perplexity."""
+    scores = record.positions
+    if scores is None:
+        return {"accuracy": f"{record.test_accuracy:.2f}"}
+    numbers = {f"bits a {unit_of(scores.text_bytes)}": scores.bits, "perplexity": scores.perplexity}
+    return {name: MISSING if n is None else f"{n:.3f}" for name, n in numbers.items()}
 
 
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     device = choose_device(options.device)
-    runs = [(folder, _record_of(folder)) for folder in options.run]
+    runs = [(folder, finished_run(folder)) for folder in options.run]
     conditions = _conditions(options)
     with StopRequest() as stop:
         for (folder, record), other in itertools.product(runs, conditions):
@@ -128,11 +132,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _tell(found: EvaluationRecord, path: Path) -> None:
-    baselines = ", ".join(f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items())
+    baselines = [f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items()]
+    scores = ""
+    if found.positions is not None:
+        scores = f", {found.positions.text}"
+        baselines += [f"{name} {n:.3f} bits" for name, n in found.positions.baseline_bits.items()]
     loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
     logger.info(
         f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total}, loss "
-        f"{loss} (trivial baselines: {baselines}); {path}"
+        f"{loss}{scores} (trivial baselines: {', '.join(baselines)}); {path}"
     )
 
 

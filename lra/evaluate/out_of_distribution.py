@@ -21,7 +21,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import Score, autocast_of, evaluate
+from lra.train.evaluation import Score, autocast_of, evaluate, position_scores
 from tasks.base import Dataset, largest_class
 from tasks.errors import DataError
 
@@ -92,9 +92,16 @@ def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
     return any(
         (found.length, found.changes) == (other.length, sorted(other.changes))
         and not found.has_changed_code
-        and examples in (None, found.test_total)
+        and examples in (None, _examples_of(found))
         for found in evaluations_of(folder)[0]
     )
+
+
+def _examples_of(found: EvaluationRecord) -> int | None:
+    """Return the size of a test set, which is not the number of its targets where these are
+    positions.
+    """
+    return found.test_total if found.positions is None else found.data.sizes.get("test")
 
 
 def evaluate_on(
@@ -133,6 +140,7 @@ def evaluate_on(
         score = evaluate(
             model.to(device),
             dataset.splits["test"],
+            task.info,
             batch_size=batch_size,
             device=device,
             autocast=autocast_of(config.train.precision, device),
@@ -170,6 +178,7 @@ def _record_of(
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
         largest_class=largest_class(dataset.splits["test"].labels),
+        positions=position_scores(score, dataset) if score.predictions is None else None,
         examples_per_second=score.total / seconds,
         device=device_name(device),
         precision=config.train.precision,

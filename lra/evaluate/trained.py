@@ -12,12 +12,26 @@ from lra.config.changes import Flags
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import mapping, parse_yaml, plain
 from lra.evaluate.recorded_code import refuse_changed_code
-from lra.record.run import RunRecord
+from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
-from tasks.base import TaskInfo
+from tasks.base import Dataset, TaskInfo
 from tasks.errors import DataError
 from tasks.untrusted import faults_named, read_text
+
+
+def finished_run(folder: Path) -> RunRecord:
+    """Read the record of a run that --run names.
+
+    Raises: UserError if there is no such run, or it is not finished.
+    """
+    path = folder / "result.json"
+    if not path.is_file():
+        raise UserError(f"--run {folder}: there is no {path}, expected the folder of a run")
+    record = load_record(path)
+    if record.status != "done":
+        raise UserError(f"--run {folder}: the run is {record.status}, expected a finished one")
+    return record
 
 
 def config_of(
@@ -92,6 +106,28 @@ def _difference(folder: Path, config: RunConfig) -> str:
     return f"{', '.join(changed[:3])}{more}" if changed else "settings files have changed since"
 
 
+def data_of(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) -> Dataset:
+    """Prepare the data of a run.
+
+    Args:
+        folder: the run's folder.
+        record: the run's record.
+        config: the run's settings.
+        data_dir: official files and caches.
+    Raises: DataError if it can neither be found nor made; UserError if it is other data.
+    """
+    dataset = config.build_task().prepare(data_dir)
+    trained_on = record.data
+    if dataset.fingerprint != trained_on.fingerprint:
+        raise UserError(
+            f"{folder}: the data in {dataset.folder} is {dataset.source} "
+            f"({dataset.fingerprint[:8]}), that of the run was {trained_on.source} "
+            f"({trained_on.fingerprint[:8]}); give the folder that has it (data_dir=..., "
+            f"--data-dir)"
+        )
+    return dataset
+
+
 def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:
     """Build the model of a run with its best weights, for evaluation.
 
@@ -101,11 +137,17 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
         info: description of the data to evaluate on. Mixers are still built as in training: S4's
             readout, for example, is valid only for the length that it was trained at.
     Returns: the model; None if there is no checkpoint.
-    Raises: UserError if the weights do not fit, as learned positions do not fit longer sequences.
+    Raises: UserError if the run is still in its pretraining, or the weights do not fit, as learned
+        positions do not fit longer sequences.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
         return None
+    if config.is_pretrained and state.get("pretraining") is None:
+        raise UserError(
+            f"{folder}: the run was stopped in its pretraining, and its model has learned no "
+            f"labels; the run's own command goes on with it"
+        )
     model = Classifier(config, info, trained=config.build_task().info)
     trainer = state["trainer"]
     weights = (trainer["best"] or trainer)["model"]

@@ -1,0 +1,219 @@
+"""Generating text by a trained model: `python -m lra.generate --help`."""
+
+from __future__ import annotations
+
+from lra.runtime.interrupts import expect_interrupts
+
+if __name__ == "__main__":
+    expect_interrupts("lra.generate")
+
+import argparse
+import codecs
+import functools
+import logging
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from lra.classifier.classifier import Classifier
+from lra.classifier.decoding import ByFullPass, ByRecurrence, Decoder, has_recurrence
+from lra.config.schema import RunConfig
+from lra.evaluate.trained import best_model, config_of, data_of, finished_run
+from lra.generate.sampling import Generated, Sampler, generate, positions_for
+from lra.runtime.cli import Parser, carry_out, non_negative_float, positive_int, seed
+from lra.runtime.console import write_out
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError
+from tasks.base import Task
+from tasks.errors import DataError
+from tasks.progress import progress
+from tasks.vocabulary import Vocabulary
+
+logger = logging.getLogger("lra.generate")
+
+DIFFERENT = 1
+MOST_TOKENS = 2**20
+"""Most tokens that may be asked for."""
+WAYS: dict[type[Decoder], str] = {ByRecurrence: "by the recurrence", ByFullPass: "by full passes"}
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.generate",
+        description="Go on from a prompt by the best model of a run whose task has positions as "
+        "targets: by the recurrences of its mixers where all have one, else by a full pass for "
+        "each token. Text goes to standard output, prompt first, the speed to standard error.",
+        epilog="Exit codes: 0 done, 1 --compare found different tokens, 2 mistake in the command, "
+        "5 out of memory, 130 interrupted.",
+    )
+    parser.add_argument(
+        "--run", type=Path, required=True, help="folder of a run, results/runs/lm/tnn/..."
+    )
+    parser.add_argument(
+        "--prompt", required=True, help="text to go on from; numbers of tokens if they are no text"
+    )
+    parser.add_argument("--tokens", type=positive_int, default=256, help="how many to add (256)")
+    parser.add_argument(
+        "--temperature", type=non_negative_float, default=1.0,
+        help="what logits are divided by: below 1 likelier tokens, at 0 the likeliest alone (1)",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=seed, default=0, help="of the random numbers (0)")
+    parser.add_argument(
+        "--compare", action="store_true",
+        help="generate by full passes, too: are all tokens equal, and what is the speed of both?",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="run the code of a user's own mixer or task that the run's record names, whatever it "
+        "is now",
+    )
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
+    )
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Carry out a command line; return the exit code."""
+    if options.tokens > MOST_TOKENS:
+        raise UserError(f"--tokens {options.tokens}: expected 1 to {MOST_TOKENS:,}")
+    device = choose_device(options.device)
+    folder: Path = options.run
+    record = finished_run(folder)
+    config = config_of(folder, record, trust_code=options.trust_code)
+    task = config.build_task()
+    if task.info.targets != "position" or task.info.vocab_size != task.info.num_classes:
+        kind = "examples" if task.info.targets == "example" else "no tokens"
+        raise UserError(f"--run {folder}: targets of {record.task} are {kind}: nothing to generate")
+    prepared = functools.partial(data_of, folder, record, config, options.data_dir)
+    with config.task_source.faults_named("its vocabulary failed"):
+        vocabulary = task.vocabulary(prepared)
+        prompt = _prompt(vocabulary, options.prompt)
+    with config.mixer_source.faults_named("its trained model cannot be built"):
+        model = _model(folder, config, task, len(prompt), options.tokens).to(device)
+    if options.compare and not has_recurrence(model):
+        raise UserError(f"--compare: mixer {config.mixer_name} has no recurrence to compare with")
+    with (
+        config.task_source.faults_named("its vocabulary failed"),
+        config.mixer_source.faults_named("the generation failed"),
+    ):
+        return _generate(model, vocabulary, prompt, options)
+
+
+def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
+    try:
+        prompt = vocabulary.encode(text)
+    except DataError as error:
+        raise UserError(f"--prompt: {error}") from None
+    if not prompt:
+        raise UserError(f"--prompt {text!r}: it has no tokens, expected at least one to go on from")
+    return prompt
+
+
+def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int) -> Classifier:
+    """Load the best model of a run for a prompt and so many tokens after it.
+
+    Raises: UserError if there is no checkpoint, or the model cannot have so many positions.
+    """
+    trained, needed = task.info.max_length, positions_for(prompt, count)
+    if needed > trained and config.model.positions == "learned":
+        raise UserError(
+            f"--tokens {count}: with the prompt that is {needed} positions, and the run has "
+            f"learned {trained}; expected a prompt and tokens of {trained + 1} together"
+        )
+    model = best_model(folder, config, replace(task.info, max_length=max(trained, needed)))
+    if model is None:
+        raise UserError(f"--run {folder}: there is no checkpoint of this run to generate by")
+    if needed > trained:
+        logger.info(f"{needed} positions: beyond the {trained} of the training")
+    return model
+
+
+def _generate(
+    model: Classifier, vocabulary: Vocabulary, prompt: list[int], options: argparse.Namespace
+) -> int:
+    way = ByRecurrence if has_recurrence(model) else ByFullPass
+    draw = functools.partial(generate, model=model, prompt=prompt, count=options.tokens)
+    text = Text(vocabulary)
+    try:
+        for token in prompt:
+            text.write(token)
+        found = draw(way, sampler=_sampler(options), emit=text.write)
+    finally:
+        text.close()
+    _tell(way, found)
+    if not options.compare:
+        return 0
+    with progress(WAYS[ByFullPass], total=options.tokens, unit="tokens") as bar:
+
+        def count(token: int) -> bool:
+            bar.update()
+            return True
+
+        other = draw(ByFullPass, sampler=_sampler(options), emit=count)
+    _tell(ByFullPass, other)
+    return _compare(vocabulary, found, other)
+
+
+def _sampler(options: argparse.Namespace) -> Sampler:
+    return Sampler(options.temperature, options.seed)
+
+
+class Text:
+    """Standard output, character by character as their bytes are complete.
+
+    Args:
+        vocabulary: turns tokens into bytes.
+    """
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.has_reader = True
+
+    def write(self, token: int) -> bool:
+        """Write a token; return whether anybody still reads."""
+        written = write_out(self.decoder.decode(self.vocabulary.decode(token)))
+        self.has_reader = self.has_reader and written
+        return self.has_reader
+
+    def close(self) -> None:
+        """Write what is left, and end the line."""
+        write_out(self.decoder.decode(b"", final=True) + "\n")
+
+
+def _tell(way: type[Decoder], found: Generated) -> None:
+    speed = found.tokens_per_second
+    further = "" if speed is None else f", then {len(found.tokens) - 1} at {speed:.1f} tokens/s"
+    logger.info(f"{WAYS[way]}: the first token after {found.first_seconds:.3f} s{further}")
+
+
+def _compare(vocabulary: Vocabulary, found: Generated, other: Generated) -> int:
+    place = found.first_difference(other)
+    if place is None:
+        logger.info(f"all {len(found.tokens)} tokens are equal")
+        return 0
+
+    def shown(one: Generated) -> str:
+        token = one.tokens[place]
+        text = vocabulary.decode(token).decode(errors="replace")
+        return f"{token} ({text!r}), of probability {one.probabilities[place]:.6g}"
+
+    logger.warning(
+        f"tokens differ from number {place + 1} on: {WAYS[ByRecurrence]} {shown(found)}, "
+        f"{WAYS[ByFullPass]} {shown(other)}"
+    )
+    return DIFFERENT
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line and return its exit code."""
+    options = parse_arguments(arguments)
+    return carry_out("lra.generate", lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
