@@ -174,6 +174,11 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
     tables = write_paper(results, PaperOptions(**given), out)
     logger.info(f"{len(tables)} tables: {out / 'tables'}, figures: {out / 'figures'}")
     logger.info(f"all of them: cd {out} && pdflatex {DOCUMENT}")
+    others = sorted({record.task for record in results.records if record.positions is not None})
+    if others:
+        logger.info(
+            f"without {', '.join(others)}, whose targets are positions: python report.py has them"
+        )
 
 
 def check(results: Results) -> int:

@@ -76,9 +76,15 @@ def caption_of(board: Board, seeds: str = "mean ± standard deviation over n see
         board: the board that the table shows.
         seeds: words that say how a number is made from several seeds.
     """
-    parts = [
-        f"Test accuracy in percent, {seeds}; the best of a column in bold, the second underlined."
-    ]
+    return (
+        f"Test accuracy in percent, {seeds}; the best of a column in bold, the second underlined. "
+        + conditions_of(board)
+    ).strip()
+
+
+def conditions_of(board: Board) -> str:
+    """Say what the numbers of a board compare with, and what each column was measured on."""
+    parts: list[str] = []
     if board.preset != "paper":
         parts.append(
             f"The {board.preset} preset has data and models of its own: its rows compare with each "

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
@@ -27,6 +27,8 @@ FOLDER = CONFIGS / "published"
 ANY_MIXER = "mean"
 """Stands in where settings are of the data, which no mixer changes."""
 _HARNESS = "harness"
+KNOWN = (*BENCHMARK, "lm")
+"""Tasks that settings are published for."""
 
 
 class Stated(BaseModel):
@@ -50,13 +52,13 @@ class Stated(BaseModel):
         given = dict(body)
         why = given.pop("why", {})
         read = {
-            "why": dict.fromkeys(BENCHMARK, why) if isinstance(why, str) else why,
+            "why": dict.fromkeys(KNOWN, why) if isinstance(why, str) else why,
             "unstated": given.pop("unstated", None),
         }
         if "all" in given:
-            given |= dict.fromkeys(BENCHMARK, given.pop("all"))
+            given |= dict.fromkeys(KNOWN, given.pop("all"))
         for task in (*given, *read["why"]):
-            if task not in BENCHMARK:
+            if task not in KNOWN:
                 raise ValueError(f"there is no task {task}")
         by_task = {task: tuple(v) if isinstance(v, list) else v for task, v in given.items()}
         return {**read, "by_task": by_task}
@@ -74,6 +76,8 @@ class Published(BaseModel):
     mixer: str | None = None
     """The mixer that the settings are of; None: they are of the tasks' data."""
     protocol: str = DEFAULT_PROTOCOL
+    tasks: list[str] = Field(default_factory=lambda: [*BENCHMARK])
+    """The tasks that the settings are for."""
     rows: dict[str, list[str]] = {}
     """Rows of results/published.csv that runs of these settings repeat, by their method; each with
     the changes that it takes, as for --set."""
@@ -144,7 +148,7 @@ def audit(name: str, folder: Path = FOLDER) -> Audit:
     sections = ("mixer", "model", "train") if published.mixer else ("task",)
     values = {
         task: dict(_values(compose(task, mixer, protocol=protocol).config, sections))
-        for task in BENCHMARK
+        for task in published.tasks
     }
     every = dict.fromkeys(key for of_task in values.values() for key in of_task)
     for key in published.settings:
@@ -193,7 +197,7 @@ def audit_table(name: str) -> Table:
     rows: list[list[str]] = []
     for key, cells in audit(name).items():
         row = [key]
-        for task in BENCHMARK:
+        for task in published.tasks:
             text = cells[task].text() if task in cells else ""
             if task in cells and (why := cells[task].why) is not None:
                 text = f"{text} {notes.setdefault(why, _letters(len(notes)))}"
@@ -203,11 +207,18 @@ def audit_table(name: str) -> Table:
     said = "; ".join(f"{letter}: {why}" for why, letter in notes.items())
     return Table(
         slug=f"settings-{name}",
-        title=f"{published.mixer or 'The data'}, protocol {published.protocol}",
+        title=f"{published.mixer or 'The data'}, {_conditions(published)}",
         caption=f"Sources: {sources}. Notes: {said}.",
-        columns=["setting", *BENCHMARK, "place"],
+        columns=["setting", *published.tasks, "place"],
         rows=rows,
     )
+
+
+def _conditions(published: Published) -> str:
+    """Name the protocol of settings for the benchmark, or the tasks that they are for."""
+    if published.tasks == [*BENCHMARK]:
+        return f"protocol {published.protocol}"
+    return f"task {', '.join(published.tasks)}"
 
 
 def _letters(number: int) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lra.record.run import RunRecord
 from lra.report.cells import Cell, cell_of
+from lra.report.measures import Measure, measures_of
 from lra.report.names import Names
 from tasks.base import BENCHMARK
 
@@ -28,6 +29,8 @@ class Board:
     """By task, the data that its column was measured on and the split for model selection."""
     reason: str = ""
     """Why these runs are not in the main table of their preset and protocol; empty if they are."""
+    of_positions: bool = False
+    """Whether targets are positions; a board is then of one task."""
 
     @property
     def is_main(self) -> bool:
@@ -38,7 +41,8 @@ class Board:
     def tasks(self) -> list[str]:
         """The columns: in a main table every task of the benchmark, then the user's own tasks."""
         present = self.conditions.keys()
-        listed = [task for task in BENCHMARK if self.is_main or task in present]
+        is_whole = self.is_main and not self.of_positions
+        listed = [task for task in BENCHMARK if is_whole or task in present]
         return listed + sorted(present - set(BENCHMARK))
 
     @property
@@ -47,9 +51,16 @@ class Board:
         return [run for cells in self.rows.values() for cell in cells.values() for run in cell.runs]
 
     @property
+    def measures(self) -> list[Measure]:
+        """What the board's results are measured by, the first above all."""
+        return measures_of(self.records)
+
+    @property
     def name(self) -> str:
         """Preset and protocol, and what distinguishes the board from the main one."""
         title = f"Preset {self.preset}, protocol {self.protocol}"
+        if self.of_positions:
+            title += f", next tokens of {', '.join(self.tasks)}"
         return f"{title}, apart for {self.reason}" if self.reason else title
 
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
@@ -62,7 +73,7 @@ class Board:
 
 
 def boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Board]:
-    """Sort records into boards, the main one of each preset and protocol first.
+    """Sort records whose targets are examples into boards, the main one of each setting first.
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
     official one, else the one with most runs; runs on the others go to other boards.
@@ -71,7 +82,22 @@ def boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Boa
         records: runs.
         names: names of their rows. None: as nothing else is shown beside them.
     """
+    of_examples = [r for r in records if r.positions is None]
+    return _boards_of(of_examples, names or Names(records))
+
+
+def position_boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Board]:
+    """Sort records whose targets are positions into boards of one task each; see `boards`."""
+    of_positions = [r for r in records if r.positions is not None]
     names = names or Names(records)
+    return [
+        replace(board, of_positions=True)
+        for task in sorted({r.task for r in of_positions})
+        for board in _boards_of([r for r in of_positions if r.task == task], names)
+    ]
+
+
+def _boards_of(records: Sequence[RunRecord], names: Names) -> list[Board]:
     found: list[Board] = []
     settings = {(r.preset, r.protocol) for r in records}
     for preset, protocol in sorted(settings, key=_setting_order):

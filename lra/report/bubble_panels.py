@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
@@ -24,7 +24,7 @@ class Bubble:
 
 @dataclass(frozen=True)
 class Panel:
-    """Accuracy over speed, on one task or averaged over several."""
+    """Accuracy, or bits, over speed, on one task or averaged over several."""
 
     name: str
     tasks: Sequence[str]
@@ -32,6 +32,8 @@ class Panel:
     """Unit of speed: steps/s, or examples/s if mixers have batches of different sizes; or in
     percent of another mixer's."""
     bubbles: list[Bubble]
+    measured: str = "test accuracy, %"
+    """Label of the y axis."""
 
 
 Speeds = dict[tuple[str, str], Speed]
@@ -74,7 +76,8 @@ def relative_panels(board: Board, relative_to: str, speeds: Speeds) -> list[Pane
             for method, cells in board.rows.items()
             if (speed := speeds.get((method, task))) and (value := cells[task].value) is not None
         ]
-        panels.append(Panel(task, [task], f"% of {relative_to}'s", bubbles))
+        unit = f"% of {relative_to}'s"
+        panels.append(Panel(task, [task], unit, bubbles, f"test accuracy, {unit}"))
     return _with_two(panels)
 
 
@@ -90,9 +93,17 @@ def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
 def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
     """Make a panel for each task that at least two methods have results on."""
     panels: list[Panel] = []
+    measure = board.measures[0]
     for task in board.tasks:
-        values = {m: cells[task].value for m, cells in board.rows.items() if task in cells}
-        panels.append(_absolute(task, [task], values, speeds))
+        values = {
+            method: cells[task].value_of(measure)
+            for method, cells in board.rows.items()
+            if task in cells
+        }
+        panel = _absolute(task, [task], values, speeds)
+        if measure.lowest_is_best:
+            panel = replace(panel, measured=f"{measure.name} (lower is better)")
+        panels.append(panel)
     return _with_two(panels)
 
 

@@ -1,4 +1,4 @@
-"""Bubble plots: accuracy over speed, memory as area, a panel for each task."""
+"""Bubble plots: accuracy, or bits, over speed, memory as area, a panel for each task."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ def _bubbles_on(
     board: Board, device: str, relative_to: str, looks: Looks, slug: str
 ) -> list[ReportFigure]:
     speeds = speeds_on(board, device)
-    relative = relative_panels(board, relative_to, speeds)
+    relative = [] if board.of_positions else relative_panels(board, relative_to, speeds)
+    measured = board.measures[0].name if board.of_positions else "accuracy"
     made: list[tuple[str, list[Panel], str]] = []
     if relative:
         made.append((
@@ -77,8 +78,8 @@ def _bubbles_on(
         made.append((over, panels, f"{note}After Figure 3 of the Long Range Arena."))
     return [
         ReportFigure(
-            slugify("speed-and-accuracy", what, slug, device),
-            f"Speed and accuracy, {what}, on {device}",
+            slugify("speed-and", measured, what, slug, device),
+            f"Speed and {measured}, {what}, on {device}",
             f"{board.name}. Area: peak memory of training. {note}"
             + _LOGARITHMIC * any(is_stretched([b.x for b in panel.bubbles]) for panel in panels),
             partial(_draw, panels, looks, relative_to if panels is relative else None),
@@ -120,8 +121,7 @@ def _draw_named(
         axes.set_xlabel(f"training speed, {panel.unit}")
         place = axes.get_subplotspec()
         if place is not None and place.is_first_col():
-            accuracy = "%" if relative_to is None else panel.unit
-            axes.set_ylabel(f"test accuracy, {accuracy}")
+            axes.set_ylabel(panel.measured)
     if with_legend:
         for handle in legend_below(*every_axes):
             handle.set_sizes([40])

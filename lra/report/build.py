@@ -14,18 +14,21 @@ from pathlib import Path
 
 from lra.report.accuracy import accuracy_table
 from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
-from lra.report.boards import Board, boards
+from lra.report.boards import Board, boards, position_boards
 from lra.report.breakdown import breakdown_figures
 from lra.report.bubbles import bubble_figures
 from lra.report.compare import comparison_table, find_method
 from lra.report.curves import curve_figures
 from lra.report.drawing import Looks, ReportFigure, slugify
 from lra.report.kernels import kernel_figures
+from lra.report.layers import layer_figures
 from lra.report.leaderboard import leaderboard, leading_board
 from lra.report.names import Names
-from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_table
+from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_tables
 from lra.report.page import TITLE, Chapter, files_of, summary, write_page
-from lra.report.published import choose_published, published_table
+from lra.report.position_chapter import position_chapter
+from lra.report.positions import position_table
+from lra.report.published import choose_published, perplexity_table, published_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, speed_boards, tables_of
@@ -68,13 +71,15 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
     """
     names = Names(results.records, results.bench)
     found = boards(results.records, names)
+    of_positions = position_boards(results.records, names)
     trained = speed_boards(results.records, names)
     measured = bench_boards(results.bench, names)
     speeds = [*trained, *measured]
+    shown = [*found, *of_positions, *speeds]
     relative_to = DEFAULT_RELATIVE_TO
     if options.relative_to is not None:
-        relative_to = find_method([*found, *speeds], options.relative_to, "--relative-to")
-    looks = Looks(method for board in [*found, *speeds] for method in board.rows)
+        relative_to = find_method(shown, options.relative_to, "--relative-to")
+    looks = Looks(method for board in shown for method in board.rows)
     made = []
     if options.compare:
         table = comparison_table(results, found, options.compare, "compare")
@@ -87,11 +92,12 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
                 board.name,
                 [
                     accuracy_table(board, f"accuracy-{slug}"),
-                    *(evaluation_table(one, slug) for one in evaluation_boards(results, board)),
+                    *evaluation_tables(results, board, slug),
                 ],
                 _board_figures(results, board, relative_to, looks, slug),
             )
         )
+    made += [position_chapter(results, board, relative_to, looks) for board in of_positions]
     if trained:
         tables = [table for board in trained for table in tables_of(board, relative_to)]
         figures = [figure for board in trained for figure in scaling_figures(board, looks)]
@@ -99,7 +105,11 @@ def chapters(results: Results, options: ReportOptions) -> list[Chapter]:
     made += _bench_chapters(results, measured, relative_to, looks, names)
     published = choose_published(options.published)
     if published:
-        made.append(Chapter(PUBLISHED, "Published", [published_table(published)], []))
+        tables = [published_table(published)]
+        perplexities = perplexity_table({task for board in of_positions for task in board.tasks})
+        if perplexities is not None and options.published is None:
+            tables.append(perplexities)
+        made.append(Chapter(PUBLISHED, "Published", tables, []))
     return _with_own_slugs(made)
 
 
@@ -151,6 +161,9 @@ def _bench_chapters(
     """Make a chapter for each board of measurements, folded: there are many."""
     compared = against_reference(results.bench, "against-reference", names)
     made = [Chapter("benchmarks", compared.title, [compared], [], BENCHMARKS)] if compared else []
+    over_layers = layer_figures(results.bench, names, looks)
+    if over_layers:
+        made.append(Chapter("pretraining", "Speed of pretraining", [], over_layers, BENCHMARKS))
     return made + [
         Chapter(
             board.slug,
@@ -195,6 +208,11 @@ def summarize(results: Results, made: Sequence[Chapter], options: ReportOptions,
     """Write the leaderboard, the comparison if one was asked for, and where the report is."""
     leading = leading_board(boards(results.records))
     tables = [leaderboard(leading, with_changes=True)] if leading else []
+    by_task: dict[str, list[Board]] = {}
+    for board in position_boards(results.records):
+        by_task.setdefault(board.tasks[0], []).append(board)
+    first = [leading_board(found) for found in by_task.values()]
+    tables += [position_table(board, "summary") for board in first if board is not None]
     if options.compare:
         tables += made[0].tables
     parts = [f"{table.title}\n\n{table.caption}\n\n{table.markdown()}" for table in tables]

@@ -6,44 +6,16 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from lra.record.run import RunRecord
+from lra.report.measures import ACCURACY, Measure, Result
 from lra.runtime.console import MISSING
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
-
-
-class Result(Protocol):
-    """The result of a run, or of its model's evaluation on other data."""
-
-    @property
-    def status(self) -> str:
-        """How the run ended."""
-        ...
-
-    @property
-    def test_accuracy(self) -> float | None:
-        """Test accuracy in percent; None for a run that is not done."""
-        ...
-
-    @property
-    def test_total(self) -> int | None:
-        """Number of test examples."""
-        ...
-
-    @property
-    def baselines(self) -> Mapping[str, float]:
-        """Accuracy of trivial baselines, in percent."""
-        ...
-
-    @property
-    def largest_class(self) -> float | None:
-        """Percent of the test examples that are in the largest class."""
-        ...
 
 
 AnyResult = TypeVar("AnyResult", bound=Result)
@@ -57,15 +29,47 @@ class Cell(Generic[AnyResult]):
     beside: tuple[RunRecord, ...] = ()
     """Runs of the user's own that have no result, in place of which shipped ones are counted."""
 
+    def numbers(self, measure: Measure) -> list[float]:
+        """List the numbers of all runs that have one."""
+        return [value for run in self.runs if (value := measure.of(run)) is not None]
+
+    def mean_of(self, measure: Measure) -> float | None:
+        """Return the mean over seeds; None if no run has a number."""
+        found = self.numbers(measure)
+        return statistics.mean(found) if found else None
+
+    def value_of(self, measure: Measure) -> float | None:
+        """Return the number to average and rank: the mean; None if a run failed, or at chance."""
+        failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        no_number = failed or (measure.has_chance and self.is_at_chance)
+        return None if no_number else self.mean_of(measure)
+
+    def spread_of(self, measure: Measure) -> str:
+        """Write the mean, ± standard deviation of several; a dash if no run has a number."""
+        found = self.numbers(measure)
+        text = measure.text(self.mean_of(measure))
+        return f"{text} ± {measure.text(statistics.stdev(found))}" if len(found) > 1 else text
+
+    def text_of(self, measure: Measure) -> str:
+        """Write mean ± standard deviation (n), and how the runs without a result ended."""
+        found = self.numbers(measure)
+        if not found:
+            return ", ".join(self.words) or MISSING
+        text = f"{self.spread_of(measure)} ({'; '.join([f'n={len(found)}', *self.unfinished])})"
+        lucky = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        if lucky and self.is_at_chance:
+            return ", ".join([f"at chance: {text}", *self.words])
+        return ", ".join([text, *([f"{lucky} at chance"] if lucky else []), *self.words])
+
     @property
     def accuracies(self) -> list[float]:
         """Test accuracy of each finished run, in percent."""
-        return [r.test_accuracy for r in self.runs if r.test_accuracy is not None]
+        return self.numbers(ACCURACY)
 
     @property
     def mean(self) -> float | None:
         """Mean test accuracy of finished runs in percent; None if there are none."""
-        return statistics.mean(self.accuracies) if self.accuracies else None
+        return self.mean_of(ACCURACY)
 
     @property
     def deviation(self) -> float | None:
@@ -80,9 +84,8 @@ class Cell(Generic[AnyResult]):
 
     @property
     def value(self) -> float | None:
-        """Number to average and rank: the mean; None if a run failed or all are at chance."""
-        failed = any(run.status in ("diverged", "oom") for run in self.runs)
-        return None if failed or self.is_at_chance else self.mean
+        """See `value_of`, of the accuracy in percent."""
+        return self.value_of(ACCURACY)
 
     @property
     def words(self) -> list[str]:
@@ -98,17 +101,8 @@ class Cell(Generic[AnyResult]):
 
     @property
     def text(self) -> str:
-        """Mean ± standard deviation (n), and how the runs without a result ended."""
-        if self.mean is None:
-            return ", ".join(self.words) or MISSING
-        text = f"{self.mean:.2f}"
-        if self.deviation is not None:
-            text += f" ± {self.deviation:.2f}"
-        text += f" ({'; '.join([f'n={len(self.accuracies)}', *self.unfinished])})"
-        if self.is_at_chance:
-            return ", ".join([f"at chance: {text}", *self.words])
-        lucky = sum(map(is_at_chance, self.runs))
-        return ", ".join([text, *([f"{lucky} at chance"] if lucky else []), *self.words])
+        """See `text_of`, of the accuracy in percent."""
+        return self.text_of(ACCURACY)
 
 
 def is_at_chance(run: Result) -> bool:

@@ -1,10 +1,10 @@
-"""Learning curves: validation accuracy over steps, time and FLOPs."""
+"""Learning curves: validation accuracy, or loss, over steps, time and FLOPs."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ from lra.report.drawing import (
     slugify,
 )
 from lra.report.labels import LineEnd, label_ends
-from lra.report.results import Results
+from lra.report.results import MetricsLine, Results
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,7 +46,7 @@ _STRETCHED = (
 
 @dataclass(frozen=True)
 class Curve:
-    """Validation accuracy of runs that differ only in their seed, at the steps that all have."""
+    """Validations of runs that differ only in their seed, at the steps that all have."""
 
     method: str
     seeds: int
@@ -56,7 +56,26 @@ class Curve:
     high: list[float]
 
 
-def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -> Curve | None:
+@dataclass(frozen=True)
+class Learned:
+    """A number of each validation that curves show."""
+
+    name: str
+    """Label of the y axis, with the unit."""
+    of: Callable[[MetricsLine], float | None]
+
+
+ACCURACY = Learned("validation accuracy, %", lambda line: line.val_accuracy)
+LOSS = Learned("validation loss, nats", lambda line: line.val_loss)
+
+
+def curve(
+    results: Results,
+    method: str,
+    runs: Sequence[RunRecord],
+    axis: str,
+    learned: Learned = ACCURACY,
+) -> Curve | None:
     """Join the validations of finished runs, or of all where none is finished.
 
     Args:
@@ -64,6 +83,7 @@ def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -
         method: name of the curve.
         runs: runs that differ only in their seed.
         axis: a key of AXES.
+        learned: what is drawn over it.
     Returns: the curve; None if the runs have no step in common.
     """
     by_run: list[dict[int, tuple[float, float]]] = []
@@ -74,10 +94,11 @@ def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -
             x = {
                 "steps": float(line.step),
                 "seconds": line.seconds,
-                "flops": None if run.flops_per_step is None else line.step * run.flops_per_step,
+                "flops": run.flops(line.step),
             }[axis]
-            if x is not None and line.val_accuracy is not None:
-                points[line.step] = (x, line.val_accuracy)
+            y = learned.of(line)
+            if x is not None and y is not None:
+                points[line.step] = (x, y)
         if points:
             by_run.append(points)
     if not by_run:
@@ -94,6 +115,10 @@ def curve(results: Results, method: str, runs: Sequence[RunRecord], axis: str) -
         low=[min(y for _, y in points) for points in at_steps],
         high=[max(y for _, y in points) for points in at_steps],
     )
+
+
+def _learned(board: Board) -> Learned:
+    return LOSS if board.of_positions else ACCURACY
 
 
 def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> list[ReportFigure]:
@@ -114,7 +139,7 @@ def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> li
                     f"Learning {task} over {_NAMES[axis]}{on}",
                     f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
                     f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}",
-                    partial(_draw, found, axis, looks),
+                    partial(_draw, found, axis, _learned(board).name, looks),
                 )
             )
     return figures
@@ -127,7 +152,7 @@ def _curves(
     found = []
     for method, cells in board.rows.items():
         runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]
-        joined = curve(results, method, runs, axis)
+        joined = curve(results, method, runs, axis, _learned(board))
         if joined is not None:
             found.append(joined)
     return found
@@ -138,7 +163,7 @@ def _reach(curves: Sequence[Curve]) -> list[float]:
     return [0.0 if drawn.x[0] <= 0 else drawn.x[-1] for drawn in curves]
 
 
-def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:
+def _draw(curves: list[Curve], axis: str, label: str, looks: Looks) -> Figure:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
     names = [f"{drawn.method} (n={drawn.seeds})" for drawn in curves]
@@ -158,7 +183,7 @@ def _draw(curves: list[Curve], axis: str, looks: Looks) -> Figure:
         EngFormatter(sep=" ") if axis == "flops" else StrMethodFormatter("{x:,.10g}")
     )
     axes.set_xlabel(AXES[axis])
-    axes.set_ylabel("validation accuracy, %")
+    axes.set_ylabel(label)
     label_ends(
         axes,
         [

@@ -23,8 +23,9 @@ from lra.report.drawing import (
     slugify,
 )
 from lra.report.labels import LineEnd, label_ends
+from lra.report.measures import ACCURACY, Measure
 from lra.report.results import Results
-from lra.report.table import Table, ranks
+from lra.report.table import Table
 from lra.runtime.console import MISSING
 
 if TYPE_CHECKING:
@@ -91,59 +92,79 @@ def evaluation_boards(results: Results, board: Board) -> list[EvaluationBoard]:
     return made
 
 
-def evaluation_table(evaluated: EvaluationBoard, slug: str) -> Table:
-    """Tabulate accuracies out of distribution beside those on the training's own test set."""
+def evaluation_tables(results: Results, board: Board, slug: str) -> list[Table]:
+    """Tabulate what the models of a board scored out of distribution, by each measure."""
+    return [
+        _table(evaluated, measure, slug)
+        for evaluated in evaluation_boards(results, board)
+        for measure in board.measures
+    ]
+
+
+def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
+    """Tabulate results out of distribution beside those on the training's own test set."""
     trained = {method: evaluated.board.rows[method][evaluated.task] for method in evaluated.rows}
     lines: list[list[str]] = []
     facts: list[dict[str, object]] = []
     for method in evaluated.rows:
         cells = [evaluated.cell(method, column) for column in evaluated.columns]
-        texts = [MISSING if cell is None else cell.text for cell in cells]
-        lines.append([method, trained[method].text, *texts])
-        facts += [_fact(method, one) for cell in cells if cell is not None for one in cell.runs]
-    values = [[cell.value for cell in trained.values()]]
+        texts = [MISSING if cell is None else cell.text_of(measure) for cell in cells]
+        lines.append([method, trained[method].text_of(measure), *texts])
+        facts += [_fact(method, one, measure) for cell in cells if cell for one in cell.runs]
+    values = [[cell.value_of(measure) for cell in trained.values()]]
     for column in evaluated.columns:
         cells = [evaluated.cell(method, column) for method in evaluated.rows]
-        values.append([None if cell is None else cell.value for cell in cells])
+        values.append([None if cell is None else cell.value_of(measure) for cell in cells])
+    named = [] if measure is ACCURACY else [measure.name]
     return Table(
-        slug=slugify("out-of-distribution", evaluated.task, slug),
-        title=f"{evaluated.board.name}: {evaluated.task}, out of distribution",
-        caption=f"Test accuracy in percent of models trained at up to {evaluated.trained_lengths} "
-        f"positions, on other data of their task, which differs as named; they are not trained any "
-        f"further. The best of a column in bold, the second underlined.",
+        slug=slugify("out-of-distribution", evaluated.task, *named, slug),
+        title=f"{evaluated.board.name}: {', '.join(named) or evaluated.task}, out of distribution",
+        caption=f"{measure.name.capitalize()} of models trained at up to "
+        f"{evaluated.trained_lengths} positions, on other data of their task, which differs as "
+        f"named; they are not trained any further. The best of a column in bold, the second "
+        f"underlined.",
         columns=["mixer", "as trained", *(column.label for column in evaluated.columns)],
-        rows=[*lines, *_trivial_rows(evaluated)],
-        marks={(i, j): m for j, row in enumerate(values, start=1) for i, m in ranks(row).items()},
+        rows=[*lines, *_rows_beneath(evaluated, measure)],
+        marks={
+            (i, j): mark
+            for j, row in enumerate(values, start=1)
+            for i, mark in measure.ranks(row).items()
+        },
         facts=facts,
     )
 
 
-def _trivial_rows(evaluated: EvaluationBoard) -> list[list[str]]:
-    own = {
-        name: found.get(evaluated.task)
-        for name, found in evaluated.board.trivial_baselines().items()
-    }
-    lines: list[list[str]] = []
-    for name in dict.fromkeys(name for column in evaluated.columns for name in column.baselines):
-        found = [own.get(name), *(column.baselines.get(name) for column in evaluated.columns)]
-        texts = [MISSING if one is None else f"{one:.2f}" for one in found]
-        lines.append([f"trivial baseline: {name}", *texts])
-    return lines
+def _rows_beneath(evaluated: EvaluationBoard, measure: Measure) -> list[list[str]]:
+    trained = sorted(evaluated.board.records, key=lambda run: run.run_id)
+    own = measure.rows_beneath([run for run in trained if run.task == evaluated.task])
+    columns = [measure.beneath(column) for column in evaluated.columns]
+    return [
+        [name, *(measure.text(found.get(name)) for found in (own, *columns))]
+        for name in dict.fromkeys(name for found in columns for name in found)
+    ]
 
 
-def _fact(method: str, record: EvaluationRecord) -> dict[str, object]:
+def _fact(method: str, record: EvaluationRecord, measure: Measure) -> dict[str, object]:
     fields = {"run_id", "seed", "trained_length", "test_accuracy", "test_total", "loss"}
-    return {"method": method, "data": record.label, **record.model_dump(include=fields)}
+    found = {"method": method, "data": record.label, **record.model_dump(include=fields)}
+    return found if measure is ACCURACY else {**found, measure.name: measure.of(record)}
+
+
+def lengths_of(evaluated: EvaluationBoard) -> dict[str, list[EvaluationRecord]]:
+    """Group columns that differ in length, by what else is changed."""
+    found: dict[str, list[EvaluationRecord]] = {}
+    for column in evaluated.columns:
+        if column.length is not None:
+            also = f" with {', '.join(column.changes)}" if column.changes else ""
+            found.setdefault(f"length{also}", []).append(column)
+    return found
 
 
 def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> list[ReportFigure]:
     """Make a figure over length, and one over the values of each other option."""
-    kinds: dict[tuple[bool, str], list[EvaluationRecord]] = {}
+    kinds = {(True, what): columns for what, columns in lengths_of(evaluated).items()}
     for column in evaluated.columns:
-        if column.length is not None:
-            also = f" with {', '.join(column.changes)}" if column.changes else ""
-            kinds.setdefault((True, f"length{also}"), []).append(column)
-        else:
+        if column.length is None:
             names = [text.partition("=")[0].removeprefix("task.") for text in column.changes]
             kinds.setdefault((False, ", ".join(names)), []).append(column)
     return [

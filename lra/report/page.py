@@ -17,6 +17,7 @@ from lra.report.drawing import ReportFigure
 from lra.report.names import Names
 from lra.report.repeat import bench_command, command
 from lra.report.results import Results
+from lra.report.speed import layers_in_words
 from lra.report.table import Table
 from lra.runtime.console import MISSING
 
@@ -146,9 +147,8 @@ def _data(record: RunRecord) -> str:
 
 
 def _listed(results: Results, record: RunRecord, name: str, out: Path) -> ListedRun:
-    accuracy = _number(record.test_accuracy, "{:.2f} %")
     facts = {
-        "test accuracy": accuracy,
+        "test accuracy": _number(record.test_accuracy, "{:.2f} %"),
         "validation accuracy": _number(record.val_accuracy, "{:.2f} %")
         + ("" if record.best_step is None else f" at step {record.best_step:,}"),
         "steps": f"{record.steps:,} of {record.total_steps:,} ({record.epochs:.2f} epochs)",
@@ -162,12 +162,14 @@ def _listed(results: Results, record: RunRecord, name: str, out: Path) -> Listed
         "code": _code(record.git),
         "versions": _versions(record.versions),
     }
+    if record.positions is not None and record.status == "done":
+        facts = {"test set": record.positions.text, **facts}
     if record.message:
         facts = {"message": record.message, **facts}
     return ListedRun(
         anchor=anchor(record),
         name=f"{record.task} / {name} / {record.preset} / {record.protocol} / "
-        f"{record.run_id}: {record.status}, {accuracy}",
+        f"{record.run_id}: {record.status}, {record.test_text or MISSING}",
         facts=facts,
         record=_link(results.path(record) / "result.json", out),
         command=command(record),
@@ -176,8 +178,9 @@ def _listed(results: Results, record: RunRecord, name: str, out: Path) -> Listed
 
 def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -> ListedRun:
     speed = _number(record.steps_per_second, "{:.2f} a second")
-    named = ["benchmark", record.mode, record.part, record.task, name, record.preset,
-             record.protocol, *record.overrides]  # fmt: skip
+    layers = "" if record.rpe_layers is None else layers_in_words(record.rpe_layers)
+    named = ["benchmark", record.mode, record.part, record.objective, record.task, name, layers,
+             record.preset, record.protocol, *record.overrides]  # fmt: skip
     ratio = [record.ratio_low_quartile, record.ratio_to_reference, record.ratio_high_quartile]
     quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]
     return ListedRun(

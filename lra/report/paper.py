@@ -70,11 +70,17 @@ class PaperOptions:
 def write_paper(results: Results, options: PaperOptions, out: Path) -> list[PaperTable]:
     """Write tables, figures and a document with all of them into a folder.
 
-    Raises: UserError for rows or columns that are not there, and for a folder that holds a
-        document of another origin.
+    Raises: UserError for rows or columns that are not there, for runs whose targets are positions
+        alone, and for a folder that holds a document of another origin.
     """
     _check_folder(out)
     main = [board for board in boards(results.records) if board.is_main]
+    if not main and results.records:
+        tasks = ", ".join(sorted({record.task for record in results.records}))
+        raise UserError(
+            f"--paper: its tables are of accuracies, and all runs are of {tasks}, whose targets "
+            f"are positions; python report.py without it shows them"
+        )
     leading = leading_board(main)
     main.sort(key=lambda board: board is not leading)
     if options.relative_to is not None:

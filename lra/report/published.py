@@ -15,6 +15,7 @@ from lra.runtime.errors import unknown
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parent.parent.parent / "results" / "published.csv"
+PERPLEXITIES = PUBLISHED.with_name("published_perplexities.csv")
 FAIL = "FAIL"
 """A result that the source prints as at chance or not trained."""
 FIVE = BENCHMARK[:-1]
@@ -140,3 +141,32 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
             for task, text in row.printed.items()
         ],
     )
+
+
+def perplexity_table(tasks: Collection[str]) -> Table | None:
+    """Tabulate published perplexities of tasks; None if there are none."""
+    with PERPLEXITIES.open(newline="", encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["task"] in tasks]
+    if not rows:
+        return None
+    marks = {
+        (i, j): mark
+        for j, column in enumerate(("valid", "test"), start=1)
+        for i, mark in ranks([float(row[column]) for row in rows], lowest_is_best=True).items()
+    }
+    of = " and ".join(dict.fromkeys(f"{row['corpus']} a {row['unit']}" for row in rows))
+    return Table(
+        slug="published-perplexities",
+        title="Published perplexities",
+        caption=f"Perplexity on {of}, as printed by the source (keys: results/sources.yaml), on "
+        f"its own hardware. It compares neither with bits a byte nor with perplexities of bytes or "
+        f"words. The best of a column in bold, the second underlined.",
+        columns=["method", "validation", "test", "million parameters", "source", "note"],
+        rows=[
+            [row[name] or MISSING for name in
+             ("method", "valid", "test", "parameters_millions", "source", "note")]
+            for row in rows
+        ],
+        marks=marks,
+        facts=rows,
+    )  # fmt: skip

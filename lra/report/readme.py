@@ -9,7 +9,7 @@ import dataclasses
 import hashlib
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from lra.config.registry import MIXERS
 from lra.report.accuracy import accuracy_table
 from lra.report.audit import audit_table, names
 from lra.report.benchmarks import against_reference, bench_boards
-from lra.report.boards import Board, boards
+from lra.report.boards import Board, boards, position_boards
 from lra.report.bubbles import bubbles_by_device
 from lra.report.build import DEFAULT_RELATIVE_TO
 from lra.report.drawing import Looks, ReportFigure
@@ -25,8 +25,11 @@ from lra.report.leaderboard import leaderboard, leading_board
 from lra.report.out_of_distribution import (
     evaluation_boards,
     evaluation_figures,
-    evaluation_table,
+    evaluation_tables,
 )
+from lra.report.position_figures import by_position_figures, perplexity_figures
+from lra.report.position_parts import metadata_tables, position_tables, windows_of
+from lra.report.positions import position_table
 from lra.report.published import is_variant, published_rows, published_table
 from lra.report.reproduce import reproduce_table
 from lra.report.results import Results
@@ -38,8 +41,10 @@ from tasks.base import BENCHMARK
 from tasks.files import write_atomically
 
 BUBBLES, OUT_OF_DISTRIBUTION, LENGTHS = "bubbles", "out-of-distribution", "lengths"
+PERPLEXITY, BY_POSITION = "perplexity", "by-position"
 """Kinds of figures in blocks; the name of a figure's file starts with its kind."""
-_OWN = re.compile(rf"({BUBBLES}|{OUT_OF_DISTRIBUTION}|{LENGTHS})-\d+-[0-9a-f]{{8}}\.svg")
+_KINDS = "|".join((BUBBLES, OUT_OF_DISTRIBUTION, LENGTHS, PERPLEXITY, BY_POSITION))
+_OWN = re.compile(rf"({_KINDS})-\d+-[0-9a-f]{{8}}\.svg")
 
 
 @dataclass(frozen=True)
@@ -77,6 +82,7 @@ def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
             "published": Block([published_of_the_suite()]),
             "reproduce": Block([reproduce_table(results)]),
             "tables": Block(tables, figures),
+            "next tokens": next_tokens(results),
         },
         "results/settings.md": {f"settings {name}": Block([audit_table(name)]) for name in names()},
     }
@@ -90,11 +96,7 @@ def _tables(results: Results) -> list[Table]:
     """Make the main accuracy tables, those out of distribution, and speeds."""
     found = _main_boards(results)
     tables = [accuracy_table(board, "accuracy") for board in found]
-    tables += [
-        evaluation_table(evaluated, "r")
-        for board in found
-        for evaluated in evaluation_boards(results, board)
-    ]
+    tables += [table for board in found for table in evaluation_tables(results, board, "r")]
     for board in speed_boards(results.records):
         tables.append(speed_table(board, DEFAULT_RELATIVE_TO, "speed"))
     compared = against_reference(results.bench, "against-reference")
@@ -110,19 +112,47 @@ def _figures(results: Results, tables: Sequence[Table]) -> dict[Path, ReportFigu
         memory_table(board, DEFAULT_RELATIVE_TO, "memory").markdown()
         for board in speed_boards(results.records)
     ]
-    digest = hashlib.sha256("".join([*drawn_from, repr(measured)]).encode()).hexdigest()[:8]
     evaluated = [one for board in found for one in evaluation_boards(results, board)]
     chosen = {
         BUBBLES: _bubbles(found, looks),
         OUT_OF_DISTRIBUTION: [f for one in evaluated for f in evaluation_figures(one, looks, "r")],
         LENGTHS: _over_lengths(measured, looks),
     }
-    most = {OUT_OF_DISTRIBUTION: 1, LENGTHS: 1}
+    for kind in (OUT_OF_DISTRIBUTION, LENGTHS):
+        chosen[kind] = chosen[kind][:1]
+    return _by_file(results, chosen, [*drawn_from, repr(measured)])
+
+
+def _by_file(
+    results: Results, chosen: Mapping[str, Sequence[ReportFigure]], drawn_from: Iterable[str]
+) -> dict[Path, ReportFigure]:
+    """Name the files of figures by their kind and by a hash of what they are drawn from."""
+    digest = hashlib.sha256("".join(drawn_from).encode()).hexdigest()[:8]
     return {
         results.folder / f"{kind}-{number}-{digest}.svg": figure
         for kind, figures in chosen.items()
-        for number, figure in enumerate(figures[: most.get(kind)], start=1)
+        for number, figure in enumerate(figures, start=1)
     }
+
+
+def next_tokens(results: Results) -> Block:
+    """Make the tables of tasks whose targets are positions, and what they do at other lengths."""
+    found = [board for board in position_boards(results.records) if board.is_main]
+    looks = Looks(method for board in found for method in board.rows)
+    tables: list[Table] = []
+    drawn_from: list[Table] = []
+    chosen: dict[str, list[ReportFigure]] = {PERPLEXITY: [], BY_POSITION: []}
+    for board in found:
+        evaluated = evaluation_boards(results, board)
+        own, *longest = windows_of(board, evaluated)
+        tables += [position_table(board, "r"), *evaluation_tables(results, board, "r")]
+        tables += metadata_tables(board, own, "r")
+        drawn_from += position_tables(board, longest, "r")
+        for one in evaluated:
+            chosen[PERPLEXITY] += perplexity_figures(one, looks, "r")
+        chosen[BY_POSITION] += by_position_figures(board, longest, looks, "r")
+    texts = [f"{table.title}{table.markdown()}" for table in [*tables, *drawn_from]]
+    return Block(tables, _by_file(results, chosen, texts))
 
 
 def _bubbles(found: Sequence[Board], looks: Looks) -> list[ReportFigure]:

@@ -23,7 +23,10 @@ def command(record: RunRecord) -> str:
 def bench_command(record: BenchRecord) -> str:
     """Write the command that repeats a measurement with the mixers of the same rounds."""
     words = ["python", "-m", "lra.bench", record.mode]
-    if record.task is not None:
+    if record.mode == "pretraining":
+        words += ["--preset", str(record.preset)]
+        words += ["--rpe-layers", ",".join(map(str, record.rounds_rpe_layers))]
+    elif record.task is not None:
         words += ["--task", str(record.task), "--preset", str(record.preset)]
         words += ["--protocol", str(record.protocol)]
     if record.channels is not None:

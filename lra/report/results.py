@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
@@ -23,8 +23,16 @@ from tasks.untrusted import faults_named, read_regular
 MOST_VALIDATIONS = 10_000
 """Most validations of a run whose curve is drawn."""
 
+LARGEST_LOSS = 1e18
+"""Loss in nats that no curve shows."""
+
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""
+
+
+def _that_can_be_drawn(value: object) -> object:
+    is_sane = isinstance(value, (int, float)) and 0 <= value < LARGEST_LOSS
+    return value if is_sane else None
 
 
 class MetricsLine(BaseModel):
@@ -37,6 +45,8 @@ class MetricsLine(BaseModel):
     """Seconds of training and evaluation since the start of the run, before and after resuming."""
     val_accuracy: Percent | None = None
     """Accuracy on the validation split in percent; None on a line about training."""
+    val_loss: Annotated[float | None, BeforeValidator(_that_can_be_drawn)] = None
+    """Mean loss on the validation split in nats; None also if it is not finite, or absurd."""
 
 
 @dataclass(frozen=True)

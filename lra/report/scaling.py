@@ -18,7 +18,7 @@ from lra.report.drawing import (
     slugify,
 )
 from lra.report.labels import LineEnd, label_ends
-from lra.report.speed import Place, SpeedBoard
+from lra.report.speed import Place, SpeedBoard, layers_in_words
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,10 +55,12 @@ def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
 def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
     figures = []
-    groups: dict[tuple[str, int], list[Place]] = {}
+    groups: dict[tuple[str, int, int | None], list[Place]] = {}
     for place in board.places:
-        groups.setdefault((place.task, place.batch_size), []).append(place)
-    for (task, batch_size), places in groups.items():
+        key = (place.task, place.batch_size, place.rpe_layers)
+        groups.setdefault(key, []).append(place)
+    for (task, batch_size, rpe_layers), places in groups.items():
+        layers = [] if rpe_layers is None else [layers_in_words(rpe_layers)]
         lines: dict[str, list[tuple[int, float]]] = {}
         for method, cells in board.rows.items():
             points = [
@@ -71,8 +73,8 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
         if lines:
             figures.append(
                 ReportFigure(
-                    slugify("speed-over-length", task, f"batch-{batch_size}", board.slug),
-                    f"{task}: speed over length",
+                    slugify("speed-over-length", task, f"batch-{batch_size}", *layers, board.slug),
+                    f"{', '.join([task, *layers])}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
                     f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
                     f"this power of the length, ± its standard error.",

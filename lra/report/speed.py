@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,15 +26,29 @@ class Place:
     length: int
     """Positions of the longest sequence."""
     batch_size: int
+    rpe_layers: int | None = None
+    """Hidden layers of the encoder of positions, where measurements differ in them."""
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sort key: the benchmark's tasks first, in their order, then other tasks by name."""
         return (self.task not in BENCHMARK, *map(BENCHMARK.index, {self.task} & set(BENCHMARK)),
-                self.task, self.length, self.batch_size)  # fmt: skip
+                self.task, self.length, self.batch_size, self.rpe_layers or 0)  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The fields that say anything, by name."""
+        fields = dataclasses.asdict(self)
+        return {name: value for name, value in fields.items() if value is not None}
 
     def __str__(self) -> str:
-        return f"{self.task} {self.length:,} (batch {self.batch_size})"
+        text = f"{self.task} {self.length:,} (batch {self.batch_size})"
+        return text if self.rpe_layers is None else f"{text}, {layers_in_words(self.rpe_layers)}"
+
+
+def layers_in_words(count: int) -> str:
+    """Name a number of hidden layers of an encoder of positions."""
+    return f"{count} encoder layer{'s' * (count != 1)}"
 
 
 @dataclass(frozen=True)
@@ -195,9 +210,7 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
                         "device": board.device,
                         "setting": board.title,
                         "mixer": method,
-                        "task": place.task,
-                        "length": place.length,
-                        "batch_size": place.batch_size,
+                        **place.facts,
                         quantity.name: value,
                         "low_quartile": getattr(speed, "low", None),
                         "high_quartile": getattr(speed, "high", None),

@@ -115,20 +115,23 @@ def rounded(value: float, digits: int) -> str:
     return str(Decimal(repr(float(value))).quantize(unit, ROUND_HALF_UP))
 
 
-def ranks(values: Sequence[float | None], digits: int = 2) -> dict[int, str]:
-    """Mark the highest and the second highest of some numbers, compared as printed.
+def ranks(
+    values: Sequence[float | None], digits: int = 2, *, lowest_is_best: bool = False
+) -> dict[int, str]:
+    """Mark the best and the second best of some numbers, compared as printed.
 
     Equal numbers have the same mark; a single number has none.
 
     Args:
         values: the numbers; None where there is none.
         digits: decimal digits that are printed.
+        lowest_is_best: whether the lowest number is the best one, not the highest.
     """
     shown = {
         i: float(rounded(value, digits)) for i, value in enumerate(values) if value is not None
     }
     if len(shown) < 2:  # noqa: PLR2004
         return {}
-    order = sorted(set(shown.values()), reverse=True)
+    order = sorted(set(shown.values()), reverse=not lowest_is_best)
     names = dict(zip(order, (BEST, SECOND), strict=False))
     return {i: names[value] for i, value in shown.items() if value in names}

@@ -7,7 +7,8 @@ from collections import Counter
 from pathlib import Path
 
 from lra.record.run import RunRecord, with_shipped
-from lra.report.boards import Board, boards
+from lra.report.boards import Board, boards, position_boards
+from lra.report.measures import ACCURACY, NEXT_TOKEN, measures_of
 from lra.report.published import is_variant, published_rows
 from lra.runtime.console import MISSING, markdown
 
@@ -19,8 +20,14 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         for _, r in with_shipped(results_dir)[0]
         if (r.task, r.preset) == (record.task, record.preset)
     ]
-    rows = []
+    rows: list[dict[str, str]] = []
+    published = {"published, %": MISSING}
+    measures = {"measured, %": ACCURACY}
     found = boards(like)
+    if record.positions is not None:
+        published = {}
+        measures = {one.name: one for one in [*measures_of([record, *like]), NEXT_TOKEN]}
+        found = position_boards(like)
     settings = Counter(_setting(board, record.task) for board in found)
     for board in found:
         for method, cells in board.rows.items():
@@ -36,23 +43,25 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
                 {
                     "method": method,
                     "setting": setting,
-                    "measured, %": cell.text,
-                    "published, %": MISSING,
+                    **{name: cell.text_of(one) for name, one in measures.items()},
+                    **published,
                     "steps": f"{last.steps:,} of {last.total_steps:,}",
                     "steps/s": f"{statistics.median(speeds):.2f}" if speeds else MISSING,
                     "peak MiB": f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
                     "parameters": f"{last.params:,}",
                 }
             )
-    for name, accuracy in record.baselines.items():
-        rows.append({"method": f"trivial baseline: {name}", "measured, %": f"{accuracy:.2f}"})
+    for column, measure in measures.items():
+        for name, value in measure.beneath(record).items():
+            rows.append({"method": name, column: measure.text(value)})
     mixers = {r.mixer for r in like}
-    for published in published_rows():
-        value = published.printed.get(record.task)
-        if value and is_variant(published.method, mixers):
-            named = {"method": published.method, "setting": published.source}
+    for row in published_rows():
+        value = row.printed.get(record.task)
+        if value and is_variant(row.method, mixers):
+            named = {"method": row.method, "setting": row.source}
             rows.append({**named, "published, %": value})
-    text = f"\n{record.task}, accuracy on the test set\n\n{markdown(rows)}\n"
+    what = "accuracy on" if record.positions is None else "next tokens of"
+    text = f"\n{record.task}, {what} the test set\n\n{markdown(rows)}\n"
     if record.preset != "paper":
         text += (
             f"Preset {record.preset} has data and models of its own: its rows compare with each "
