@@ -26,7 +26,8 @@ from typing import Any
 TESTS = Path(__file__).resolve().parent
 IMPORTED = """
     run_task report lra.prepare lra.record.__main__ lra.sweep.__main__ lra.evaluate.__main__
-    lra.bench.__main__ lra.check.__main__ lra.train.run lra.classifier.resolve
+    lra.generate.__main__ lra.bench.__main__ lra.check.__main__ lra.train.run
+    lra.classifier.resolve
     lra.classifier.match_params
     lra.report.build lra.report.readme pandas jinja2 PIL.Image PIL.PngImagePlugin sklearn.tree
     sklearn.linear_model pandas.io.formats.style matplotlib.figure matplotlib.backends.backend_svg

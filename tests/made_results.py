@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import math
 import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from lra.record.benchmark import BenchRecord
+from lra.record.evaluation import EvaluationRecord
+from lra.record.positions import PositionLoss, PositionScores, bin_range, perplexity_of
 from lra.record.run import RunRecord, folder_of
 
 VALUES = {
@@ -48,6 +51,53 @@ def record(**changes: object) -> RunRecord:
     elif "test_correct" not in changes:
         values["test_correct"] = round(values["test_accuracy"] * values["test_total"] / 100)
     return RunRecord.model_validate(values)
+
+
+NEXT_TOKENS = {
+    "task": "lm", "preset": "budget", "length": 512, "test_accuracy": 50.0, "test_total": 1000,
+    "train_seconds": 600.0, "baselines": {"majority class": 17.0},
+    "data": {"source": "official", "fingerprint": "t" * 64, "sizes": {"test": 4}},
+}  # fmt: skip
+"""Fields of a record whose targets are the bytes of a text."""
+
+
+def scores(bits: float, *, length: int = 512, **changes: object) -> PositionScores:
+    """Make what a model needs that is worse at the first positions of its windows.
+
+    Args:
+        bits: a byte, in the mean over the test set.
+        length: positions of the windows, a power of 2.
+    """
+    ranges = [bin_range(number) for number in range(length.bit_length())]
+    losses = [bits * math.log(2) * (1 + 1 / (last + 1) - 1 / length) for _, last in ranges]
+    by_position = [
+        PositionLoss(first=first, last=last, targets=4 * (last - first + 1), loss=loss)
+        for (first, last), loss in zip(ranges, losses, strict=True)
+    ]
+    loss = bits * math.log(2)
+    values: dict[str, object] = {
+        "val_loss": loss + 0.1, "loss": loss, "bits_per_byte": bits,
+        "perplexity": perplexity_of(loss), "text_bytes": 1000,
+        "baseline_bits": {"order-0": 4.62, "xz": 1.86}, "by_position": by_position,
+    }  # fmt: skip
+    return PositionScores.model_validate({**values, **changes})
+
+
+def next_token_run(bits: float, **changes: object) -> RunRecord:
+    """Make the record of a run whose targets are the bytes of a text."""
+    return record(**{**NEXT_TOKENS, "positions": scores(bits), **changes})
+
+
+def save_evaluation(results: Path, run: RunRecord, length: int, bits: float) -> None:
+    """Write what a model needs in windows of another length."""
+    EvaluationRecord(
+        run_id=run.run_id, task=run.task, mixer=run.mixer, seed=run.seed,
+        config_hash=run.config_hash, length=length, changes=[], trained_length=run.length,
+        test_accuracy=50.0, test_correct=500, test_total=1000, loss=bits * math.log(2),
+        baselines={"majority class": 17.0}, largest_class=17.0, examples_per_second=9.0,
+        positions=scores(bits, length=length), device="CPU", precision="fp32", versions={}, git={},
+        data=run.data.model_copy(update={"fingerprint": f"{length:064}"}),
+    ).save(folder_of(results, run))  # fmt: skip
 
 
 def bench_record(**changes: object) -> BenchRecord:

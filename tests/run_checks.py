@@ -70,7 +70,7 @@ def timeless(state: TrainerState) -> dict:
 
 def timeless_metrics(folder: Path) -> list[dict]:
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    timed = {"seconds", "steps_per_second"}
+    timed = {"seconds", "steps_per_second", "pretrain_steps_per_second"}
     return [{k: v for k, v in line.items() if k not in timed} for line in lines]
 
 

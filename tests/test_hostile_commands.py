@@ -52,6 +52,17 @@ FLAGS = {
         ["--run", ".", "--lengths", "0"], ["--run", ".", "--lengths", LONG],
         ["--run", ".", "--lengths", "200", "--examples", "0"],
     ],
+    "lra.generate.__main__": [
+        [], ["--run", "nowhere"], ["--run", "nowhere", "--prompt", "a"],
+        ["--run", "/dev/null", "--prompt", "a"], ["--run", ".", "--prompt", CONTROL],
+        ["--run", ".", "--prompt", "a", "--tokens", "0"],
+        ["--run", ".", "--prompt", "a", "--tokens", LONG],
+        ["--run", ".", "--prompt", "a", "--tokens", "1048577"],
+        ["--run", ".", "--prompt", "a", "--temperature", "-1"],
+        ["--run", ".", "--prompt", "a", "--temperature", "nan"],
+        ["--run", ".", "--prompt", "a", "--seed", "-1"],
+        ["--run", ".", "--prompt", "a", "--device", "tpu"],
+    ],
     "lra.prepare": [
         [], ["--task", "nowhere"], ["--task", "listops", "--source", "internet"],
         ["--task", "listops", "--examples", "2"], ["--task", "listops", "--examples", LONG],
@@ -62,6 +73,7 @@ FLAGS = {
     "lra.bench.__main__": [
         ["destroy"], ["op", "--mixers", ""], ["op", "--mixers", "nobody"],
         ["op", "--lengths", "0"], ["op", "--lengths", LONG], ["step", "--device", "tpu"],
+        ["pretraining", "--rpe-layers", LONG], ["pretraining", "--rpe-layers", "-1"],
     ],
 }  # fmt: skip
 

@@ -18,13 +18,14 @@ from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
     "run_task", "report", "lra.record.__main__", "lra",
-    "lra.api", "lra.bench", "lra.report", "lra.sweep", "lra.evaluate", "lra.check", "lra.prepare",
-    "lra.train",
+    "lra.api", "lra.bench", "lra.report", "lra.sweep", "lra.generate", "lra.evaluate",
+    "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.config", "lra.record", "lra.runtime",
-    "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.documents",
-    "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache", "tasks.manifest",
-    "tasks.order", "tasks.splits", "tasks.base", "tasks.progress", "tasks.random_words",
-    "tasks.untrusted", "tasks.files", "tasks.errors",
+    "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
+    "tasks.documents", "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache",
+    "tasks.manifest", "tasks.order", "tasks.next_token", "tasks.unlabelled", "tasks.splits",
+    "tasks.base", "tasks.vocabulary",
+    "tasks.progress", "tasks.random_words", "tasks.untrusted", "tasks.files", "tasks.errors",
     "models", "models.layers", "models.base", "models.ops",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it.
@@ -248,6 +249,7 @@ READERS = (
     ".read_bytes", ".read_text", "np.load", "torch.load", "yaml.load", "tarfile.open", "Image.open",
     ".read_csv", "pickle.load", "pickle.loads", ".Unpickler", "json.load", "os.open", "gzip.open",
     ".open_memmap", ".open", "np.fromfile", "np.memmap", "np.loadtxt", "np.genfromtxt",
+    "zipfile.ZipFile",
 )  # fmt: skip
 """Calls that take in what somebody else may have written."""
 

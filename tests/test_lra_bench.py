@@ -44,6 +44,22 @@ def test_quartiles_are_shown() -> None:
         (["decode", "--device", "cuda:9"], "no device"),
         (["op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
         (["op", "--mixers", "tnn", "--set", "model.dim=4"], "does not concern a mixer"),
+        (
+            ["pretraining", "--mixers", "s4"],
+            "--rpe-layers mixer.rpe_layers=1: unknown option of s4",
+        ),
+        (["pretraining", "--rpe-layers", "one"], "--rpe-layers one: expected whole numbers"),
+        (["pretraining", "--rpe-layers", "1001"], "less than or equal to 1000"),
+        (["pretraining", "--set", "mixer.rpe_layers=3"], "use --rpe-layers"),
+        (["pretraining", "--set", "model.causal=false"], "positions would see it"),
+        (
+            ["pretraining", "--mixers", "s4"],
+            "--rpe-layers mixer.rpe_layers=1: unknown option of s4",
+        ),
+        (["pretraining", "--rpe-layers", "one"], "--rpe-layers one: expected whole numbers"),
+        (["pretraining", "--rpe-layers", "1001"], "less than or equal to 1000"),
+        (["pretraining", "--set", "mixer.rpe_layers=3"], "use --rpe-layers"),
+        (["pretraining", "--set", "model.causal=false"], "positions would see it"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -63,6 +79,10 @@ def test_mistakes_are_one_line(
         (["op", "--protocol", "s4"], "--protocol"),
         (["step", "--dim", "8"], "--dim"),
         (["forward", "--parts", "kernel"], "--parts"),
+        (["pretraining", "--task", "text"], "--task"),
+        (["step", "--rpe-layers", "3"], "--rpe-layers"),
+        (["pretraining", "--task", "text"], "--task"),
+        (["step", "--rpe-layers", "3"], "--rpe-layers"),
     ],
 )
 def test_a_command_has_only_the_flags_that_it_uses(

@@ -128,8 +128,9 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
         config = config_of(run, record)
         model = best_model(run, config, config.build_task().info)
         assert model is not None
+        task = config.build_task()
         score = evaluate(
-            model, config.build_task().prepare(trained / "data").splits["test"], batch_size=16,
+            model, task.prepare(trained / "data").splits["test"], task.info, batch_size=16,
             device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False),
             check=nothing, title="",
         )  # fmt: skip

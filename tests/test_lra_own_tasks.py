@@ -226,7 +226,7 @@ def test_mistakes_are_one_line(source: str, part: str) -> None:
         (["--task", "own.py"], "name the class too, own.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
         (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: image, "
-         "listops, pathfinder, pathx, retrieval, text); one of your own is path/to/file.py:Class"),
+         "listops, lm, pathfinder, pathx, periodic, retrieval, text); one of your own is path/to/"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_command_line(

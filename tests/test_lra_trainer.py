@@ -80,9 +80,9 @@ def trace(dataset: Dataset, *changes: str) -> list[Any]:
 def test_every_setting_has_a_change_to_test() -> None:
     fields = {f"model.{name}" for name in ModelConfig.model_fields}
     fields |= {f"train.{name}" for name in TrainConfig.model_fields}
-    # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), and act on
-    # validations (below).
-    apart = {"model.axes", "train.checkpoint_activations"}
+    # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
+    # as targets (test_lra_positions.py), and act on validations (below).
+    apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
     apart |= {"train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
 
@@ -108,7 +108,8 @@ def test_the_loss_is_the_mean_over_the_batch(dataset: Dataset) -> None:
             shares = logits.log_softmax(dim=-1)[torch.arange(len(logits)), batch.labels]
             (-shares.float().mean()).backward()
         else:
-            loss, correct = trainer.backward(batch)
+            (loss, correct), targets = trainer.backward(batch)
+            assert targets == len(batch.labels)
             assert 0 <= correct <= len(batch.labels)
             assert loss == pytest.approx(np.log(10), rel=0.1)
         gradients.append([p.grad for p in trainer.model.parameters()])
@@ -237,7 +238,7 @@ def test_prenorm_blocks_end_in_a_norm(dataset: Dataset) -> None:
     batch = dataset.splits["val"].batch(np.arange(4))
     before = model.eval()(batch.inputs, batch.lengths)
     with torch.no_grad():
-        assert model.norm is not None
+        assert isinstance(model.norm, nn.BatchNorm1d)
         model.norm.weight.mul_(2)
     assert not torch.allclose(model(batch.inputs, batch.lengths), before)
 

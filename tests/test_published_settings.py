@@ -26,7 +26,7 @@ PROTOCOLS = ("s4", "lra")
 
 
 def test_every_published_mixer_is_audited() -> None:
-    assert set(names()) == {*PUBLISHED_MIXERS, "transformer-lra", "data-s4", "data-lra"}
+    assert set(names()) == {*PUBLISHED_MIXERS, "tnn-lm", "transformer-lra", "data-s4", "data-lra"}
 
 
 @pytest.mark.parametrize("name", names())
@@ -242,8 +242,12 @@ def shallow(task: str, name: str) -> RunConfig:
     return resolve(task, published.mixer, protocol=published.protocol, overrides=["model.depth=1"])
 
 
-@pytest.mark.parametrize("task", BENCHMARK)
-@pytest.mark.parametrize("name", [name for name in names() if not name.startswith("data")])
+MODELS = [name for name in names() if not name.startswith("data")]
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [(name, task) for name in MODELS for task in read_published(name).tasks]
+)
 def test_a_step_of_adamw_moves_parameters_as_the_released_groups_would(
     name: str, task: str
 ) -> None:

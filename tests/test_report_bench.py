@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from pathlib import Path
 
 import pytest
 
 from conftest import readme_example
+from figure_checks import overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
-from lra.record.benchmark import all_bench_records
-from lra.report.benchmarks import against_reference, bench_boards
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
+from lra.report.drawing import Looks, style
+from lra.report.layers import layer_figures
+from lra.report.names import Names
 from lra.report.repeat import bench_command
 from made_results import bench_record
 
@@ -77,6 +82,107 @@ def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(len(r.overrides) == 6 for r in records)
 
 
+@pytest.mark.parametrize("mode", ["step", "forward"])
+def test_positions_are_targets(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of synthetic sequences, beside the reference, and those of a text."""
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+    text = tmp_path / "own.txt"
+    text.write_bytes(bytes(range(256)) * 20)
+    arguments = [mode, "--task", "lm", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
+    for change in (
+        "model.dim=8",
+        "model.depth=1",
+        f"task.corpus={text}",
+        "task.sequence_length=24",
+    ):
+        arguments += ["--set", change]
+    arguments += ["--repeats", "2", "--out", str(tmp_path / "bench")]
+    assert bench.main([*arguments, "--lengths", "16", "--compare", "reference"]) == 0
+    assert bench.main([*arguments, "--lengths", "task", "--data-dir", str(tmp_path / "data")]) == 0
+    records, _ = all_bench_records(tmp_path)
+    assert sorted((r.lengths, r.length) for r in records) == [("full", 16), ("task", 24)]
+    assert all(r.status == "done" and r.steps_per_second for r in records)
+    assert {r.ratio_to_reference is not None for r in records} == {True, False}
+
+
+def test_pretraining_is_measured_over_layers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+    arguments = ["pretraining", "--preset", "quick", "--rpe-layers", "1,2", "--lengths", "16"]
+    arguments += ["--mixers", "fd-tnn"]
+    for change in ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4"):
+        arguments += ["--set", change]
+    arguments += ["--repeats", "2", "--compare", "reference", "--out", str(tmp_path / "bench")]
+    assert bench.main(arguments) == 0
+    records, faults = all_bench_records(tmp_path)
+    assert not faults
+    found = {(r.objective, r.rpe_layers, r.mixer) for r in records}
+    assert found == set(itertools.product(("next", "masked"), (1, 2), ("fd-tnn",)))
+    for r in records:
+        assert r.ratio_to_reference and r.time_breakdown and r.flops_per_step
+        assert (r.mode, r.task, r.batch_size, r.rounds_rpe_layers) == (
+            "pretraining", "lm", 1, (1, 2),
+        )  # fmt: skip
+        assert r.overrides == ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4")
+    shown = capsys.readouterr().out
+    for learned in ("causal, next tokens", "bidirectional, masked tokens"):
+        assert f"preset quick, protocol s4, {learned}, fp32" in shown
+
+
+def _pretraining(objective: str, mixer: str, layers: int, **changes: object) -> BenchRecord:
+    """Make a record whose speed falls with the layers, by less for fd-tnn."""
+    speed = 12 / (1 + layers * (1 if mixer == "tnn" else 0.5))
+    values: dict[str, object] = {
+        "mode": "pretraining", "task": "lm", "length": 512, "batch_size": 1, "mixer": mixer,
+        "objective": objective, "rpe_layers": layers, "rounds_rpe_layers": (3, 6),
+        "measured_with": ("tnn", "fd-tnn"), "steps_per_second": speed, "low_quartile": speed,
+        "high_quartile": speed,
+    }  # fmt: skip
+    return bench_record(**{**values, **changes})
+
+
+def _all_pretraining(**changes: object) -> list[BenchRecord]:
+    every = itertools.product(("masked", "next"), ("tnn", "fd-tnn"), (6, 3))
+    return [_pretraining(*one, **changes) for one in every]
+
+
+def test_how_much_faster_pretraining_is_stands_at_each_number_of_layers() -> None:
+    causal, bidirectional = bench_boards(_all_pretraining())
+    assert "causal, next tokens" in causal.title
+    assert "bidirectional, masked tokens" in bidirectional.title
+    (speeds, memory) = benchmark_tables(causal, "tnn")
+    assert list(speeds.columns) == [
+        "mixer", "lm 512 (batch 1), 3 encoder layers", "lm 512 (batch 1), 6 encoder layers",
+    ]  # fmt: skip
+    assert [list(row) for row in speeds.rows] == [
+        ["fd-tnn", "4.80 (1.60 x)", "3.00 (1.75 x)"],
+        ["tnn", "3.00 (1.00 x)", "1.71 (1.00 x)"],
+    ]
+    assert [fact["rpe_layers"] for fact in speeds.facts] == [3, 6, 3, 6]
+    assert memory.facts
+    alone = _pretraining("next", "tnn", 6, rounds_rpe_layers=(6,))
+    assert len(bench_boards([_pretraining("next", "tnn", 3), alone])) == 2
+
+
+def test_pretraining_is_drawn_over_layers() -> None:
+    others = [bench_record(), _pretraining("next", "tnn", 3, length=64)]
+    slow = _all_pretraining(device="CPU B")
+    records = [*_all_pretraining(), *others, *slow]
+    looks = Looks(["tnn", "fd-tnn"])
+    figures = layer_figures(records, Names([], records), looks)
+    assert len({figure.slug for figure in figures}) == len(figures) == 2
+    with style():
+        drawn = figures[0].draw()
+        assert overlaps(drawn) == []
+    (axes,) = drawn.axes
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3", "6"]
+    found = {text.get_text() for text in axes.texts}
+    assert found == {f"{m}, {d}" for m in ("tnn", "fd-tnn") for d in ("causal", "bidirectional")}
+    lines = [line.get_linestyle() for line in axes.lines if line.get_marker() == "o"]
+    assert sorted(map(str, lines)) == ["-", "-", "--", "--"]
+
+
 def test_operators_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     arguments = ["op", "--dim", "4", "--lengths", "16,32", "--repeats", "2"]
@@ -116,6 +222,8 @@ def test_measurements_of_other_settings_have_files_of_their_own() -> None:
     changes: list[dict[str, object]] = [
         {}, {"mode": "forward"}, {"part": "mixing"}, {"lengths": "task"}, {"channels": 3},
         {"overrides": ("mixer.window=3",)}, {"overrides": ("mixer.window=4",)},
+        {"objective": "next"}, {"objective": "masked"},
+        *({"objective": "next", "rpe_layers": count} for count in (0, 1, 2)),
     ]  # fmt: skip
     assert len({bench_record(**change).name for change in changes}) == len(changes)
 
@@ -188,6 +296,16 @@ def test_mistakes_are_one_line(
     code = bench.main([*start, "--out", str(tmp_path / "bench"), *arguments])
     assert code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_command_repeats_the_rounds_of_all_layers() -> None:
+    record = _pretraining("masked", "fd-tnn", 3, overrides=("mixer.decay=0.9",), repeats=7)
+    program, *arguments = shlex.split(bench_command(record))[2:]
+    options = bench.parse_arguments(arguments)
+    assert (program, options.command, options.rpe_layers) == ("lra.bench", "pretraining", "3,6")
+    assert (options.mixers, options.lengths, options.repeats) == ("tnn,fd-tnn", "512", 7)
+    assert (options.batch_size, options.preset) == (1, "paper")
+    assert options.overrides == ["mixer.decay=0.9"]
 
 
 @pytest.mark.parametrize("mode", ["step", "forward", "op", "decode"])

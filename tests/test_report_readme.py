@@ -27,7 +27,7 @@ SHIPPED = ROOT / "results" / "shipped"
 FILES = ("README.md", "results/README.md", "results/settings.md")
 BLOCKS = {
     "README.md": ("leaderboard", "figure"),
-    "results/README.md": ("published", "reproduce", "tables"),
+    "results/README.md": ("published", "reproduce", "tables", "next tokens"),
     "results/settings.md": tuple(f"settings {name}" for name in audit.names()),
 }
 

@@ -1,0 +1,318 @@
+"""Positions as targets: no model sees ahead, and every number is what it says."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import lra
+import run_task
+from conftest import tiny_settings
+from lra.classifier.classifier import Classifier
+from lra.classifier.reference import ReferenceClassifier
+from lra.classifier.resolve import resolve
+from lra.config.registry import MIXERS
+from lra.config.schema import RunConfig
+from lra.evaluate.__main__ import main as evaluate_main
+from lra.record.evaluation import evaluations_of
+from lra.record.run import RunRecord, load_record
+from lra.runtime.errors import UserError
+from lra.train.evaluation import Score
+from lra.train.trainer import Diverged, Trainer
+from run_checks import assert_same_run
+from tasks.base import NOT_SCORED, Dataset
+
+CPU = torch.device("cpu")
+WORDS = ("the", "cat", "sat", "on", "a", "mat", "and", "saw", "that", "it", "was", "not", "his")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A text of a few words at random."""
+    path = tmp_path_factory.mktemp("corpus") / "text.txt"
+    draws = np.random.default_rng(0).integers(0, len(WORDS), size=4000)
+    path.write_text(" ".join(WORDS[k] for k in draws))
+    return path
+
+
+def settings(corpus: Path, *changes: str) -> list[str]:
+    kept = [text for text in tiny_settings() if not text.startswith("task.")]
+    return [*kept, f"task.corpus={corpus}", "task.sequence_length=32", *changes]
+
+
+def config_of(corpus: Path, *changes: str, mixer: str = "tnn") -> RunConfig:
+    return resolve("lm", mixer, preset="quick", overrides=settings(corpus, *changes))
+
+
+@pytest.fixture(scope="module")
+def dataset(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return config_of(corpus, "task.stride=20").build_task().prepare(tmp_path_factory.mktemp("data"))
+
+
+def trainer_of(corpus: Path, dataset: Dataset, *changes: str, mixer: str = "tnn") -> Trainer:
+    config = config_of(corpus, "task.stride=20", *changes, mixer=mixer)
+    return Trainer(config, config.build_task().info, dataset, 0, CPU)
+
+
+CAUSAL = sorted(MIXERS.classes.keys() - {"ski-tnn", "fnet"})
+
+
+@pytest.mark.parametrize("mixer", CAUSAL)
+def test_no_later_token_changes_an_earlier_logit(corpus: Path, mixer: str) -> None:
+    """Through the whole model, in training too, for windows of several lengths at once."""
+    config = config_of(corpus, "model.depth=3", mixer=mixer)
+    model = Classifier(config, config.build_task().info).double()
+    lengths = torch.tensor([[32], [9], [31]])
+    tokens = torch.randint(0, 256, (72,))
+    for training in (True, False):
+        model.train(training)
+        before = model(tokens, lengths)
+        assert before.shape == (72, 256)
+        for place in (0, 7, 30, 32, 40, 71):
+            changed = tokens.clone()
+            changed[place] = (changed[place] + 1) % 256
+            window = int(np.searchsorted([32, 41, 72], place, side="right"))
+            first = [0, 32, 41][window]
+            same = torch.ones(72, dtype=torch.bool)
+            same[place : [32, 41, 72][window]] = False
+            torch.testing.assert_close(model(changed, lengths)[same], before[same])
+            assert first <= place and not torch.allclose(
+                model(changed, lengths)[place], before[place]
+            )
+
+
+@pytest.mark.parametrize(
+    ("mixer", "changes", "words"),
+    [
+        ("ski-tnn", ["model.norm=layer"], "causal"),
+        ("fnet", ["model.norm=layer"], "causal"),
+        ("tnn", ["model.causal=false"], "what comes next, and model.causal is false"),
+        ("tnn", ["model.norm=batch"], "model.norm is batch, whose statistics"),
+        ("tnn", ["model.axes=alternate"], "lm has no grid, and model.axes is alternate"),
+        ("tnn", ["model.pooling=last"], "model.pooling has no effect"),
+        ("tnn", ["model.head=mlp"], "model.head has no effect"),
+        ("tnn", ["pretrain.objective=next"], "already"),
+    ],
+)
+def test_what_does_not_go_with_positions_is_refused(
+    corpus: Path, mixer: str, changes: list[str], words: str
+) -> None:
+    with pytest.raises(UserError, match=words) as caught:
+        config_of(corpus, *changes, mixer=mixer)
+    assert "\n" not in str(caught.value)
+
+
+def test_tied_embeddings_need_tokens_as_targets() -> None:
+    with pytest.raises(UserError, match="tied_embeddings concerns tasks whose targets are tokens"):
+        resolve("listops", "tnn", preset="quick", overrides=["model.tied_embeddings=true"])
+
+
+def test_tied_embeddings_are_one_table(corpus: Path) -> None:
+    """The logits are products with it, by hand; it is saved and counted once."""
+    config = config_of(corpus, "model.tied_embeddings=true", "model.norm=simple_rms")
+    model = Classifier(config, config.build_task().info).eval()
+    table = model.embedding.table
+    assert table is not None and model.output.weight is table.weight
+    assert not [p for name, p in model.named_parameters() if name.startswith("output")]
+    assert table.weight.detach().std() == pytest.approx(16**-0.5, rel=0.1)
+    tokens, lengths = torch.randint(0, 256, (10,)), torch.tensor([[10]])
+    assert torch.equal(model.embedding.encode(tokens), 4.0 * table.weight[tokens])
+    caught: list[torch.Tensor] = []
+    model.output.register_forward_pre_hook(lambda _, inputs: caught.append(inputs[0]))
+    logits = model(tokens, lengths)
+    torch.testing.assert_close(logits, caught[0] @ table.weight.T)
+    torch.testing.assert_close(caught[0].square().mean(dim=1), torch.ones(10))
+
+
+def test_the_published_size_is_met() -> None:
+    """TNN of 48.68 and FD-TNN of 48.58 million parameters (Moreno et al., Table 1), with the
+    tokens of GPT-2 in place of ours; the Transformer there has 44.65 million.
+    """
+    stated = {"tnn": 48.68, "fd-tnn": 48.58, "transformer": 44.65}
+    for mixer, millions in stated.items():
+        config = resolve("lm", mixer)
+        model = Classifier(config, config.build_task().info)
+        missing = (50_264 - 256) * config.model.dim
+        found = sum(p.numel() for p in model.parameters()) + missing
+        assert found / 1e6 == pytest.approx(millions, abs=0.02), mixer
+
+
+@pytest.mark.parametrize("micro_batch", ["null", "3"])
+def test_the_loss_is_the_mean_over_the_targets(
+    corpus: Path, dataset: Dataset, micro_batch: str
+) -> None:
+    """The batch's, whatever passes it is divided into; by hand in double precision."""
+    trainer = trainer_of(corpus, dataset, f"train.micro_batch={micro_batch}")
+    trainer.model.double()
+    windows = np.array([0, 1, 2, 3, len(dataset.splits["test"]) - 1])  # all but the first overlap
+    batch = dataset.splits["test"].batch(windows)
+    scored = batch.labels != NOT_SCORED
+    assert 0 < scored.sum() < len(scored)
+    (loss, correct), targets = trainer.backward(batch)
+    found = [p.grad for p in trainer.model.parameters()]
+    trainer.model.zero_grad()
+    logits = trainer.model(batch.inputs, batch.lengths)[scored]
+    by_hand = functional.cross_entropy(logits, batch.labels[scored])
+    by_hand.backward()
+    assert targets == scored.sum()
+    assert correct == (logits.argmax(dim=1) == batch.labels[scored]).sum()
+    assert loss == pytest.approx(by_hand.item(), rel=1e-5)
+    for one, parameter in zip(found, trainer.model.parameters(), strict=True):
+        torch.testing.assert_close(one, parameter.grad, rtol=1e-4, atol=1e-9)
+
+
+def test_a_score_adds_up(corpus: Path, dataset: Dataset) -> None:
+    """Total, accuracy, loss and losses by position, beside those of each window by hand."""
+    trainer = trainer_of(corpus, dataset)
+    score = trainer.score("test", lambda: None)
+    split = dataset.splits["test"]
+    losses, right = [], 0
+    by_place: dict[int, list[float]] = {}
+    trainer.model.eval()
+    for window in range(len(split)):
+        batch = split.batch(np.array([window]))
+        shares = trainer.model(batch.inputs, batch.lengths).detach().log_softmax(dim=1)
+        for place, label in enumerate(batch.labels.tolist()):
+            if label != NOT_SCORED:
+                losses.append(-float(shares[place, label]))
+                right += int(shares[place].argmax()) == label
+                by_place.setdefault(place, []).append(losses[-1])
+    assert score.predictions is None
+    assert (score.total, score.correct) == (len(losses), right)
+    assert len(losses) == len(split.labels)
+    assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
+    assert [(one.first, one.last) for one in score.positions] == [
+        (0, 0), (1, 1), (2, 3), (4, 7), (8, 15), (16, 31)
+    ]  # fmt: skip
+    for one in score.positions:
+        group = [x for k in range(one.first, one.last + 1) for x in by_place.get(k, [])]
+        assert one.targets == len(group)
+        assert one.loss == pytest.approx(np.mean(group), rel=1e-5)
+
+
+def test_the_reference_computes_the_same(corpus: Path, dataset: Dataset) -> None:
+    config = config_of(corpus)
+    info = config.build_task().info
+    batch = dataset.splits["train"].batch(np.array([0, 1, len(dataset.splits["train"]) - 1]))
+    torch.manual_seed(1)
+    ours = Classifier(config, info).double().eval()
+    theirs = ReferenceClassifier(config, info).double().eval()
+    theirs.load_state_dict(ours.state_dict())
+    logits = ours(batch.inputs, batch.lengths)
+    torch.testing.assert_close(theirs(batch.inputs, batch.lengths), logits)
+
+
+def test_the_best_model_is_that_of_the_lowest_loss(
+    corpus: Path, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(corpus, dataset)
+    for correct, loss in ((30, 2.0), (20, 1.5), (90, 3.0)):
+        trainer.train_step()
+        found = Score(correct, 100, loss, None)
+        monkeypatch.setattr(trainer, "score", lambda *_, found=found: found)
+        trainer.validate(lambda: None)
+    assert trainer.best is not None
+    assert (trainer.best["step"], trainer.best["val_accuracy"]) == (2, 20.0)
+    assert trainer.best.get("val_loss") == 1.5
+    assert trainer.best.get("merit") == pytest.approx(100 * math.exp(-1.5))
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(corpus: Path, dataset: Dataset) -> None:
+    trainer = trainer_of(corpus, dataset)
+    with torch.no_grad():
+        trainer.model.output.weight.fill_(math.nan)
+    with pytest.raises(Diverged, match="validation loss at step 0"):
+        trainer.validate(lambda: None)
+
+
+def arguments(folder: Path, corpus: Path, *more: str) -> list[str]:
+    changes = [part for text in settings(corpus) for part in ("--set", text)]
+    places = ["--data-dir", str(folder / "data"), "--results-dir", str(folder / "results")]
+    start = ["--task", "lm", "--mixer", "tnn", "--preset", "quick", "--device", "cpu"]
+    return [*start, *places, *changes, *more]
+
+
+@pytest.fixture(scope="module")
+def made(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny run, evaluated at other lengths."""
+    folder = tmp_path_factory.mktemp("run")
+    assert run_task.main(arguments(folder, corpus)) == 0
+    (run,) = (folder / "results/runs/lm/tnn").glob("*")
+    places = ["--run", str(run), "--data-dir", str(folder / "data"), "--device", "cpu"]
+    assert evaluate_main([*places, "--lengths", "8,64"]) == 0
+    return run
+
+
+def test_a_record_holds_bits_and_perplexity(made: Path) -> None:
+    record = load_record(made / "result.json")
+    found = record.positions
+    assert found is not None and found.loss is not None and found.val_loss is not None
+    assert record.test_total is not None
+    assert found.text_bytes == record.test_total
+    assert found.perplexity == pytest.approx(math.exp(found.loss))
+    assert found.bits_per_byte == found.bits == pytest.approx(found.loss / math.log(2))
+    assert found.baseline_bits.keys() == {"order-0", "xz"}
+    assert sum(one.targets for one in found.by_position) == record.test_total
+    assert found.val_loss < math.log(256)
+    assert not (made / "predictions.csv").exists()
+    frame = run_frame(record)
+    assert frame["positions.bits_per_byte"] == found.bits_per_byte
+    assert "positions.by_position" not in frame
+
+
+def run_frame(record: RunRecord) -> dict[str, Any]:
+    from lra.api.frame import to_frame
+
+    return to_frame([(Path("nowhere"), record)])[0].iloc[0].to_dict()
+
+
+def test_other_lengths_score_the_same_text(made: Path) -> None:
+    record = load_record(made / "result.json")
+    short, long = evaluations_of(made)[0]
+    assert [short.length, long.length] == [8, 64]
+    for one in (short, long):
+        assert one.positions is not None and one.test_total == record.test_total
+        assert one.positions.perplexity == pytest.approx(math.exp(one.loss or math.nan))
+    assert long.positions is not None and short.positions is not None
+    assert long.positions.by_position[-1].last == 63
+    assert short.positions.by_position[-1].last == 7
+
+
+def test_logits_of_a_loaded_run_are_those_of_its_positions(made: Path, corpus: Path) -> None:
+    run = lra.load(made, data_dir=made.parents[4] / "data")
+    last = len(run.dataset.splits["test"]) - 1
+    chosen = [last, 0, 2]
+    logits = run.logits("test", chosen)
+    batch = run.dataset.splits["test"].batch(np.array(chosen))
+    with torch.inference_mode():
+        wanted = run.model(batch.inputs, batch.lengths).numpy()
+    np.testing.assert_allclose(logits, wanted, rtol=1e-4, atol=1e-5)
+    right = run.predict("test") == run.dataset.splits["test"].labels
+    assert right.sum() == load_record(made / "result.json").test_correct
+
+
+def test_a_stopped_run_has_baselines_and_no_result(tmp_path: Path, corpus: Path) -> None:
+    run_task.main(arguments(tmp_path, corpus, "--max-steps", "12"))
+    (path,) = (tmp_path / "results/runs/lm/tnn").glob("*/result.json")
+    found = load_record(path).positions
+    assert found is not None and found.loss is None and found.perplexity is None
+    assert found.val_loss is not None and found.text_bytes is not None
+    assert found.baseline_bits.keys() == {"order-0", "xz"} and not found.by_position
+
+
+@pytest.mark.parametrize("stops", [[7, 11], [10, 20]], ids=str)
+def test_stops_change_nothing(tmp_path: Path, corpus: Path, made: Path, stops: list[int]) -> None:
+    for stop in stops:
+        run_task.main(arguments(tmp_path, corpus, "--max-steps", str(stop)))
+    assert run_task.main(arguments(tmp_path, corpus)) == 0
+    (run,) = (tmp_path / "results/runs/lm/tnn").glob("*")
+    assert_same_run(run, made)
+    lines = [json.loads(text) for text in (run / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "val_loss" in line] == [10, 20]

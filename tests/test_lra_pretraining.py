@@ -1,0 +1,353 @@
+"""Self-pretraining: what is learned without labels, and how runs of two phases go on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import lra
+import run_task
+from conftest import tiny_arguments, tiny_settings
+from lra.api.frame import to_frame
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.config.schema import RunConfig
+from lra.record.run import load_record
+from lra.runtime.errors import UserError
+from lra.train.pretraining import (
+    fine_tuning_config,
+    pretraining_config,
+    pretraining_data,
+    transferred,
+)
+from lra.train.trainer import Trainer
+from made_data import SMALLER, place_made_data
+from run_checks import assert_same_run
+from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
+from tasks.splits import PackedTokens, Sequences
+from tasks.unlabelled import MaskedInputs, NextInputs
+
+CPU = torch.device("cpu")
+
+
+def config_of(*changes: str, task: str = "listops", mixer: str = "tnn") -> RunConfig:
+    own = tiny_settings() if task == "listops" else SMALLER[task]
+    return resolve(task, mixer, preset="quick", overrides=[*own, *changes])
+
+
+@pytest.fixture(scope="module", params=["listops", "image", "retrieval"])
+def prepared(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[TaskInfo, Dataset]:
+    """Tokens, real numbers, and pairs of documents."""
+    folder = tmp_path_factory.mktemp("data")
+    place_made_data(request.param, folder)
+    task = config_of(task=request.param).build_task()
+    return task.info, task.prepare(folder)
+
+
+def sequences(split: Split, indices: np.ndarray) -> tuple[torch.Tensor, list[slice]]:
+    batch = split.batch(indices)
+    ends = torch.cumsum(batch.lengths.flatten(), 0).tolist()
+    return batch.inputs, [slice(a, b) for a, b in zip([0, *ends], ends, strict=False)]
+
+
+@pytest.mark.parametrize("share", [0.01, 0.3])
+def test_masked_positions_are_hidden_and_asked_for(
+    prepared: tuple[TaskInfo, Dataset], share: float
+) -> None:
+    """Others are as they were; each sequence has one at least; training draws anew each time."""
+    split = prepared[1].splits["train"]
+    masked = MaskedInputs(split, share, 99, is_fixed=False)
+    indices = np.arange(min(20, len(split)))
+    inputs, parts = sequences(split, indices)
+    batch = masked.batch(indices)
+    if inputs.is_floating_point():
+        hidden = batch.inputs[:, -1] == 1
+        assert torch.equal(batch.inputs[~hidden, :-1], inputs[~hidden])
+        assert (batch.inputs[hidden, :-1] == 0).all() and (batch.inputs[~hidden, -1] == 0).all()
+        assert batch.labels[~hidden].isnan().all()
+    else:
+        hidden = batch.inputs == 99
+        assert torch.equal(batch.inputs[~hidden], inputs[~hidden])
+        assert (batch.labels[~hidden] == NOT_SCORED).all()
+    assert torch.equal(batch.labels[hidden], inputs[hidden])
+    assert all(hidden[part].any() for part in parts)
+    lowest = len(parts) / len(hidden)
+    deviation = (share / len(hidden)) ** 0.5
+    assert share - 4 * deviation < hidden.float().mean() < share + lowest + 4 * deviation
+    again = masked.batch(indices)
+    assert not torch.equal(again.inputs, batch.inputs)
+
+
+def test_masks_of_the_validation_set_are_always_the_same(
+    prepared: tuple[TaskInfo, Dataset],
+) -> None:
+    split = prepared[1].splits["val"]
+    masked = MaskedInputs(split, 0.3, 99, is_fixed=True)
+    indices = np.arange(len(split))
+    first, again = masked.batch(indices), masked.batch(indices)
+    assert torch.equal(first.inputs, again.inputs)
+    assert torch.equal(first.labels.nan_to_num(), again.labels.nan_to_num())
+
+
+def test_the_next_input_is_asked_for_within_each_sequence(
+    prepared: tuple[TaskInfo, Dataset],
+) -> None:
+    split = prepared[1].splits["train"]
+    indices = np.arange(min(5, len(split)))
+    inputs, parts = sequences(split, indices)
+    batch = NextInputs(split).batch(indices)
+    assert torch.equal(batch.inputs, inputs)
+    for part in parts:
+        labels = batch.labels[part]
+        assert torch.equal(labels[:-1], inputs[part][1:])
+        last = labels[-1]
+        assert last.isnan().all() if labels.is_floating_point() else last == NOT_SCORED
+
+
+SHORT = """
+class Short:
+    def __init__(self, *, length: int = 2):
+        self.length = length
+
+    def examples(self, split, rng):
+        lengths = rng.integers(1, self.length + 1, 40)
+        return [rng.integers(0, 2, n) for n in lengths], rng.integers(0, 2, 40)
+"""
+
+
+@pytest.mark.parametrize("length", [2, 1])
+def test_a_sequence_of_one_position_has_no_next_one(
+    tmp_path: Path, length: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A step without targets teaches nothing; where there is none at all, this is said."""
+    (tmp_path / "short.py").write_text(SHORT)
+    changes = [
+        "model.causal=true", "model.norm=layer", "model.dim=8", "pretrain.objective=next",
+        "pretrain.steps=20", "train.steps=2", "train.batch_size=1", f"task.length={length}",
+    ]  # fmt: skip
+    code = run_task.main([
+        "--task", f"{tmp_path / 'short.py'}:Short", "--mixer", "tnn", "--preset", "quick",
+        "--device", "cpu", "--data-dir", str(tmp_path / "data"),
+        "--results-dir", str(tmp_path / "results"),
+        *(word for change in changes for word in ("--set", change)),
+    ])  # fmt: skip
+    if length == 1:
+        assert code == 2
+        assert "all sequences of split train of Short have one position" in capsys.readouterr().err
+        return
+    assert code == 0
+    (path,) = (tmp_path / "results" / "runs" / "Short").glob("*/*/result.json")
+    found = load_record(path).pretraining
+    assert found is not None
+    assert found.val_loss is not None
+    assert 0 < found.val_loss < 2
+
+
+def test_real_numbers_are_learned_by_their_absolute_error(tmp_path: Path) -> None:
+    place_made_data("image", tmp_path)
+    config = config_of("pretrain.objective=masked", task="image")
+    task = config.build_task()
+    info, dataset = pretraining_data(config, task.info, task.prepare(tmp_path))
+    assert (info.channels, info.num_classes, info.targets) == (2, 1, "position")
+    trainer = Trainer(pretraining_config(config), info, dataset, 0, CPU)
+    batch = dataset.splits["train"].batch(np.arange(3))
+    (loss, correct), targets = trainer.backward(batch)
+    scored = ~batch.labels[:, 0].isnan()
+    by_hand = functional.l1_loss(
+        trainer.model(batch.inputs, batch.lengths)[scored], batch.labels[scored]
+    )
+    assert targets == scored.sum() and correct == 0
+    assert loss == pytest.approx(by_hand.item(), rel=1e-4)
+    assert trainer.validate(lambda: None).accuracy == 0
+
+
+@pytest.mark.parametrize("task", ["listops", "image", "retrieval"])
+def test_all_but_the_head_is_handed_on(task: str) -> None:
+    """What stood for hidden positions is left out of embeddings; norms' statistics are kept."""
+    config = config_of("pretrain.objective=masked", "model.norm=batch", task=task)
+    info = config.build_task().info
+    empty = PackedTokens(Sequences(np.zeros(0), np.zeros(1, dtype=int)), np.zeros(0, dtype=int))
+    nothing = Dataset(
+        splits={"train": empty, "val": empty}, source="", fingerprint="", baselines={},
+        folder=Path(),
+    )  # fmt: skip
+    before, _ = pretraining_data(config, info, nothing)
+    pretrained, fresh = Classifier(config, before), Classifier(config, info)
+    weights, own = pretrained.state_dict(), fresh.state_dict()
+    found = transferred(weights, own)
+    fresh.load_state_dict(found)
+    assert found.keys() == own.keys()
+    for name, value in found.items():
+        if name.startswith(("output.", "hidden.")):
+            assert torch.equal(value, own[name])
+        elif name.startswith("embedding."):
+            rows = weights[name][: len(value)]
+            assert torch.equal(value, rows[:, : value.shape[1]] if value.ndim > 1 else rows)
+        else:
+            assert torch.equal(value, weights[name])
+    assert any(name.endswith("running_mean") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["model.pooling=cls"], "model.pooling is cls, a position that no pretraining has"),
+        (["pretrain.objective=next"], "model.causal is false: positions would see the next"),
+        (
+            ["pretrain.objective=next", "model.causal=true", "model.norm=batch"],
+            "model.norm is batch, whose statistics",
+        ),
+        (["pretrain.minutes=1"], "train.minutes null, which includes them"),
+        (["train.minutes=2", "pretrain.minutes=2"], "train.minutes 2.0, which includes them"),
+        (["train.minutes=2", "pretrain.steps=2"], "2, which includes the pretraining"),
+        (["train.minutes=2", "pretrain.epochs=2"], "pretrain.epochs is 2.0, and train.minutes 2,"),
+        (["pretrain.steps=2", "pretrain.epochs=2"], "set pretrain.steps or pretrain.epochs"),
+        (["pretrain.objective=none", "pretrain.steps=2"], "pretrain.steps has no effect: there is"),
+        (
+            ["pretrain.objective=next", "model.causal=true", "pretrain.masked_share=0.2"],
+            "pretrain.masked_share has no effect: pretrain.objective is next",
+        ),
+        (["pretrain.objective=hidden"], "unknown value of pretrain.objective 'hidden'"),
+        (["pretrain.stepss=3"], "did you mean steps"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: list[str], words: str) -> None:
+    first = ["model.norm=layer", "pretrain.objective=masked"]
+    with pytest.raises(UserError, match=words) as caught:
+        resolve("listops", "tnn", preset="quick", overrides=[*first, *tiny_settings(*changes)])
+    assert "\n" not in str(caught.value)
+
+
+def test_the_hash_covers_both_phases() -> None:
+    plain, masked = config_of(), config_of("pretrain.objective=masked")
+    longer = config_of("pretrain.objective=masked", "pretrain.steps=21")
+    assert len({plain.hash, masked.hash, longer.hash}) == 3
+    assert "pretrain" not in plain.values() and "pretrain:" not in plain.show()
+    assert masked.values()["pretrain"]["masked_share"] == 0.1
+    assert "pretrain:" in masked.show()
+    assert masked.overrides == (*plain.overrides, "pretrain.objective=masked")
+
+
+def test_a_pretraining_is_as_long_as_the_training_unless_it_says_otherwise() -> None:
+    masked = config_of("pretrain.objective=masked")
+    found = pretraining_config(masked).train
+    assert (found.steps, found.epochs, found.minutes) == (20, None, None)
+    assert (found.lr, found.warmup_share, found.warmup_steps) == (2e-3, 0.1, 0)
+    own = config_of(
+        "pretrain.objective=masked", "pretrain.epochs=0.5", "pretrain.lr=0.1",
+        "pretrain.batch_size=4", "train.micro_batch=8",
+    )  # fmt: skip
+    found = pretraining_config(own).train
+    assert (found.steps, found.epochs, found.lr) == (None, 0.5, 0.1)
+    assert (found.batch_size, found.micro_batch) == (4, 4)
+
+
+def test_minutes_include_the_pretraining() -> None:
+    settings = tiny_settings("train.minutes=10")
+    config = resolve(
+        "listops", "tnn", preset="quick", overrides=[*settings, "pretrain.objective=masked"]
+    )
+    assert pretraining_config(config).train.minutes == 5
+    assert fine_tuning_config(config, 301.5).train.minutes == pytest.approx(10 - 301.5 / 60)
+    assert fine_tuning_config(config, 700).train.minutes == pytest.approx(0.01)
+
+
+PRETRAINED = ["--pretrain", "masked", "--set", "pretrain.steps=12", "--set", "model.dropout=0.2"]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run of 12 and 20 steps, made at one go."""
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert run_task.main(tiny_arguments(folder, *PRETRAINED)) == 0
+    return only_folder(folder)
+
+
+def only_folder(results: Path) -> Path:
+    (folder,) = (results / "results" / "runs" / "listops").glob("*/*")
+    return folder
+
+
+@pytest.mark.parametrize("stops", [[5], [12], [3, 12, 13, 25], [30, 32]], ids=str)
+def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) -> None:
+    """Neither in the pretraining, nor at its end, nor after it."""
+    for stop in stops:
+        code = run_task.main(tiny_arguments(tmp_path, *PRETRAINED, "--max-steps", str(stop)))
+        assert code == (run_task.EXIT_CODES["stopped"] if stop < 32 else 0)
+    assert run_task.main(tiny_arguments(tmp_path, *PRETRAINED)) == 0
+    assert_same_run(only_folder(tmp_path), unbroken)
+
+
+def test_the_record_tells_both_phases(unbroken: Path, tmp_path: Path) -> None:
+    record = load_record(unbroken / "result.json")
+    found = record.pretraining
+    assert found is not None
+    assert (found.objective, found.masked_share, found.steps) == ("masked", 0.1, 12)
+    assert (record.steps, record.total_steps) == (32, 32)
+    assert record.epochs == pytest.approx(20 / 13)
+    assert found.epochs == pytest.approx(12 / 13)
+    assert found.val_loss is not None and found.val_loss > 0
+    assert record.train_seconds is not None and 0 < found.seconds < record.train_seconds
+    assert record.best_step in (22, 32) and record.positions is None
+    lines = [json.loads(text) for text in (unbroken / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "pretrain_val_loss" in line] == [12]
+    assert [line["step"] for line in lines if "val_accuracy" in line] == [22, 32]
+    assert [line["step"] for line in lines] == sorted(line["step"] for line in lines)
+
+
+def test_a_pretraining_is_columns_beside_runs_without_one(unbroken: Path) -> None:
+    record = load_record(unbroken / "result.json")
+    plain = record.model_copy(update={"pretraining": None})
+    frame, _ = to_frame([(unbroken, record), (unbroken, plain)])
+    assert "pretraining" not in frame
+    assert frame["pretraining.steps"].tolist()[0] == 12
+
+
+def test_arithmetic_of_both_phases_is_counted(unbroken: Path) -> None:
+    record = load_record(unbroken / "result.json")
+    before = record.pretraining
+    assert before is not None and before.flops_per_step and record.flops_per_step
+    assert record.flops(5) == pytest.approx(5 * before.flops_per_step)
+    assert record.flops(32) == pytest.approx(
+        12 * before.flops_per_step + 20 * record.flops_per_step
+    )
+    unknown = record.model_copy(update={"flops_per_step": None})
+    assert unknown.flops(5) is None
+    alone = record.model_copy(update={"pretraining": None})
+    assert alone.flops(5) == pytest.approx(5 * record.flops_per_step)
+
+
+def test_a_run_that_is_stopped_before_any_label_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_task.main(tiny_arguments(tmp_path, *PRETRAINED, "--max-steps", "7"))
+    record = load_record(only_folder(tmp_path) / "result.json")
+    assert (record.status, record.steps, record.epochs) == ("stopped", 7, 0)
+    assert record.val_accuracy is None and record.best_step is None
+    assert record.pretraining is not None and record.pretraining.val_loss is None
+    assert "stopped by --max-steps at step 7 of 12" in capsys.readouterr().err
+    loaded = lra.load(only_folder(tmp_path), data_dir=tmp_path / "data")
+    with pytest.raises(UserError, match="stopped in its pretraining"):
+        _ = loaded.model
+
+
+def test_the_next_token_is_learned(tmp_path: Path) -> None:
+    """Sixty steps of pretraining on ListOps lower the loss of next tokens."""
+    config = config_of(
+        "pretrain.objective=next", "model.causal=true", "model.norm=layer", "pretrain.steps=60",
+        "train.lr=0.01",
+    )  # fmt: skip
+    task = config.build_task()
+    info, dataset = pretraining_data(config, task.info, task.prepare(tmp_path))
+    trainer = Trainer(pretraining_config(config), info, dataset, 0, CPU)
+    first = trainer.validate(lambda: None).loss
+    for _ in range(60):
+        trainer.train_step()
+    assert trainer.validate(lambda: None).loss < 0.9 * first
