@@ -102,6 +102,19 @@ def test_the_page_is_small(page: Path) -> None:
     assert page.stat().st_size < LARGEST
 
 
+def test_every_figure_is_drawn(browser: Any) -> None:
+    found = browser.execute_async_script(
+        """
+        const done = arguments[0];
+        const images = [...document.images];
+        Promise.allSettled(images.map((image) => image.decode())).then((tried) =>
+          done([images.length, tried.filter((one) => one.status === "rejected").length]));
+        """
+    )
+    assert found[0] > 50
+    assert found[1] == 0
+
+
 def test_columns_are_sorted_by_numbers_with_baselines_last(browser: Any) -> None:
     table = "accuracy-budget-s4"
     before = column(browser, table, "mixer")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
@@ -23,6 +23,8 @@ from lra.runtime.console import MISSING
 
 TEMPLATE = Path(__file__).with_name("page.html")
 TITLE = "Long Range Arena"
+_UNQUOTED = " !$'()*,/:;<=>?@[]^{|}"
+"""What may stand as it is, with letters and digits, in a data address between double quotes."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def write_page(
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    encoded = {slug: base64.b64encode(image).decode() for slug, image in images.items()}
+    encoded = {slug: quote(image, safe=_UNQUOTED) for slug, image in images.items()}
     names = Names(results.records, results.bench)
     ordered = sorted(
         results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)

@@ -10,7 +10,7 @@ FONTS = "DejaVu Sans, Verdana, sans-serif"
 """Verdana is as wide as DejaVu Sans, for machines that lack this one."""
 _SPACES = {"": "http://www.w3.org/2000/svg", "xlink": "http://www.w3.org/1999/xlink"}
 _SVG, _XLINK = (f"{{{address}}}" for address in _SPACES.values())
-_TEXT = f"{_SVG}text"
+_TEXT, _GROUP = f"{_SVG}text", f"{_SVG}g"
 _NUMBER = re.compile(r"-?\d+\.\d+")
 _FONT = re.compile(r" ?font-family: [^;]*;?")
 
@@ -33,12 +33,22 @@ def compact(svg: bytes) -> bytes:
         _shorten(element, used)
         if style := _FONT.sub("", element.attrib.pop("style", "")):
             element.set("class", classes.setdefault(style, f"s{len(classes)}"))
+    _unwrap(root)
     root.set("font-family", FONTS)
     (rules,) = root.findall(f"{_SVG}defs/{_SVG}style")
     rules.text = "".join([rules.text or "", *(f".{name}{{{s}}}" for s, name in classes.items())])
     written = BytesIO()
     ET.ElementTree(root).write(written, encoding="utf-8", xml_declaration=True)
     return written.getvalue()
+
+
+def _unwrap(element: ET.Element) -> None:
+    """Put what is in groups that say nothing, of which matplotlib writes many, into their place."""
+    children: list[ET.Element] = []
+    for child in element:
+        _unwrap(child)
+        children.extend(child if child.tag == _GROUP and not child.attrib else [child])
+    element[:] = children
 
 
 def _shorten(element: ET.Element, used: set[str]) -> None:
