@@ -79,18 +79,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
-    parser.add_argument(
-        "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
-    )
-    parser.add_argument(
-        "--max-minutes",
-        type=non_negative_float,
-        help="stop, resumably, after this time, preparation of data apart",
-    )
-    parser.add_argument(
-        "--stop-with", type=positive_int, metavar="PID",
-        help="stop, resumably, when this process, which started it, is gone",
-    )  # fmt: skip
+    _add_stops(parser)
     parser.add_argument(
         "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
     )
@@ -108,6 +97,21 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="print the resolved configuration and the time it will take, and exit",
     )
     return parser.parse_args(arguments)
+
+
+def _add_stops(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
+    )
+    parser.add_argument(
+        "--max-minutes",
+        type=non_negative_float,
+        help="stop, resumably, after this time, preparation of data apart",
+    )
+    parser.add_argument(
+        "--stop-with", type=positive_int, metavar="PID",
+        help="stop, resumably, when this process, which started it, is gone",
+    )  # fmt: skip
 
 
 def configure(options: argparse.Namespace) -> RunConfig:

@@ -19,7 +19,14 @@ from lra.evaluate.trained import finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.positions import unit_of
 from lra.record.run import RunRecord
-from lra.runtime.cli import STOPPED, Parser, carry_out, positive_int, whole_numbers
+from lra.runtime.cli import (
+    STOPPED,
+    Parser,
+    add_trained_model,
+    carry_out,
+    positive_int,
+    whole_numbers,
+)
 from lra.runtime.console import MISSING, markdown, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -49,17 +56,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="an option of the task, of several --vary every combination",
     )  # fmt: skip
     parser.add_argument("--examples", type=positive_int, help=f"of a fresh test set ({EXAMPLES})")
-    parser.add_argument(
-        "--trust-code",
-        action="store_true",
-        help="run the code of a user's own mixer or task that the run's record names, whatever it "
-        "is now",
-    )
     parser.add_argument("--again", action="store_true", help="measure again what has a record")
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
-    )
+    add_trained_model(parser)
     return parser.parse_args(arguments)
 
 

@@ -20,7 +20,14 @@ from lra.classifier.decoding import ByFullPass, ByRecurrence, Decoder, has_recur
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import best_model, config_of, data_of, finished_run
 from lra.generate.sampling import Generated, Sampler, generate, positions_for
-from lra.runtime.cli import Parser, carry_out, non_negative_float, positive_int, seed
+from lra.runtime.cli import (
+    Parser,
+    add_trained_model,
+    carry_out,
+    non_negative_float,
+    positive_int,
+    seed,
+)
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -63,16 +70,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--compare", action="store_true",
         help="generate by full passes, too: are all tokens equal, and what is the speed of both?",
     )  # fmt: skip
-    parser.add_argument(
-        "--trust-code",
-        action="store_true",
-        help="run the code of a user's own mixer or task that the run's record names, whatever it "
-        "is now",
-    )
-    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
-    parser.add_argument(
-        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
-    )
+    add_trained_model(parser)
     return parser.parse_args(arguments)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from lra.record.run import RunRecord, with_shipped
 from lra.report.boards import Board, boards, position_boards
+from lra.report.cells import Cell
 from lra.report.measures import ACCURACY, NEXT_TOKEN, measures_of
 from lra.report.published import is_variant, published_rows
 from lra.runtime.console import MISSING, markdown
@@ -15,42 +16,24 @@ from lra.runtime.console import MISSING, markdown
 
 def task_table(results_dir: Path, record: RunRecord) -> str:
     """Tabulate a run beside others of its task and preset, trivial baselines and published rows."""
-    like = [
-        r
-        for _, r in with_shipped(results_dir)[0]
-        if (r.task, r.preset) == (record.task, record.preset)
-    ]
-    rows: list[dict[str, str]] = []
-    published = {"published, %": MISSING}
-    measures = {"measured, %": ACCURACY}
-    found = boards(like)
-    if record.positions is not None:
-        published = {}
+    every = (run for _, run in with_shipped(results_dir)[0])
+    like = [r for r in every if (r.task, r.preset) == (record.task, record.preset)]
+    published: dict[str, str] = {}
+    if record.positions is None:
+        published = {"published, %": MISSING}
+        measures, found = {"measured, %": ACCURACY}, boards(like)
+    else:
         measures = {one.name: one for one in [*measures_of([record, *like]), NEXT_TOKEN]}
         found = position_boards(like)
-    settings = Counter(_setting(board, record.task) for board in found)
-    for board in found:
-        for method, cells in board.rows.items():
-            cell = cells[record.task]
-            speeds = [r.steps_per_second for r in cell.runs if r.steps_per_second is not None]
-            last = cell.runs[-1]
-            setting = _setting(board, record.task)
-            if settings[setting] > 1:  # a task of one's own was edited, or another has its name
-                is_same = last.data.fingerprint == record.data.fingerprint
-                data = "this run's data" if is_same else f"other data {last.data.fingerprint[:8]}"
-                setting += f", {data}"
-            rows.append(
-                {
-                    "method": method,
-                    "setting": setting,
-                    **{name: cell.text_of(one) for name, one in measures.items()},
-                    **published,
-                    "steps": f"{last.steps:,} of {last.total_steps:,}",
-                    "steps/s": f"{statistics.median(speeds):.2f}" if speeds else MISSING,
-                    "peak MiB": f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
-                    "parameters": f"{last.params:,}",
-                }
-            )
+    rows = [
+        {"method": method, "setting": setting}
+        | {name: cell.text_of(one) for name, one in measures.items()}
+        | published
+        | _speed(cell)
+        for setting, board in _settings(found, record)
+        for method, cells in board.rows.items()
+        for cell in [cells[record.task]]
+    ]
     for column, measure in measures.items():
         for name, value in measure.beneath(record).items():
             rows.append({"method": name, column: measure.text(value)})
@@ -58,8 +41,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     for row in published_rows():
         value = row.printed.get(record.task)
         if value and is_variant(row.method, mixers):
-            named = {"method": row.method, "setting": row.source}
-            rows.append({**named, "published, %": value})
+            rows.append({"method": row.method, "setting": row.source, "published, %": value})
     what = "accuracy on" if record.positions is None else "next tokens of"
     text = f"\n{record.task}, {what} the test set\n\n{markdown(rows)}\n"
     if record.preset != "paper":
@@ -72,5 +54,30 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     )
 
 
-def _setting(board: Board, task: str) -> str:
-    return f"{board.protocol}, {board.conditions[task]}"
+def _speed(cell: Cell[RunRecord]) -> dict[str, str]:
+    """Tell of a method's last run how far it is, and of all its runs what they needed."""
+    speeds = [r.steps_per_second for r in cell.runs if r.steps_per_second is not None]
+    last = cell.runs[-1]
+    return {
+        "steps": f"{last.steps:,} of {last.total_steps:,}",
+        "steps/s": f"{statistics.median(speeds):.2f}" if speeds else MISSING,
+        "peak MiB": f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
+        "parameters": f"{last.params:,}",
+    }
+
+
+def _settings(found: Sequence[Board], record: RunRecord) -> list[tuple[str, Board]]:
+    """Name the setting of each board, with its data where others have the same setting.
+
+    There are others where a task of one's own was edited, or another has its name.
+    """
+    names = [f"{board.protocol}, {board.conditions[record.task]}" for board in found]
+    named: list[tuple[str, Board]] = []
+    for name, board in zip(names, found, strict=True):
+        apart = ""
+        if names.count(name) > 1:
+            data = board.records[0].data.fingerprint  # of all of them: a board's data is the same
+            is_same = data == record.data.fingerprint
+            apart = ", this run's data" if is_same else f", other data {data[:8]}"
+        named.append((name + apart, board))
+    return named

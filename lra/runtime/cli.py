@@ -87,9 +87,26 @@ def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
         dest="overrides",
         help=text,
     )
+    add_data_dir(parser)
+
+
+def add_data_dir(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that says where the data is."""
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
     )
+
+
+def add_trained_model(parser: argparse.ArgumentParser) -> None:
+    """Add the flags that say how a trained model is loaded: whose code may run, where, its data."""
+    parser.add_argument(
+        "--trust-code",
+        action="store_true",
+        help="run the code of a user's own mixer or task that the run's record names, whatever it "
+        "is now",
+    )
+    parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    add_data_dir(parser)
 
 
 def positive_int(text: str) -> int:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import logging
-
-import torch
+from collections.abc import Callable
 
 from lra.config.schema import RunConfig
-from lra.runtime.distributed import ProcessGroup
 from lra.train.messages import warnings_at_start
 from lra.train.pretraining import (
     Pretrained,
@@ -28,6 +26,7 @@ class Phases:
     """A run's trainers, one after the other, and its steps over all of them.
 
     Args:
+        build: makes the trainer of a phase, from its settings and its data.
         state: where the run goes on; None at its start.
     """
 
@@ -36,18 +35,14 @@ class Phases:
         config: RunConfig,
         info: TaskInfo,
         dataset: Dataset,
-        seed: int,
-        device: torch.device,
         *,
-        group: ProcessGroup,
+        build: Callable[[RunConfig, TaskInfo, Dataset], Trainer],
         state: RunState | None,
     ) -> None:
         self.config = config
         self.info = info
         self.dataset = dataset
-        self.seed = seed
-        self.device = device
-        self.group = group
+        self.build = build
         self.pretrained: Pretrained | None = None if state is None else state.get("pretraining")
         """What a pretraining came to that is over; until then the trainer is its."""
         self.trainer = self._built()
@@ -88,7 +83,7 @@ class Phases:
             config = pretraining_config(config)
         elif self.pretrained is not None:
             config = fine_tuning_config(config, self.pretrained["seconds"])
-        return Trainer(config, info, dataset, self.seed, self.device, group=self.group)
+        return self.build(config, info, dataset)
 
     def begin_fine_tuning(self) -> None:
         """Let a fresh head read what the pretraining's best model has learned."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import math
 import time
@@ -143,10 +144,8 @@ class Run:
 
     def _begin(self, state: RunState | None) -> None:
         """Build the trainer of the phase that the run is in, as a state has it, if there is one."""
-        self.phases = Phases(
-            self.config, self.info, self.dataset, self.seed, self.device,
-            group=self.group, state=state,
-        )  # fmt: skip
+        build = functools.partial(Trainer, seed=self.seed, device=self.device, group=self.group)
+        self.phases = Phases(self.config, self.info, self.dataset, build=build, state=state)
         if state is not None and not self.session.go_on(state):
             self.trainer.step_seconds.clear()
             logger.info(f"until now on {state['device']}: speed and memory are measured anew")
