@@ -168,6 +168,21 @@ def test_real_numbers_are_learned_by_their_absolute_error(tmp_path: Path) -> Non
     assert trainer.validate(lambda: None).accuracy == 0
 
 
+def test_no_accuracy_of_real_numbers_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place_made_data("image", tmp_path / "data")
+    arguments = ["--task", "image", "--mixer", "conv", "--preset", "quick", "--pretrain", "masked"]
+    for change in ("model.dim=4", "model.depth=1", "train.steps=2", "train.warmup_steps=1",
+                   "train.batch_size=4", *SMALLER["image"]):  # fmt: skip
+        arguments += ["--set", change]
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    assert run_task.main([*arguments, *places]) == 0
+    before, after = capsys.readouterr().err.split("labels from now on")
+    assert "step 2/2  loss" in before and "accuracy" not in before.split("step 2/2")[1]
+    assert "accuracy" in after
+
+
 @pytest.mark.parametrize("task", ["listops", "image", "retrieval"])
 def test_all_but_the_head_is_handed_on(task: str) -> None:
     """What stood for hidden positions is left out of embeddings; norms' statistics are kept."""

@@ -40,11 +40,14 @@ class Progress:
         self.start_step = step
         self.start = self.last_line = time.monotonic()
 
-    def step(self, step: int, total: int, loss: float, accuracy: float) -> None:
-        """Show a step of a total: its mean loss, in nats, and accuracy, in percent, of late."""
+    def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
+        """Show a step of a total: mean loss and accuracy, in percent, of late; None: it has none."""
+        means = {"loss": f"{loss:.3f}"}
+        if accuracy is not None:
+            means["accuracy"] = f"{accuracy:.1f} %"
         if self.live:
             self.bar.total = total
-            self.bar.set_postfix(loss=f"{loss:.3f}", accuracy=f"{accuracy:.1f} %", refresh=False)
+            self.bar.set_postfix(means, refresh=False)
             self.bar.update(step - self.bar.n)
             return
         now = time.monotonic()
@@ -52,10 +55,8 @@ class Progress:
             self.last_line = now
             rate = (step - self.start_step) / (now - self.start)
             left = duration((total - step) / rate)
-            logger.info(
-                f"step {step}/{total}  loss {loss:.3f}  accuracy {accuracy:.1f} %  "
-                f"{rate:.2f} steps/s  {left} left"
-            )
+            told = "  ".join(f"{name} {value}" for name, value in means.items())
+            logger.info(f"step {step}/{total}  {told}  {rate:.2f} steps/s  {left} left")
 
     def close(self) -> None:
         """End the display."""

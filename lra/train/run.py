@@ -142,6 +142,11 @@ class Run:
         """The trainer of the present phase."""
         return self.phases.trainer
 
+    @property
+    def _has_accuracy(self) -> bool:
+        """Whether predictions can be right: real numbers, which a pretraining may tell, are not."""
+        return not (self.phases.is_pretraining and self.info.vocab_size is None)
+
     def _begin(self, state: RunState | None) -> None:
         """Build the trainer of the phase that the run is in, as a state has it, if there is one."""
         build = functools.partial(Trainer, seed=self.seed, device=self.device, group=self.group)
@@ -182,7 +187,8 @@ class Run:
                     raise Stopped(agreed)
                 facts = trainer.train_step()
                 means = trainer.interval.means()
-                progress.step(trainer.step, trainer.total_steps, means["loss"], means["accuracy"])
+                accuracy = means["accuracy"] if self._has_accuracy else None
+                progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
                 if trainer.step % log.every_steps == 0:
                     self._log({**means, **facts})
                     trainer.interval.clear()
@@ -212,9 +218,7 @@ class Run:
             facts["val_bits"] = score.loss / math.log(2)
             bits = f", {facts['val_bits']:.3f} bits a token"
         self._log(facts)
-        accuracy = f"accuracy {score.accuracy:.2f} %, "
-        if self.phases.is_pretraining and self.info.vocab_size is None:
-            accuracy = ""  # real numbers are right nowhere
+        accuracy = f"accuracy {score.accuracy:.2f} %, " if self._has_accuracy else ""
         of = "validation of the pretraining" if self.phases.is_pretraining else "validation"
         logger.info(f"step {self.phases.step}: {of} {accuracy}loss {score.loss:.3f}{bits}")
         self._checkpoint()
