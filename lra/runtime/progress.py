@@ -41,7 +41,7 @@ class Progress:
         self.start = self.last_line = time.monotonic()
 
     def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
-        """Show a step of a total: mean loss and accuracy, in percent, of late; None: it has none."""
+        """Show a step of a total: mean loss and accuracy in percent, of late; None: it has none."""
         means = {"loss": f"{loss:.3f}"}
         if accuracy is not None:
             means["accuracy"] = f"{accuracy:.1f} %"
