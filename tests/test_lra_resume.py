@@ -196,7 +196,7 @@ def test_kill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
     assert run_task.main(tiny_arguments(tmp_path / "unbroken", *LONG)) == 0
     longest = max(1.5, (time.monotonic() - began) / 2)  # a slow machine gets on between kills, too
     kills = code = 0
-    for _ in range(40):
+    for _ in range(30):
         with start(tmp_path / "killed", *LONG) as process:
             assert process.stderr is not None
             for line in process.stderr:
@@ -211,7 +211,8 @@ def test_kill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
         if code == 0:
             break
     assert kills >= 2
-    assert code == 0
+    if code != 0:  # a machine too slow to end between kills; what they left is gone on from
+        assert run_task.main(tiny_arguments(tmp_path / "killed", *LONG)) == 0
     assert_same_run(only_folder(tmp_path / "killed"), only_folder(tmp_path / "unbroken"))
 
 

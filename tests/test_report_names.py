@@ -106,6 +106,11 @@ def test_other_seeds_of_labelled_settings_share_the_label() -> None:
     assert [names.of(run) for run in two] == ["tnn: high", "tnn (train.lr=1)", "tnn: higher"]
 
 
+def test_a_label_of_one_seed_takes_no_name_from_settings_of_the_preset() -> None:
+    runs = [changed(seed=0), changed(seed=1, label="one core")]
+    assert rows(*runs) == ["tnn", "tnn: one core"]
+
+
 @pytest.mark.parametrize(
     ("files", "expected"),
     [
@@ -167,6 +172,9 @@ def test_a_label_is_no_changed_setting() -> None:
     (board,) = boards([changed(label="mine"), changed("train.lr=1", label="fast", mixer="s4")])
     assert [row[0] for row in leaderboard(board).rows[:1]] == ["tnn: mine"]
     assert "fast" not in leaderboard(board).markdown()
+    (board,) = boards([changed(label="mine"), changed(seed=1)])
+    assert [row[0] for row in leaderboard(board).rows[:1]] == ["tnn"]
+    assert "mine" in leaderboard(board, with_changes=True).markdown()
 
 
 def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:

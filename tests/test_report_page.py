@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -127,7 +128,7 @@ def test_columns_are_sorted_by_numbers_with_baselines_last(browser: Any) -> None
         assert set(column(browser, table, "mixer")[-len(trivial) :]) == set(trivial)
     for first in ("fd-tnn", "transformer"):
         click_head(browser, table, "mixer")
-        assert column(browser, table, "mixer")[0] == first
+        assert column(browser, table, "mixer")[0].startswith(first)
 
 
 def test_a_number_leads_to_its_run(browser: Any) -> None:
@@ -166,10 +167,12 @@ def test_searching_shows_what_has_all_words(browser: Any) -> None:
     everything = shown(browser, ".item")
     rows = shown(browser, "tbody tr")
     found = search(browser, "Transformer BUDGET")
-    assert column(browser, "accuracy-budget-s4", "mixer") == ["transformer"]
+    names = column(browser, "accuracy-budget-s4", "mixer")
+    assert names[0] == "transformer"
+    assert all(name.startswith("transformer") for name in names)
     runs = [e for e in browser.find_elements("css selector", "details.run") if e.is_displayed()]
     assert found.endswith(f", {len(runs)} runs")
-    assert all("/ transformer / budget /" in run.text for run in runs)
+    assert all(re.search(r"/ transformer(: [^/]+)? / budget /", run.text) for run in runs)
     assert 0 < len(runs) < everything
     tables = int(search(browser, "bucketing interleaved").partition(" ")[0])
     assert shown(browser, "details.fold .item") == tables > 0, "folds open where they have it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,8 +51,8 @@ def bubble_figures(board: Board, relative_to: str, looks: Looks, slug: str) -> l
 def bubbles_by_device(
     board: Board, relative_to: str, looks: Looks, slug: str
 ) -> dict[str, list[ReportFigure]]:
-    """Make the bubble plots of a board by the device whose speeds they show."""
-    devices = sorted({run.device for run in board.records})
+    """Make the bubble plots of a board by the device whose speeds they show, most runs first."""
+    devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
     return {device: _bubbles_on(board, device, relative_to, looks, slug) for device in devices}
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lra.report.accuracy import accuracy_table, caption_of
 from lra.report.boards import Board
+from lra.report.cells import Cell
 from lra.report.names import changes_of
 from lra.report.published import FIVE
 from lra.report.table import Table
@@ -42,13 +43,10 @@ def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
 
     Args:
         board: the results.
-        with_changes: whether mixers at other settings than the preset's have rows, too.
+        with_changes: whether mixers at other settings than the preset's, and rows that a label
+            sets apart from one of the mixer without, are there, too.
     """
-    rows = {
-        method: cells
-        for method, cells in board.rows.items()
-        if with_changes or not any(changes_of(run) for cell in cells.values() for run in cell.runs)
-    }
+    rows = board.rows if with_changes else _of_the_preset(board)
     own = dataclasses.replace(board, rows=rows)
     table = accuracy_table(own, "leaderboard")
     is_empty = {
@@ -69,6 +67,21 @@ def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
     texts = [*texts[: len(rows)], *([["best trivial baseline", *best]] if trivial else [])]
     title = f"Leaderboard: preset {board.preset}, protocol {board.protocol}"
     return dataclasses.replace(table, title=title, caption=caption, rows=texts)
+
+
+def _of_the_preset(board: Board) -> dict[str, Mapping[str, Cell]]:
+    """Choose the rows of the preset's settings; of a mixer those without a label, if it has any."""
+    runs = {
+        method: [run for cell in cells.values() for run in cell.runs]
+        for method, cells in board.rows.items()
+    }
+    plain = {method: found for method, found in runs.items() if not any(map(changes_of, found))}
+    unlabelled = {run.mixer for found in plain.values() for run in found if run.label is None}
+    return {
+        method: board.rows[method]
+        for method, found in plain.items()
+        if all(run.label is None or run.mixer not in unlabelled for run in found)
+    }
 
 
 def _best(column: Sequence[str]) -> str:

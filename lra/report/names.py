@@ -24,10 +24,10 @@ def changes_of(run: RunRecord) -> Changes:
 class Names:
     """The names of runs that are shown together: each has one, in all tables and figures.
 
-    A run goes by its label, which other seeds of its settings share, or by the settings changed;
-    of more than SHOWN, by those in which the rows of its mixer differ. A label that several rows
-    have is followed by the same. The code of a plug-in is named where there are several of its
-    class.
+    A run goes by its label, which other seeds of settings that were changed share, or by the
+    settings changed; of more than SHOWN, by those in which the rows of its mixer differ. A label
+    that several rows have is followed by the same. The code of a plug-in is named where there are
+    several of its class.
 
     Args:
         runs: all runs that are shown.
@@ -76,9 +76,14 @@ class Names:
         return _named(f"{run.mixer}: {label}", details if len(rows) > 1 else [])
 
     def _label(self, run: RunRecord) -> str | None:
-        """Return the label of a run, or the only one that other seeds of its settings have."""
+        """Return the label of a run, or the only one that other seeds of its settings have.
+
+        Settings of the preset have a name of their own, the mixer's, that no label takes from them.
+        """
+        if run.label is not None or not changes_of(run):
+            return run.label
         labels = self._labels.get((run.mixer, run.config_hash), set())
-        return next(iter(labels)) if run.label is None and len(labels) == 1 else run.label
+        return next(iter(labels)) if len(labels) == 1 else None
 
     def _group(self, run: RunRecord) -> tuple[object, ...]:
         """Return what runs have in common that only their settings or code tell apart."""
