@@ -15,7 +15,7 @@ Symbols of the paper and their names here:
 Symbols of RoFormer and their names here:
     m: position, a row of angles in `rotate`
     d: channels
-    theta_i: rates in `rotate`
+    theta_i: geometric_rates
     R_m x: rotate
 """
 
@@ -30,29 +30,23 @@ from torch.nn import functional
 
 from models.base import Added, Mixer, MixerContext
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
+from models.ops.rotary import geometric_rates, turn
 
 
 def rotate(x: Tensor) -> Tensor:
     """Rotate pairs of channels by angles that grow with the position (RoFormer, equation 15).
 
-    Channel c is paired with c + channels / 2, not with its neighbour as in the paper, and rotated
-    by position * 10000 ** (-2 c / channels) radians. Products of a query and a key then depend on
-    their distance alone (RoFormer, equation 16).
+    Pair c is rotated by position * 10000 ** (-2 c / channels) radians. Products of a query and a
+    key then depend on their distance alone (RoFormer, equation 16).
 
     Args:
         x: (..., length, channels), channels even.
     Returns: (..., length, channels).
     """
     length, channels = x.shape[-2:]
-    # In single precision at least: bfloat16 cannot tell positions above 256 apart.
     working = torch.promote_types(torch.float32, x.dtype)
-    place = torch.arange(channels // 2, dtype=working, device=x.device)
-    rates = 10000.0 ** (-2 * place / channels)
-    angles = torch.arange(length, dtype=working, device=x.device)[:, None] * rates
-    cosine, sine = angles.cos(), angles.sin()
-    first, second = x.to(working).chunk(2, dim=-1)
-    turned = [first * cosine - second * sine, second * cosine + first * sine]
-    return torch.cat(turned, dim=-1).to(x.dtype)
+    position = torch.arange(length, dtype=working, device=x.device)
+    return turn(x, position[:, None] * geometric_rates(channels // 2, position))
 
 
 class Transformer(Mixer):

@@ -37,6 +37,7 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
+    "lra.report.attention_bias": "torch, for reports without checkpoints",
     "lra.report.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "tasks.listops.data": "numba, for data that is generated",

@@ -407,9 +407,10 @@ def per_task_settings() -> list[tuple[str, str]]:
     return pairs
 
 
-def test_mixers_of_the_papers_have_settings_for_every_task() -> None:
+def test_most_mixers_have_settings_for_every_task() -> None:
     found = {mixer for mixer, task in per_task_settings() if task in BENCHMARK}
-    assert found == {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
+    published = {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
+    assert found == published | {"toroidal"}
     for task in BENCHMARK:
         assert found == {mixer for mixer, other in per_task_settings() if other == task}
 

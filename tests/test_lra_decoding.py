@@ -39,10 +39,15 @@ MODELS = [
 ]  # fmt: skip
 
 
+OWN_SETTINGS = {"toroidal": ["mixer.num_heads=2"]}  # of 8 channels each head has two on a platter
+
+
 def build(mixer: str, *changes: str, length: int = TRAINED) -> Classifier:
     """Build a small model of bytes, for a length beyond that of its training, too."""
     small = ["model.dim=8", "model.depth=2", "model.norm=layer", f"task.sequence_length={TRAINED}"]
-    config = resolve("lm", mixer, preset="quick", overrides=[*small, *changes])
+    config = resolve(
+        "lm", mixer, preset="quick", overrides=[*small, *OWN_SETTINGS.get(mixer, []), *changes]
+    )
     info = config.build_task().info
     longer = replace(info, max_length=max(length, TRAINED))
     model = Classifier(config, longer, trained=info).eval()

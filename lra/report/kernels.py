@@ -7,7 +7,7 @@ diagonal, are smooth away from it and decay, which is what its decomposition res
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lra.record.run import RunRecord
+from lra.report.attention_bias import CAPTION as SCORES_CAPTION
+from lra.report.attention_bias import draw_position_scores, position_scores
 from lra.report.boards import Board
 from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure, slugify
 from lra.report.results import Results
@@ -23,12 +25,18 @@ from tasks.untrusted import faults_named
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from torch import nn
 
 logger = logging.getLogger(__name__)
 
 LONGEST = 256
 """Most positions that a kernel is shown for; longer kernels are cut off there."""
 SHOWN_CHANNELS = 4
+CAPTION = (
+    f"The {SHOWN_CHANNELS} strongest channels of each layer: over the lag, the magnitude over "
+    f"frequency, the magnitude over the distance on a log axis (black: median of all channels), "
+    f"and the matrix of the strongest."
+)
 
 
 @dataclass(frozen=True)
@@ -56,33 +64,47 @@ class Kernel:
         return np.argsort(-norms, kind="stable")[:SHOWN_CHANNELS]
 
 
-def learned_kernels(results: Results, record: RunRecord) -> list[Kernel]:
-    """Compute the kernels of a run's best model; none if it has no checkpoint or no kernels.
+@dataclass(frozen=True)
+class Trained:
+    """The best model of a run."""
 
-    A plug-in's kernels are left out, because its code is not run for a report.
+    model: nn.Module
+    longest: int
+    """Positions of its longest axis."""
+
+
+def trained(results: Results, record: RunRecord) -> Trained | None:
+    """Load the best model of a run; none if it has no checkpoint.
+
+    A plug-in's is left out, because its code is not run for a report.
 
     Raises: UserError if the run's settings can no longer be composed as they were.
     """
     folder = results.path(record)
     if record.has_own_code or not (folder / "checkpoints").is_dir():
-        return []
-    import torch
-
+        return None
     from lra.classifier.classifier import input_length
     from lra.evaluate.trained import best_model, config_of
-    from models.layers.long_convolution import PositionOperator
 
     config = config_of(folder, record)
     info = config.build_task().info
     model = best_model(folder, config, info)
     if model is None:
-        return []
+        return None
     is_grid = info.grid is not None and config.model.axes != "flat"
-    longest = max(info.grid or ()) if is_grid else input_length(config, info)
+    return Trained(model, max(info.grid or ()) if is_grid else input_length(config, info))
+
+
+def learned_kernels(found: Trained) -> list[Kernel]:
+    """Compute the kernels of a model; none if it has none."""
+    import torch
+
+    from models.layers.long_convolution import PositionOperator
+
     with torch.no_grad():
         return [
-            Kernel(_title(name), module.matrix(min(LONGEST, longest)).float().numpy())
-            for name, module in model.named_modules()
+            Kernel(_title(name), module.matrix(min(LONGEST, found.longest)).float().numpy())
+            for name, module in found.model.named_modules()
             if isinstance(module, PositionOperator)
         ]
 
@@ -103,30 +125,29 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
             for run in cell.runs:
                 try:
                     with faults_named("its checkpoint"):
-                        kernels = learned_kernels(results, run)
+                        found = _drawing(results, run)
                 except KnownError as error:
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
-                if kernels:
-                    title = f"{task}: learned kernels of {method}"
-                    name = slugify("kernels", task, method, slug)
-                    figures.append(_figure(name, title, board, run, kernels))
+                if found is not None:
+                    what, caption, draw = found
+                    title, name = f"{task}: {what} of {method}", slugify(what, task, method, slug)
+                    caption = f"{board.name}, run {run.run_id}. {caption}"
+                    figures.append(ReportFigure(name, title, caption, draw, is_wide=True))
                     break
     return figures
 
 
-def _figure(
-    slug: str, title: str, board: Board, run: RunRecord, kernels: list[Kernel]
-) -> ReportFigure:
-    return ReportFigure(
-        slug,
-        title,
-        f"{board.name}, run {run.run_id}. The {SHOWN_CHANNELS} strongest channels of each layer: "
-        f"over the lag, the magnitude over frequency, the magnitude over the distance on a log "
-        f"axis (black: median of all channels), and the matrix of the strongest.",
-        partial(_draw, kernels),
-        is_wide=True,
-    )
+def _drawing(results: Results, run: RunRecord) -> tuple[str, str, Callable[[], Figure]] | None:
+    """Return what there is to draw of a run's model, its caption, and what draws it."""
+    found = trained(results, run)
+    if found is None:
+        return None
+    if kernels := learned_kernels(found):
+        return "learned kernels", CAPTION, partial(_draw, kernels)
+    if scores := position_scores(found.model):
+        return "scores of positions", SCORES_CAPTION, partial(draw_position_scores, scores)
+    return None
 
 
 def _draw(kernels: Sequence[Kernel]) -> Figure:

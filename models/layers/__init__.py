@@ -6,9 +6,11 @@ __all__ = [
     "kernel_cache",
     "long_convolution",
     "norms",
+    "platter_fusion",
     "recurrence",
     "relative_position_encoder",
     "state_space",
     "toeplitz_mixer",
+    "torus_positions",
     "two_axes",
 ]

@@ -37,12 +37,17 @@ class GridModule(nn.Module):
         Returns: (batch, height, width, channels).
         Raises: ValueError for another number of positions.
         """
-        height, width = self.grid
-        if x.shape[1] != height * width:
-            raise ValueError(
-                f"got {x.shape[1]} positions, expected the {height} x {width} of the grid"
-            )
+        self.check_length(x.shape[1])
         return x.unflatten(1, self.grid)
+
+    def check_length(self, length: int) -> None:
+        """Make sure of the number of positions.
+
+        Raises: ValueError for another one than the grid has.
+        """
+        height, width = self.grid
+        if length != height * width:
+            raise ValueError(f"got {length} positions, expected the {height} x {width} of the grid")
 
 
 class RowsThenColumns(GridModule):

@@ -10,6 +10,10 @@ __all__ = [
     "linear_pair",
     "local_attention",
     "reference",
+    "rotary",
+    "spectral_attention",
     "toeplitz",
+    "toroidal_attention",
+    "torus",
     "vandermonde",
 ]

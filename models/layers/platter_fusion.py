@@ -1,0 +1,77 @@
+"""Fusion across platters, position by position."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Fusion = Literal["low_rank", "attention", "mean", "none"]
+
+
+class LowRankFusion(nn.Module):
+    """Platters times I + U V^T.
+
+    The description has U V^T alone, which of rank 1 leaves one vector times a number per platter.
+
+    Args:
+        num_platters: in and out.
+        rank: columns of U and of V.
+    """
+
+    def __init__(self, num_platters: int, rank: int) -> None:
+        super().__init__()
+        self.left = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+        self.right = nn.Parameter(torch.randn(num_platters, rank) * 0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Fuse x: (..., platters, channels) -> the same shape."""
+        return x + self.left @ (self.right.T @ x)
+
+
+class AttentionFusion(nn.Module):
+    """Attention of platters to platters: softmax(Q K^T / sqrt(channels)) V.
+
+    Q, K and V are linear maps from platters to platters, which all channels have in common.
+
+    Args:
+        num_platters: in and out.
+    """
+
+    def __init__(self, num_platters: int) -> None:
+        super().__init__()
+        self.query_key_value = nn.Parameter(
+            torch.randn(3, num_platters, num_platters) * num_platters**-0.5
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Fuse x: (..., platters, channels) -> the same shape."""
+        query, key, value = (weight @ x for weight in self.query_key_value)
+        scores = query @ key.transpose(-1, -2) * x.shape[-1] ** -0.5
+        return scores.softmax(dim=-1) @ value
+
+
+class MeanFusion(nn.Module):
+    """The mean of all platters in the place of each."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Fuse x: (..., platters, channels) -> the same shape."""
+        return x.mean(dim=-2, keepdim=True).expand_as(x)
+
+
+def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> nn.Module:
+    """Build the fusion of a given name.
+
+    Args:
+        rank: of "low_rank". None: a quarter of the platters, at least 1.
+    Raises: ValueError for a rank of another fusion.
+    """
+    if rank is not None and fusion != "low_rank":
+        raise ValueError(f"fusion_rank {rank} has no effect: fusion is {fusion}; leave it out")
+    return {
+        "low_rank": lambda: LowRankFusion(num_platters, rank or max(1, num_platters // 4)),
+        "attention": lambda: AttentionFusion(num_platters),
+        "mean": MeanFusion,
+        "none": nn.Identity,
+    }[fusion]()

@@ -1,0 +1,146 @@
+"""Softmax over the lags of a torus: a circulant matrix per head that depends on the data."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.ops.reference import fast_form_of
+from models.ops.torus import Torus
+
+
+def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tensor) -> Tensor:
+    """Tabulate what is added to the score of each lag: minus the weighted distance, -inf for none.
+
+    Args:
+        torus: its axes, and its platters, have the lags 0 to period - 1.
+        weight: (heads,) of the distance. None: distances cost nothing.
+        window: lags reach fewer steps than this along each axis. None: no limit.
+        like: has the type and the device of the result.
+    Returns: (heads or 1, *periods, platter_period).
+    """
+    periods = (*torus.periods, torus.platter_period)
+    sizes = (*torus.sizes, torus.num_platters)
+    total = like.new_zeros(periods)
+    is_there = torch.ones(periods, dtype=torch.bool, device=like.device)
+    for axis, (period, size) in enumerate(zip(periods, sizes, strict=True)):
+        lag = torch.arange(period, device=like.device)
+        steps = torch.minimum(lag, period - lag)
+        shape = [1] * len(periods)
+        shape[axis] = period
+        total = total + (steps / size).to(like.dtype).view(shape)
+        is_near = steps < size if period > size else torch.ones_like(steps, dtype=torch.bool)
+        if window is not None and axis < len(torus.sizes):
+            is_near = is_near & (steps < window)
+        is_there = is_there & is_near.view(shape)
+    heads = like.new_zeros(1) if weight is None else -weight.to(like.dtype)
+    bias = heads.view(-1, *[1] * len(periods)) * total
+    return bias.masked_fill(~is_there, -torch.inf)
+
+
+def spectral_attention_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    torus: Torus,
+    *,
+    weight: Tensor | None = None,
+    window: int | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Compute `spectral_attention` with every lag's shifted arrays, O((length * platters)^2)."""
+    length, scale = query.shape[2], _scale(query, torus, mask)
+    query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
+    dims = tuple(range(2, query.ndim - 1))
+    lags = list(torch.cartesian_prod(*(torch.arange(size) for size in query.shape[2:-1])))
+    shifted = [key.roll(lag.tolist(), dims) for lag in lags]
+    scores = torch.stack([(query * one).sum(dim=(*dims, -1)) for one in shifted], dim=2)
+    scores = scores / scale + lag_bias(torus, weight, window, query).flatten(1)
+    weights = scores.softmax(dim=2)
+    mixed = sum(
+        (
+            weights[:, :, n].reshape(*weights.shape[:2], *[1] * (query.ndim - 2))
+            * value.roll(lag.tolist(), dims)
+            for n, lag in enumerate(lags)
+        ),
+        torch.zeros_like(value),
+    )
+    return _in_sequence(mixed, torus, length)
+
+
+@fast_form_of(spectral_attention_reference)
+def spectral_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    torus: Torus,
+    *,
+    weight: Tensor | None = None,
+    window: int | None = None,
+    mask: Tensor | None = None,
+) -> Tensor:
+    """Mix by one weight for each lag, O(length log length).
+
+    The score of a lag, along the axes and between platters, is the product of query and key at
+    that lag, averaged over the real positions and over the platters; weights are its softmax over
+    lags. Padding, like all that is beyond the sequence, is zeros on the torus.
+
+    Args:
+        query: (batch, heads, length, platters, channels), its positions encoded.
+        key: of the same shape.
+        value: of the same shape.
+        torus: has room for the length.
+        weight: (heads,) of the distance in scores. None: distances cost nothing.
+        window: lags reach fewer steps than this along each axis. None: no limit.
+        mask: (batch, length) bool, True at real positions. None: all are real.
+    Returns: (batch, heads, length, platters, channels).
+    Raises: ValueError if the torus has no room for the length.
+    """
+    length, scale = query.shape[2], _scale(query, torus, mask)
+    query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
+    sizes = query.shape[2:-1]
+    dims = tuple(range(2, query.ndim - 1))
+
+    def transform(x: Tensor) -> Tensor:
+        return torch.fft.rfftn(x, dim=dims)
+
+    together = (transform(query) * transform(key).conj()).sum(dim=-1)
+    scores = torch.fft.irfftn(together, s=sizes, dim=dims)
+    scores = scores / scale.view(-1, *[1] * (scores.ndim - 1))
+    scores = scores + lag_bias(torus, weight, window, query)
+    weights = scores.flatten(2).softmax(dim=2).view_as(scores)
+    mixed = transform(value) * transform(weights)[..., None]
+    return _in_sequence(torch.fft.irfftn(mixed, s=sizes, dim=dims), torus, length)
+
+
+def _scale(query: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
+    """Return what sums over positions and channels are divided by: (batch or 1, 1, 1)."""
+    if mask is None:
+        count = query.new_full((1, 1), query.shape[2])
+    else:
+        count = mask.sum(dim=1, keepdim=True).clamp(min=1).to(query.dtype)
+    return (count * torus.num_platters * query.shape[-1] ** 0.5)[..., None]
+
+
+def _on_torus(x: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:
+    """Lay positions on the torus: -> (batch, heads, *periods, platter_period, channels)."""
+    length, places = x.shape[2], math.prod(torus.sizes)
+    if length > places:
+        raise ValueError(f"got {length} positions, expected at most the {places} of the torus")
+    if mask is not None:
+        x = x.masked_fill(~mask[:, None, :, None, None], 0)
+    x = functional.pad(x, (0, 0, 0, 0, 0, places - length)).unflatten(2, torus.sizes)
+    missing = [0, 0, 0, torus.platter_period - torus.num_platters]
+    for period, size in zip(reversed(torus.periods), reversed(torus.sizes), strict=True):
+        missing += [0, period - size]
+    return functional.pad(x, missing)
+
+
+def _in_sequence(x: Tensor, torus: Torus, length: int) -> Tensor:
+    """Take the positions from the torus: -> (batch, heads, length, platters, channels)."""
+    for axis, size in enumerate((*torus.sizes, torus.num_platters), start=2):
+        x = x.narrow(axis, 0, size)
+    return x.flatten(2, 1 + len(torus.sizes))[:, :, :length]

@@ -1,0 +1,150 @@
+"""A torus of positions: circles, or lines, of places with platters beneath one another.
+
+The geometry that is asked for by toroidal attention, made so that what is claimed of it holds: its
+encoding is periodic and its distance circular, so that no place is an end.
+
+Symbols of the description and their names here:
+    N: period of an axis that wraps
+    D: num_platters
+    (i, k): a place on the axes and a platter
+    theta_i w_m + phi_k p_m: `Torus.angles`
+    delta: `Torus.distance` + `Torus.platter_distance`
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.ops.rotary import geometric_rates
+
+Harmonics = Literal["integer", "rope"]
+
+
+@dataclass(frozen=True)
+class Torus:
+    """Axes of places, all of them circles or all lines, and platters.
+
+    A line is half of a circle twice as long: from one of its ends to the other is as far this way
+    as that way, so that nothing meets behind.
+    """
+
+    sizes: tuple[int, ...]
+    """Places along each axis: (length,), or (height, width)."""
+    num_platters: int
+    wrap: bool = True
+    """Whether axes are circles."""
+    depth_wrap: bool = False
+    """Whether platters lie on a circle, too."""
+
+    @property
+    def periods(self) -> tuple[int, ...]:
+        """Places around the circle of each axis."""
+        return tuple(size if self.wrap else 2 * size for size in self.sizes)
+
+    @property
+    def platter_period(self) -> int:
+        """Places around the circle of the platters."""
+        return self.num_platters if self.depth_wrap else 2 * self.num_platters
+
+    def places(self, length: int) -> Tensor:
+        """Tell where positions lie, in raster order on two axes; (length, axes) int64.
+
+        On one axis, positions beyond the circle go around it again.
+        """
+        position = torch.arange(length)
+        if len(self.sizes) == 1:
+            return position[:, None]
+        return torch.stack(torch.unravel_index(position, self.sizes), dim=1)
+
+    def angles(
+        self, places: Tensor, channels: int, harmonics: Harmonics, periods: Tensor | None = None
+    ) -> Tensor:
+        """Compute the angles that encode places and platters.
+
+        With integer harmonics pair m turns h[m] times around each circle, h from 1 up to half of
+        the period, evenly on a log axis; so it is the same after a period. The harmonics "rope"
+        are the description's, theta_i w_m with w_m = 10000 ** (-2 m / channels) and
+        theta_i = 2 pi i / N; on a line they are RoFormer's, theta_i = i. They have no period.
+
+        The first axis has every pair, or on two axes every second one; all turn with the platters.
+
+        Args:
+            places: (..., positions, axes) int64.
+            channels: of a head on a platter; twice the number of axes divides them.
+            harmonics: which there are.
+            periods: (..., 1), of the one axis, where they are not the torus's own.
+        Returns: (..., positions, num_platters, channels / 2) in radians, double precision.
+        """
+        pairs = channels // 2
+        own = torch.zeros((), dtype=torch.float64, device=places.device)
+        platters = torch.arange(self.num_platters, device=places.device)
+        if harmonics == "rope":
+            scale = max(2 * self.num_platters, 3)
+            rates = geometric_rates(pairs, own, channels * scale) / self.num_platters
+            beneath = 2 * math.pi * platters[:, None] * rates
+        else:
+            beneath = _turns(platters, pairs, self.platter_period)
+        across: list[Tensor] = []
+        for axis, period in enumerate(self.periods):
+            place = places[..., axis]
+            if harmonics == "integer":
+                across.append(_turns(place, pairs // len(self.sizes), period, periods))
+                continue
+            unit = 2 * math.pi / (period if periods is None else periods) if self.wrap else 1.0
+            rates = geometric_rates(pairs, own)[axis :: len(self.sizes)]
+            across.append((place * unit)[..., None] * rates)
+        dealt = torch.stack(across, dim=-1).flatten(-2)
+        return dealt[..., None, :] + beneath
+
+    def apart(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
+        """Count the steps between places along each axis, the shorter way around its circle.
+
+        Args:
+            query: (..., queries, axes) int64, places.
+            key: (..., keys, axes) int64.
+            periods: (..., 1), of the one axis, where they are not the torus's own.
+        Returns: (..., queries, keys, axes) int64.
+        """
+        own = torch.tensor(self.periods, device=key.device)
+        around = own if periods is None else periods[..., None, None, :]
+        lag = (query[..., :, None, :] - key[..., None, :, :]).abs() % around
+        return torch.minimum(lag, around - lag)
+
+    def distance(self, apart: Tensor, periods: Tensor | None = None) -> Tensor:
+        """Add up, over the axes, the parts of its size that places are apart.
+
+        Args:
+            apart: (..., queries, keys, axes) from `apart`.
+            periods: as there.
+        Returns: (..., queries, keys) in double precision; at most half for each circle.
+        """
+        sizes = torch.tensor(self.sizes, device=apart.device)
+        around = sizes if periods is None else periods[..., None, None, :]
+        return (apart / around.double()).sum(dim=-1)
+
+    def platter_distance(self, device: torch.device) -> Tensor:
+        """Tell how far platters are apart, over their number: (platters, platters) in double."""
+        platters = torch.arange(self.num_platters, device=device)
+        lag = (platters[:, None] - platters).abs()
+        return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
+
+
+def integer_harmonics(count: int, period: int) -> Tensor:
+    """Return whole numbers from 1 to half of a period, evenly on a log axis: (count,) double."""
+    highest = max(1, period // 2)
+    return torch.logspace(0, math.log10(highest), count, dtype=torch.float64).round()
+
+
+def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None) -> Tensor:
+    """Return the angles of places with integer harmonics: (..., positions, count).
+
+    Whole numbers are divided by the period last, so that the angles are exactly periodic.
+    """
+    harmonics = integer_harmonics(count, period).to(place.device)
+    around = period if periods is None else periods[..., None]
+    return 2 * math.pi * ((place[..., None] * harmonics) % around) / around

@@ -1,0 +1,252 @@
+"""Toroidal attention: softmax attention between positions on a circle, on platters.
+
+From a description of a program (`torodial-attention`, the guide to its code) that claims a result
+of equal shifts for all cyclic shifts of the sequence. With the frequencies that it describes this
+does not hold, nor is their encoding periodic; with whole-numbered harmonics, which are meant here
+unless asked otherwise, both hold exactly.
+
+Symbols of the description and their names here:
+    N: the size of `Torus`, context.max_length
+    D: num_platters
+    (i, k): a position and a platter
+    d_k: the channels of a head on a platter
+    lambda: the distance's weight, of each head
+    delta: Torus.distance + Torus.platter_distance, in models/ops/torus.py
+    Omega: fusion
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import MixerContext, Recurrence, RecurrentMixer, State
+from models.layers.platter_fusion import Fusion, build_fusion
+from models.layers.torus_positions import TorusPositions
+from models.ops.spectral_attention import spectral_attention
+from models.ops.toroidal_attention import Reach, bias_table, toroidal_attention
+from models.ops.torus import Harmonics
+
+Circle = Literal["max_length", "real_length"]
+Mode = Literal["attention", "spectral"]
+
+
+class Toroidal(RecurrentMixer):
+    """Attention between positions on a circle, O(length^2); with a window, O(length * window).
+
+    Where the context has a grid, rows and columns are a circle each. Platters are as many parts
+    of the channels, whose positions attend to those of all platters, at num_platters times the
+    cost of attention without them.
+
+    Args:
+        num_heads: attention heads, each with the same number of channels on each platter.
+        num_platters: parts of the channels.
+        window: positions; attention reaches |i - j| < window, around the circle and on both axes
+            of a grid, where causal behind alone. None: no limit.
+        wrap: whether positions lie on a circle, not on a line.
+        depth_wrap: whether platters lie on a circle, not on a line.
+        circle: what goes once around it: "max_length" positions, so that padding changes nothing,
+            or, where not causal, each sequence by itself, "real_length".
+        mode: "attention", or "spectral", one weight for each lag, by a softmax over the lags of
+            scores averaged over positions: O(length log length), and not causal.
+        harmonics: how often channels turn around the circle: "integer", whole numbers from 1 to
+            half of its positions, or "rope", as described, which are not periodic.
+        distance_weight: at the start, of what the distance on the torus takes from each score, in
+            units of the whole circle; each head learns its own. 0: none is taken.
+        fusion: of the platters after attention.
+        fusion_rank: of fusion "low_rank". None: a quarter of the platters, at least 1.
+    Raises: ValueError if heads and platters do not divide the channels, or leave a head a number
+        that two (on a grid four) does not divide; for real_length without wrap, with a window, on
+        a grid or where causal; for spectral where causal; for depth_wrap with one platter, and
+        for a rank of a fusion that has none.
+    """
+
+    name = "toroidal"
+    has_native_grid = True
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: PositiveInt = 2,
+        num_platters: PositiveInt = 2,
+        window: PositiveInt | None = None,
+        wrap: bool = True,
+        depth_wrap: bool = False,
+        circle: Circle = "max_length",
+        mode: Mode = "attention",
+        harmonics: Harmonics = "integer",
+        distance_weight: Annotated[float, Field(ge=0, le=1e3)] = 0.1,
+        fusion: Fusion = "low_rank",
+        fusion_rank: PositiveInt | None = None,
+    ) -> None:
+        super().__init__()
+        self.head_channels = _head_channels(context, num_heads, num_platters)
+        if circle == "real_length":
+            _check_real_length(context, window=window, wrap=wrap, mode=mode)
+        if mode == "spectral" and context.causal:
+            raise ValueError(
+                "mode spectral averages scores over all positions, later ones, too: it cannot be "
+                "causal; use mode attention"
+            )
+        if depth_wrap and num_platters == 1:
+            raise ValueError("depth_wrap has no effect: num_platters is 1")
+        self.num_heads = num_heads
+        self.num_platters = num_platters
+        self.window = window
+        self.has_own_circle = circle == "real_length"
+        self.mode = mode
+        self.causal = context.causal
+        self.query_key_value = nn.Linear(context.dim, 3 * context.dim)
+        self.positions = TorusPositions(
+            context,
+            num_heads=num_heads,
+            num_platters=num_platters,
+            channels=self.head_channels,
+            wrap=wrap,
+            depth_wrap=depth_wrap,
+            harmonics=harmonics,
+            distance_weight=distance_weight,
+        )
+        self.fusion = build_fusion(fusion, num_platters, fusion_rank)
+        self.output = nn.Linear(context.dim, context.dim)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`.
+
+        Raises: ValueError for another number of positions than the grid's and, in mode spectral,
+            for more than go around the circle.
+        """
+        length, torus = x.shape[1], self.positions.torus
+        places = self.positions.places(length, x.device)
+        if mask is not None:
+            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            x = x.masked_fill(~mask[..., None], 0)
+        periods = None
+        if self.has_own_circle:
+            periods = torch.full((1, 1), length, device=x.device)
+            if mask is not None:
+                periods = mask.sum(dim=1, keepdim=True).clamp(min=1)
+        query, key, value = self.heads(x, places, periods)
+        weight = self.positions.distance_weight
+        if self.mode == "spectral":
+            mixed = spectral_attention(
+                query, key, value, torus, weight=weight, window=self.window, mask=mask
+            )
+        else:
+            reach = Reach(torus, causal=self.causal, window=self.window)
+            mixed = toroidal_attention(
+                query, key, value, reach, weight=weight, mask=mask, periods=periods
+            )
+        return self.joined(mixed)
+
+    def heads(self, x: Tensor, places: Tensor, periods: Tensor | None = None) -> list[Tensor]:
+        """Make queries, keys and values, the first two of them encoded.
+
+        Args:
+            x: (batch, length, dim).
+            places: (batch or 1, length, axes) int64.
+            periods: (batch or 1, 1), where sequences have circles of their own.
+        Returns: three of (batch, heads, length, platters, channels).
+        """
+        parts = (3, self.num_platters, self.num_heads, self.head_channels)
+        query, key, value = self.query_key_value(x).unflatten(2, parts).permute(2, 0, 4, 1, 3, 5)
+        return [*self.positions.encode(query, key, places, periods), value]
+
+    def joined(self, mixed: Tensor) -> Tensor:
+        """Fuse platters and map heads to the output: undo what `heads` does to shapes."""
+        return self.output(self.fusion(mixed.permute(0, 2, 3, 1, 4).flatten(3)).flatten(2))
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> RingBuffer:
+        """Keep the keys and values of the window, or of all `length` positions without one.
+
+        Raises: ValueError if the context is not causal, or has a grid.
+        """
+        if not self.causal or self.positions.grid is not None:
+            raise ValueError(
+                "only a causal mixer of sequences has a recurrence (model.causal=true)"
+            )
+        return RingBuffer(self, min(self.window or length, length))
+
+
+class RingBuffer(Recurrence):
+    """Attention to the last keys and values, each position in the place of the oldest one.
+
+    Args:
+        mixer: causal, of sequences.
+        size: positions that are kept.
+    """
+
+    def __init__(self, mixer: Toroidal, size: int) -> None:
+        self.mixer = mixer
+        self.size = size
+
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Return empty keys and values, (batch, heads, size, platters, channels), at position 0."""
+        mixer, like = self.mixer, self.mixer.output.weight
+        shape = batch, mixer.num_heads, self.size, mixer.num_platters, mixer.head_channels
+        return like.new_zeros(shape), like.new_zeros(shape), like.new_zeros(batch, dtype=torch.long)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, State]:
+        """See `Recurrence.step`."""
+        keys, values, position = state
+        torus, place = self.mixer.positions.torus, position[:, None, None]
+        query, key, value = self.mixer.heads(x[:, None], place)
+        age = (position[:, None] - torch.arange(self.size, device=x.device)) % self.size
+        is_new = (age == 0)[:, None, :, None, None]
+        keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
+        apart = torus.apart(place, place - age[..., None])
+        bias = bias_table(
+            torus, apart, (age <= position[:, None])[:, None],
+            weight=self.mixer.positions.distance_weight, dtype=query.dtype,
+        )  # fmt: skip
+        mixed = functional.scaled_dot_product_attention(
+            query.flatten(2, 3), keys.flatten(2, 3), values.flatten(2, 3), attn_mask=bias
+        )
+        joined = self.mixer.joined(mixed.unflatten(2, (1, self.mixer.num_platters)))
+        return joined[:, 0], (keys, values, position + 1)
+
+
+def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> int:
+    """Return the channels of a head on a platter.
+
+    Raises: ValueError if they are not whole pairs, of each axis as many.
+    """
+    parts, axes = num_heads * num_platters, 1 if context.grid is None else 2
+    if context.dim % parts:
+        raise ValueError(
+            f"num_heads {num_heads} times num_platters {num_platters} does not divide model.dim "
+            f"{context.dim}"
+        )
+    channels = context.dim // parts
+    if channels % (2 * axes):
+        raise ValueError(
+            f"num_heads {num_heads} and num_platters {num_platters} leave each head {channels} of "
+            f"model.dim {context.dim}, expected a multiple of {2 * axes}: harmonics turn pairs"
+        )
+    return channels
+
+
+def _check_real_length(
+    context: MixerContext, *, window: int | None, wrap: bool, mode: Mode
+) -> None:
+    """Refuse circles of the sequences' own where they cannot be.
+
+    Raises: ValueError that says why.
+    """
+    reasons = {
+        "wrap is false, and there is no circle": not wrap,
+        "a causal mixer may not know how long a sequence will be": context.causal,
+        "a grid is as large as it is": context.grid is not None,
+        "a window would end at another place in each sequence": window is not None,
+        "mode spectral has one circle for all sequences": mode == "spectral",
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"circle real_length: {reason}; use circle max_length")

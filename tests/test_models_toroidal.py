@@ -1,0 +1,413 @@
+"""Toroidal attention: what is claimed of it, as far as it holds, proven in double precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from models.base import MixerContext
+from models.layers.platter_fusion import LowRankFusion, MeanFusion, build_fusion
+from models.ops import toroidal_attention as attention
+from models.ops.spectral_attention import spectral_attention
+from models.ops.toroidal_attention import Reach, toroidal_attention
+from models.ops.torus import Torus, integer_harmonics
+from models.toroidal import Toroidal
+from models.transformer import Transformer
+from references import assert_equal_with_gradients, run
+from test_models_reference_forms import by_reference, leaf
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
+def build(
+    length: int = 32, *, causal: bool = False, grid: tuple[int, int] | None = None,
+    dim: int = 16, **options: Any,
+) -> Toroidal:  # fmt: skip
+    """Build one in double precision whose parameters are of a size at which all of it matters."""
+    torch.manual_seed(0)
+    context = MixerContext.of(dim=dim, length=length, causal=causal, grid=grid)
+    mixer = Toroidal(context, **options).double().eval()
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return mixer
+
+
+# 1. The encoding is periodic.
+
+
+@pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
+def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
+    torus = Torus(sizes, 4, depth_wrap=True)
+    places = torus.places(min(sizes))[None]
+    here = torus.angles(places, 16, "integer")
+    for axis, size in enumerate(sizes):
+        turned = places.clone()
+        turned[..., axis] += size
+        there = torus.angles(turned, 16, "integer")
+        close(there.cos(), here.cos())
+        close(there.sin(), here.sin())
+        described = torus.angles(turned, 16, "rope") - torus.angles(places, 16, "rope")
+        assert (described.cos() - 1).abs().max() > 0.1
+
+
+def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
+    assert integer_harmonics(5, 512).tolist() == [1, 4, 16, 64, 256]
+    assert integer_harmonics(1, 512).tolist() == [1]
+    assert integer_harmonics(3, 1).tolist() == [1, 1, 1]
+
+
+def test_no_two_places_of_a_line_are_encoded_alike() -> None:
+    torus = Torus((16,), 3, wrap=False)
+    angles = torus.angles(torus.places(16)[None], 8, "integer").flatten(0, 2)
+    points = torch.cat([angles.cos(), angles.sin()], dim=-1)
+    assert torch.nn.functional.pdist(points).min() > 0.1
+
+
+# 2. Equivariance to every cyclic shift.
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 9])
+@pytest.mark.parametrize("mode", ["attention", "spectral"])
+def test_a_shifted_sequence_gives_a_shifted_result(mode: str, window: int | None) -> None:
+    mixer = build(mode=mode, window=window)
+    x = torch.randn(2, 32, 16, dtype=torch.float64)
+    for shift in range(1, 32):
+        close(mixer(x.roll(shift, 1)), mixer(x).roll(shift, 1))
+
+
+@pytest.mark.parametrize("window", [None, 2])
+@pytest.mark.parametrize("mode", ["attention", "spectral"])
+def test_a_shifted_grid_gives_a_shifted_result(mode: str, window: int | None) -> None:
+    mixer = build(grid=(4, 6), mode=mode, window=window, num_heads=2)
+    x = torch.randn(2, 24, 16, dtype=torch.float64)
+
+    def shifted(y: Tensor, shift: tuple[int, int]) -> Tensor:
+        return y.unflatten(1, (4, 6)).roll(shift, (1, 2)).flatten(1, 2)
+
+    for shift in [(1, 0), (0, 1), (2, 5), (3, 3)]:
+        close(mixer(shifted(x, shift)), shifted(mixer(x), shift))
+
+
+@pytest.mark.parametrize("form", ["attention", "spectral"])
+def test_platters_on_a_circle_can_be_shifted(form: str) -> None:
+    torus = Torus((12,), 4, depth_wrap=True)
+    parts = [torch.randn(2, 3, 12, 4, 8, dtype=torch.float64) for _ in range(3)]
+    weight = torch.rand(3, dtype=torch.float64)
+    # The encoding of a platter is a part of queries and keys: it is shifted with them.
+
+    def mix(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        if form == "spectral":
+            return spectral_attention(query, key, value, torus, weight=weight)
+        return toroidal_attention(query, key, value, Reach(torus), weight=weight)
+
+    for shift in (1, 2, 3):
+        close(mix(*(part.roll(shift, 3) for part in parts)), mix(*parts).roll(shift, 3))
+
+
+@pytest.mark.parametrize("options", [{"harmonics": "rope"}, {"wrap": False}])
+@pytest.mark.parametrize("shift", [1, 4, 8, 16])
+def test_the_described_frequencies_and_a_line_break_the_symmetry(
+    options: dict[str, Any], shift: int
+) -> None:
+    mixer = build(**options)
+    x = torch.randn(2, 32, 16, dtype=torch.float64)
+    broken = (mixer(x.roll(shift, 1)) - mixer(x).roll(shift, 1)).abs().max()
+    assert broken > 0.01 * mixer(x).std()
+
+
+# 3. The score matrix for equal content.
+
+
+@pytest.mark.parametrize("depth_wrap", [False, True])
+def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
+    mixer = build(12, num_platters=4, dim=32, depth_wrap=depth_wrap)
+    mixer.query_key_value.weight.data.zero_()
+    # of all platters the same content, too
+    bias = mixer.query_key_value.bias.data.view(3, 4, -1)
+    bias.copy_(bias[:, :1].expand_as(bias).clone())
+    torus = mixer.positions.torus
+    query, key, _ = mixer.heads(torch.zeros(1, 12, 32).double(), torus.places(12)[None])
+    position = torch.arange(12)
+    table = Reach(torus).bias(
+        position,
+        position,
+        mixer.positions.distance_weight,
+        mask=None,
+        periods=None,
+        dtype=torch.float64,
+    )
+    assert table is not None
+    scores = query.flatten(2, 3) @ key.flatten(2, 3).transpose(2, 3) + table
+    by_place = scores.unflatten(3, (12, 4)).unflatten(2, (12, 4))
+    for i in range(12):
+        close(by_place[:, :, i].roll(-i, 3), by_place[:, :, 0])
+    for k in range(1, 4):
+        if depth_wrap:
+            close(by_place[:, :, :, k].roll(-k, 4), by_place[:, :, :, 0])
+        else:
+            close(by_place[:, :, :, k, :, k:], by_place[:, :, :, 0, :, :-k])
+
+
+# 4. The distance.
+
+
+@pytest.mark.parametrize("depth_wrap", [False, True])
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("sizes", [(9,), (3, 4)])
+def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap: bool) -> None:
+    torus = Torus(sizes, 3, wrap=wrap, depth_wrap=depth_wrap)
+    places = torus.places(torch.Size(sizes).numel())
+    across = torus.distance(torus.apart(places, places))
+    beneath = torus.platter_distance(torch.device("cpu"))
+    delta = (across[:, None, :, None] + beneath[:, None, :]).flatten(2).flatten(0, 1)
+    close(delta, delta.T)
+    assert (delta == 0).equal(torch.eye(len(delta)).bool())
+    assert (delta[:, :, None] + delta[None] - delta[:, None] >= -1e-12).all()
+
+
+def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
+    for wrap, expected in [(True, 1 / 32), (False, 31 / 32)]:
+        torus = Torus((32,), 4, wrap=wrap)
+        places = torus.places(32)
+        distance = torus.distance(torus.apart(places, places))
+        assert distance[0, 31].item() == pytest.approx(expected)
+        assert distance.max() == (0.5 if wrap else 31 / 32)
+    assert Torus((32,), 4).platter_distance(torch.device("cpu"))[0].tolist() == [0, 0.25, 0.5, 0.75]
+    wrapped = Torus((32,), 4, depth_wrap=True).platter_distance(torch.device("cpu"))
+    assert wrapped[0].tolist() == [0, 0.25, 0.5, 0.25]
+
+
+# 5. What is left is the Transformer.
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 5])
+def test_one_platter_on_a_line_without_distance_is_rotary_attention(
+    window: int | None, causal: bool
+) -> None:
+    ours = build(
+        causal=causal, num_platters=1, num_heads=4, wrap=False, distance_weight=0.0,
+        harmonics="rope", fusion="none", window=window,
+    )  # fmt: skip
+    context = MixerContext.of(dim=16, length=32, causal=causal)
+    theirs = Transformer(context, num_heads=4, rotary=True, window=window).double().eval()
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(2, 32, 16, dtype=torch.float64)
+    mask = torch.arange(32) < torch.tensor([[32], [20]])
+    for real in (None, mask):
+        keep = torch.ones_like(mask) if real is None else real
+        close(ours(x, real)[keep], theirs(x, real)[keep])
+
+
+# 6. Windows and weights.
+
+
+def test_a_window_beyond_half_of_the_circle_is_none() -> None:
+    x = torch.randn(2, 32, 16, dtype=torch.float64)
+    for mode in ("attention", "spectral"):
+        close(build(window=17, mode=mode)(x), build(mode=mode)(x))
+        assert (build(window=16, mode=mode)(x) - build(mode=mode)(x)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("sizes", [(12,), (3, 4)])
+def test_a_great_weight_leaves_the_nearest_alone(sizes: tuple[int, ...]) -> None:
+    torus = Torus(sizes, 2)
+    query, key, value = (torch.randn(1, 3, 12, 2, 4, dtype=torch.float64) for _ in range(3))
+    weight = torch.full((3,), 1e5, dtype=torch.float64)
+    close(toroidal_attention(query, key, value, Reach(torus), weight=weight), value)
+    close(spectral_attention(query, key, value, torus, weight=weight), value)
+
+
+def test_the_weight_starts_as_asked_for() -> None:
+    for weight in (1e-3, 0.1, 5.0):
+        mixer = Toroidal(MixerContext.of(dim=16, length=32), distance_weight=weight)
+        assert mixer.positions.distance_weight is not None
+        torch.testing.assert_close(mixer.positions.distance_weight, torch.full((2,), weight))
+
+
+# 7. Fusion.
+
+
+def test_fusion_mean_makes_platters_equal() -> None:
+    fused = MeanFusion()(torch.randn(2, 5, 4, 3))
+    assert (fused == fused[..., :1, :]).all()
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_low_rank_fusion_adds_a_matrix_of_that_rank(rank: int) -> None:
+    fusion = LowRankFusion(6, rank).double()
+    matrix = fusion(torch.eye(6, dtype=torch.float64)) - torch.eye(6)
+    assert torch.linalg.matrix_rank(matrix, atol=1e-9) == rank
+
+
+def test_fusion_by_attention_is_what_its_formula_says() -> None:
+    fusion = build_fusion("attention", 3).double()
+    x = torch.randn(2, 3, 5, dtype=torch.float64)
+    query, key, value = torch.einsum("skl,blc->sbkc", fusion.query_key_value, x)
+    weights = torch.einsum("bkc,blc->bkl", query, key).div(5**0.5).softmax(dim=2)
+    close(fusion(x), torch.einsum("bkl,blc->bkc", weights, value))
+
+
+# 8. Padding, and circles of the sequences' own. (The contract has padding for all mixers.)
+
+
+@pytest.mark.parametrize("mode", ["attention", "spectral"])
+@pytest.mark.parametrize("window", [None, 4])
+def test_padding_changes_nothing(mode: str, window: int | None) -> None:
+    mixer = build(64, mode=mode, window=window)
+    x = torch.randn(2, 20, 16, dtype=torch.float64)
+    longer = torch.cat([x, torch.full((2, 30, 16), torch.nan).double()], dim=1)
+    mask = torch.arange(50) < torch.tensor([[20], [13]])
+    close(mixer(longer, mask)[0, :20], mixer(x[:1])[0])
+    close(mixer(longer, mask)[1, :13], mixer(x[1:, :13])[0])
+
+
+def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
+    x = torch.randn(2, 20, 16, dtype=torch.float64)
+    mask = torch.arange(20) < torch.tensor([[20], [14]])
+    together = build(64, circle="real_length")(x, mask)
+    for row, length in enumerate((20, 14)):
+        alone = build(64, circle="real_length")(x[row : row + 1, :length])
+        close(together[row, :length], alone[0])
+        shifted = build(64, circle="real_length")(x[row : row + 1, :length].roll(5, 1))
+        close(shifted, alone.roll(5, 1))
+    assert (build(64)(x, mask) - together).abs().max() > 1e-3
+
+
+# 9. Causal prefixes.
+
+
+@pytest.mark.parametrize("options", [{}, {"window": 5}, {"num_platters": 4}, {"wrap": False}])
+@pytest.mark.parametrize("length", [32, 80])
+def test_what_comes_later_changes_nothing(length: int, options: dict[str, Any]) -> None:
+    """Also of sequences that go around the circle more than once."""
+    mixer = build(causal=True, **options)
+    x = torch.randn(2, length, 16, dtype=torch.float64)
+    whole = mixer(x)
+    for cut in (1, 4, 17, length - 1):
+        close(mixer(x[:, :cut]), whole[:, :cut])
+
+
+# 10. Streaming.
+
+
+@pytest.mark.parametrize("platters", [1, 2, 4])
+@pytest.mark.parametrize(
+    "options", [{"window": 1}, {"window": 5}, {}, {"window": 5, "wrap": False}, {"window": 50}]
+)
+def test_the_ring_buffer_equals_forward(options: dict[str, Any], platters: int) -> None:
+    mixer = build(causal=True, num_platters=platters, **options)
+    x = torch.randn(2, 80, 16, dtype=torch.float64)
+    recurrence = mixer.recurrence(80)
+    close(run(recurrence, x), mixer(x))
+    kept = min(options.get("window", 80), 80)
+    assert recurrence.state_size == 2 * kept * 16 + 1
+
+
+# 11. Neighbours matter.
+
+
+def test_equal_content_among_other_neighbours_gives_another_result() -> None:
+    mixer = build()
+    x = torch.randn(1, 32, 16, dtype=torch.float64)
+    x[0, 20] = x[0, 7]
+    y = mixer(x)
+    assert (y[0, 20] - y[0, 7]).abs().max() > 1e-3
+
+
+# Fast forms, and what cannot be.
+
+
+@pytest.fixture(params=[1, 6, 7, 64, 256])
+def _blocks_of_queries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "BLOCK", request.param)
+
+
+@pytest.mark.usefixtures("_blocks_of_queries")
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("window", [None, 1, 3, 40])
+@pytest.mark.parametrize("torus", [
+    Torus((30,), 2), Torus((23,), 3, wrap=False), Torus((4, 5), 2), Torus((5, 4), 1, wrap=False),
+])  # fmt: skip
+def test_blocks_of_queries_equal_a_table_of_all_pairs(
+    torus: Torus, window: int | None, causal: bool, masked: bool
+) -> None:
+    length = torch.Size(torus.sizes).numel()
+    query, key, value = (leaf(2, 2, length, torus.num_platters, 4) for _ in range(3))
+    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(length) < torch.tensor([[length], [length - 7]]) if masked else None
+    real = 1 if mask is None else mask[:, None, :, None, None]
+    reach = Reach(torus, causal=causal, window=window)
+    for some in (weight, None):
+
+        def compute(some: Tensor | None = some) -> Tensor:
+            return toroidal_attention(query, key, value, reach, weight=some, mask=mask) * real
+
+        leaves = [query, key, value, *([] if some is None else [some])]
+        assert_equal_with_gradients(compute, by_reference(compute), leaves)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("torus", [
+    Torus((12,), 2), Torus((7,), 3, wrap=False), Torus((3, 4), 2, depth_wrap=True),
+])  # fmt: skip
+def test_transforms_equal_sums_over_lags(torus: Torus, window: int | None, masked: bool) -> None:
+    length = torch.Size(torus.sizes).numel()
+    query, key, value = (leaf(2, 2, length, torus.num_platters, 4) for _ in range(3))
+    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(length) < torch.tensor([[length], [length - 4]]) if masked else None
+
+    def compute() -> Tensor:
+        return spectral_attention(query, key, value, torus, weight=weight, window=window, mask=mask)
+
+    assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, weight])
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    ({"num_heads": 3}, "num_heads 3 times num_platters 2 does not divide model.dim 16"),
+    ({"num_heads": 8}, "leave each head 1 of model.dim 16, expected a multiple of 2"),
+    ({"num_heads": 4, "grid": (4, 8)}, "each head 2 of model.dim 16, expected a multiple of 4"),
+    ({"mode": "spectral", "causal": True}, "it cannot be causal"),
+    ({"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect"),
+    ({"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is mean"),
+    ({"circle": "real_length", "wrap": False}, "circle real_length: wrap is false"),
+    ({"circle": "real_length", "causal": True}, "circle real_length: a causal mixer"),
+    ({"circle": "real_length", "window": 3}, "circle real_length: a window"),
+    ({"circle": "real_length", "grid": (4, 8)}, "circle real_length: a grid"),
+    ({"circle": "real_length", "mode": "spectral"}, "circle real_length: mode spectral"),
+])  # fmt: skip
+def test_what_cannot_be_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**options)
+
+
+def test_a_grid_refuses_another_number_of_positions() -> None:
+    with pytest.raises(ValueError, match="got 15 positions, expected the 4 x 4 of the grid"):
+        build(grid=(4, 4))(torch.zeros(1, 15, 16).double())
+
+
+def test_a_trained_mixer_may_take_another_grid() -> None:
+    mixer = build(grid=(4, 4))
+    assert mixer.positions.grid is not None
+    mixer.positions.grid.take_grid((3, 8))
+    x = torch.randn(1, 24, 16, dtype=torch.float64)
+    close(mixer(x), build(grid=(3, 8))(x))
+
+
+def test_a_grid_has_no_recurrence() -> None:
+    for mixer in (build(grid=(4, 8), causal=True), build()):
+        with pytest.raises(ValueError, match="only a causal mixer of sequences"):
+            mixer.recurrence(32)
+
+
+def test_spectral_refuses_more_positions_than_go_around() -> None:
+    with pytest.raises(ValueError, match="got 33 positions, expected at most the 32"):
+        build(mode="spectral")(torch.zeros(1, 33, 16).double())
