@@ -28,8 +28,9 @@ from models.base import MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.platter_fusion import Fusion, build_fusion
 from models.layers.torus_positions import TorusPositions
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toroidal_attention import Reach, bias_table, toroidal_attention
+from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Harmonics
+from models.ops.torus_reach import Reach, pairs_of
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
@@ -202,10 +203,8 @@ class RingBuffer(Recurrence):
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
         apart = torus.apart(place, place - age[..., None])
-        bias = bias_table(
-            torus, apart, (age <= position[:, None])[:, None],
-            weight=self.mixer.positions.distance_weight, dtype=query.dtype,
-        )  # fmt: skip
+        pairs = pairs_of(torus, apart, (age <= position[:, None])[:, None])
+        bias = pairs.bias(self.mixer.positions.distance_weight, query.dtype)
         mixed = functional.scaled_dot_product_attention(
             query.flatten(2, 3), keys.flatten(2, 3), values.flatten(2, 3), attn_mask=bias
         )

@@ -12,8 +12,9 @@ from models.base import MixerContext
 from models.layers.platter_fusion import LowRankFusion, MeanFusion, build_fusion
 from models.ops import toroidal_attention as attention
 from models.ops.spectral_attention import spectral_attention
-from models.ops.toroidal_attention import Reach, toroidal_attention
+from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Torus, integer_harmonics
+from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
 from references import assert_equal_with_gradients, run
@@ -134,14 +135,8 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
     torus = mixer.positions.torus
     query, key, _ = mixer.heads(torch.zeros(1, 12, 32).double(), torus.places(12)[None])
     position = torch.arange(12)
-    table = Reach(torus).bias(
-        position,
-        position,
-        mixer.positions.distance_weight,
-        mask=None,
-        periods=None,
-        dtype=torch.float64,
-    )
+    weight = mixer.positions.distance_weight
+    table = Reach(torus).pairs(position, position).bias(weight, torch.float64)
     assert table is not None
     scores = query.flatten(2, 3) @ key.flatten(2, 3).transpose(2, 3) + table
     by_place = scores.unflatten(3, (12, 4)).unflatten(2, (12, 4))

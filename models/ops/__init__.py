@@ -15,5 +15,6 @@ __all__ = [
     "toeplitz",
     "toroidal_attention",
     "torus",
+    "torus_reach",
     "vandermonde",
 ]

@@ -1,0 +1,140 @@
+"""Which places and platters of a torus attend to which, and at what cost."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from models.ops.torus import Torus
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What there is between queries and keys, platters counted: (batch or 1, queries, keys)."""
+
+    distance: Tensor
+    """On the torus, in double precision."""
+    allowed: Tensor | None
+    """Whether there is attention. None: between all."""
+
+    def bias(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+        """Tabulate what is added to scores: minus the weighted distance, -inf for no attention.
+
+        Args:
+            weight: (heads,) of the distance. None: distances cost nothing.
+            dtype: of the result.
+        Returns: (batch or 1, heads or 1, queries, keys); None if it is 0.
+        """
+        if weight is None and self.allowed is None:
+            return None
+        table = torch.zeros_like(self.distance, dtype=dtype)[:, None]
+        if weight is not None:
+            table = -weight.to(dtype).view(-1, 1, 1) * self.distance.to(dtype)[:, None]
+        if self.allowed is not None:
+            table = table.masked_fill(~self.allowed[:, None], -torch.inf)
+        return table
+
+    def summed(self, x: Tensor) -> Tensor:
+        """Sum over pairs (batch, heads, queries, keys), each times its distance: (heads,)."""
+        if len(self.distance) == 1:
+            x = x.sum(dim=0, keepdim=True)
+        return torch.einsum("bhqk,bqk->h", x, self.distance.to(x.dtype))
+
+
+def pairs_of(
+    torus: Torus, apart: Tensor, allowed: Tensor | None, periods: Tensor | None = None
+) -> Pairs:
+    """Say for every platter what is known of places.
+
+    Args:
+        torus: of the places.
+        apart: (..., queries, keys, axes) int64, steps.
+        allowed: (..., queries, keys) bool, whether there is attention. None: between all.
+        periods: (..., 1), of the one axis, where they are not the torus's own.
+    """
+    platters = torus.num_platters
+    across = torus.distance(apart, periods)
+    across = across.view(-1, across.shape[-2], 1, across.shape[-1], 1)
+    distance = (across + torus.platter_distance(apart.device)[:, None]).flatten(3).flatten(1, 2)
+    if allowed is not None:
+        allowed = allowed.reshape(-1, *allowed.shape[-2:])
+        allowed = allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
+    return Pairs(distance, allowed)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """Which places attend to which."""
+
+    torus: Torus
+    causal: bool = False
+    """Whether position i attends to j <= i only, on all platters."""
+    window: int | None = None
+    """On each axis steps apart are fewer than this; where causal, a window is behind alone."""
+
+    def pairs(
+        self, query: Tensor, key: Tensor, mask: Tensor | None = None, periods: Tensor | None = None
+    ) -> Pairs:
+        """Tell what there is between positions.
+
+        A padded position attends to itself, or it might be left with nothing to attend to.
+
+        Args:
+            query: (queries,) int64, positions in increasing order.
+            key: (keys,) int64, the same.
+            mask: (batch, length) bool, True at real positions. None: all are real.
+            periods: (batch, 1), of the one axis, where they are not the torus's own.
+        """
+        places = self.torus.places(1 + int(max(query[-1], key[-1]))).to(key.device)
+        apart = self.torus.apart(places[query], places[key], periods)
+        allowed = self._allowed(query, key, apart)
+        if mask is not None:
+            real = mask[:, None, key] | (query[:, None] == key)
+            allowed = real if allowed is None else allowed & real
+        return pairs_of(self.torus, apart, allowed, periods)
+
+    def _allowed(self, query: Tensor, key: Tensor, apart: Tensor) -> Tensor | None:
+        """Tell which position may attend to which: ((batch), queries, keys); None for all."""
+        allowed = None
+        if self.causal:
+            allowed = query[:, None] >= key
+        if self.window is not None:
+            if self.causal and len(self.torus.sizes) == 1:
+                near = query[:, None] - key < self.window
+            else:
+                near = (apart < self.window).all(dim=-1)
+            allowed = near if allowed is None else allowed & near
+        return allowed
+
+    def _keys_of(self, start: int, stop: int, length: int) -> Tensor:
+        """List the positions that any of the queries in a range may attend to: (keys,) int64."""
+        key = torch.arange(stop if self.causal else length)
+        if self.window is None:
+            return key
+        if self.causal and len(self.torus.sizes) == 1:
+            return key[max(0, start - self.window + 1) :]
+        rows = self.torus.places(length)[:, 0]
+        first, last = int(rows[start]), int(rows[stop - 1])
+        period = self.torus.periods[0]
+        ahead = (rows[key] - first) % period  # steps along the circle from the first query
+        extent = (last - first) % period
+        near = (ahead < extent + self.window) | (period - ahead < self.window)
+        return key[near]
+
+    def blocks(self, length: int, most: int) -> list[tuple[Tensor, Tensor]]:
+        """Cut queries into blocks: the positions of each, and those that it may attend to.
+
+        Args:
+            length: positions in all.
+            most: places and platters of a block, more only where one row of a grid has more.
+        """
+        in_a_row = math.prod(self.torus.sizes[1:])
+        size = max(1, most // self.torus.num_platters // in_a_row) * in_a_row
+        return [
+            (torch.arange(start, stop), self._keys_of(start, stop, length))
+            for start in range(0, length, size)
+            for stop in [min(start + size, length)]
+        ]
