@@ -1,9 +1,9 @@
 """Toroidal attention: softmax attention between positions on a circle, on platters.
 
-From a description of a program (`torodial-attention`, the guide to its code) that claims a result
-of equal shifts for all cyclic shifts of the sequence. With the frequencies that it describes this
-does not hold, nor is their encoding periodic; with whole-numbered harmonics, which are meant here
-unless asked otherwise, both hold exactly.
+From the guide to a program, `torodial-attention`. It claims that a cyclic shift of the sequence
+shifts the result and changes nothing else. With the frequencies that it describes this is false, as
+they do not return after a period. With whole numbers of turns around the circle, the default here,
+it is exact.
 
 Symbols of the description and their names here:
     N: the size of `Torus`, context.max_length

@@ -45,7 +45,7 @@ def build(
 @pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
 def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
     torus = Torus(sizes, 4, depth_wrap=True)
-    places = torus.places(min(sizes))[None]
+    places = torus.places(torch.arange(min(sizes)))[None]
     here = torus.angles(places, 16, "integer")
     for axis, size in enumerate(sizes):
         turned = places.clone()
@@ -65,7 +65,7 @@ def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
 
 def test_no_two_places_of_a_line_are_encoded_alike() -> None:
     torus = Torus((16,), 3, wrap=False)
-    angles = torus.angles(torus.places(16)[None], 8, "integer").flatten(0, 2)
+    angles = torus.angles(torus.places(torch.arange(16))[None], 8, "integer").flatten(0, 2)
     points = torch.cat([angles.cos(), angles.sin()], dim=-1)
     assert torch.nn.functional.pdist(points).min() > 0.1
 
@@ -133,7 +133,7 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
     bias = mixer.query_key_value.bias.data.view(3, 4, -1)
     bias.copy_(bias[:, :1].expand_as(bias).clone())
     torus = mixer.positions.torus
-    query, key, _ = mixer.heads(torch.zeros(1, 12, 32).double(), torus.places(12)[None])
+    query, key, _ = mixer.heads(torch.zeros(1, 12, 32).double(), torus.places(torch.arange(12))[None])
     position = torch.arange(12)
     weight = mixer.positions.distance_weight
     table = Reach(torus).pairs(position, position).bias(weight, torch.float64)
@@ -157,7 +157,7 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
 @pytest.mark.parametrize("sizes", [(9,), (3, 4)])
 def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap: bool) -> None:
     torus = Torus(sizes, 3, wrap=wrap, depth_wrap=depth_wrap)
-    places = torus.places(torch.Size(sizes).numel())
+    places = torus.places(torch.arange(torch.Size(sizes).numel()))
     across = torus.distance(torus.apart(places, places))
     beneath = torus.platter_distance(torch.device("cpu"))
     delta = (across[:, None, :, None] + beneath[:, None, :]).flatten(2).flatten(0, 1)
@@ -169,7 +169,7 @@ def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap
 def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
     for wrap, expected in [(True, 1 / 32), (False, 31 / 32)]:
         torus = Torus((32,), 4, wrap=wrap)
-        places = torus.places(32)
+        places = torus.places(torch.arange(32))
         distance = torus.distance(torus.apart(places, places))
         assert distance[0, 31].item() == pytest.approx(expected)
         assert distance.max() == (0.5 if wrap else 31 / 32)

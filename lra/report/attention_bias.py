@@ -91,6 +91,7 @@ def draw_position_scores(layers: Sequence[PositionScores]) -> Figure:
     turns.plot(np.arange(1, len(first.turns) + 1), first.turns, "o", color=COLOURS[0], markersize=4)
     turns.set_ylabel("turns around the circle")
     turns.set_xlabel("pair of channels")
+    turns.xaxis.get_major_locator().set_params(integer=True)
     log_scale(turns)
     for panel in (bias, cosines):
         panel.set_xlabel("lag, positions")

@@ -73,7 +73,7 @@ class TorusPositions(nn.Module):
         """
         if self.grid is not None:
             self.grid.check_length(length)
-        return self.torus.places(length).to(device)[None]
+        return self.torus.places(torch.arange(length, device=device))[None]
 
     def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
         """Compute the angles that encode places; see `Torus.angles`.

@@ -51,15 +51,14 @@ class Torus:
         """Places around the circle of the platters."""
         return self.num_platters if self.depth_wrap else 2 * self.num_platters
 
-    def places(self, length: int) -> Tensor:
-        """Tell where positions lie, in raster order on two axes; (length, axes) int64.
+    def places(self, position: Tensor) -> Tensor:
+        """Tell where positions (...) int64 lie, in raster order on two axes: (..., axes) int64.
 
         On one axis, positions beyond the circle go around it again.
         """
-        position = torch.arange(length)
         if len(self.sizes) == 1:
-            return position[:, None]
-        return torch.stack(torch.unravel_index(position, self.sizes), dim=1)
+            return position[..., None]
+        return torch.stack(torch.unravel_index(position, self.sizes), dim=-1)
 
     def angles(
         self, places: Tensor, channels: int, harmonics: Harmonics, periods: Tensor | None = None
