@@ -10,13 +10,14 @@ Symbols of the description and their names here:
     D: num_platters
     (i, k): a position and a platter
     d_k: the channels of a head on a platter
-    lambda: the distance's weight, of each head
+    lambda: the weight of the distance, of each head
     delta: Torus.distance + Torus.platter_distance, in models/ops/torus.py
     Omega: fusion
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
@@ -24,46 +25,52 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer, State
+from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.platter_fusion import Fusion, build_fusion
 from models.layers.torus_positions import TorusPositions
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Harmonics
+from models.ops.torus import Harmonics, Torus
 from models.ops.torus_reach import Reach, pairs_of
 
 Circle = Literal["max_length", "real_length"]
 Mode = Literal["attention", "spectral"]
+Window = Annotated[int, Field(ge=1, le=2**31)]
 
 
 class Toroidal(RecurrentMixer):
     """Attention between positions on a circle, O(length^2); with a window, O(length * window).
 
-    Where the context has a grid, rows and columns are a circle each. Platters are as many parts
-    of the channels, whose positions attend to those of all platters, at num_platters times the
-    cost of attention without them.
+    Where the context has a grid, rows and columns are a circle each, and a window makes it
+    O(length * window * width). The channels are cut into platters. A position has a query, a key
+    and a value on each platter, and a query attends to the keys of all platters, so that the
+    matrix products cost num_platters times those of attention with one.
 
     Args:
         num_heads: attention heads, each with the same number of channels on each platter.
         num_platters: parts of the channels.
-        window: positions; attention reaches |i - j| < window, around the circle and on both axes
-            of a grid, where causal behind alone. None: no limit.
+        window: positions; attention reaches |i - j| < window, around the circle, and on a grid
+            along both axes. A causal mixer of sequences does not look around the circle: it
+            reaches 0 <= i - j < window. None: no limit.
         wrap: whether positions lie on a circle, not on a line.
         depth_wrap: whether platters lie on a circle, not on a line.
         circle: what goes once around it: "max_length" positions, so that padding changes nothing,
             or, where not causal, each sequence by itself, "real_length".
         mode: "attention", or "spectral", one weight for each lag, by a softmax over the lags of
-            scores averaged over positions: O(length log length), and not causal.
+            scores averaged over positions: O(n log n), n = max_length, and not causal.
         harmonics: how often channels turn around the circle: "integer", whole numbers from 1 to
-            half of its positions, or "rope", as described, which are not periodic.
-        distance_weight: at the start, of what the distance on the torus takes from each score, in
-            units of the whole circle; each head learns its own. 0: none is taken.
+            half of its places (a line is half of a circle), or "rope", as described, which are not
+            periodic.
+        distance_weight: at the start. Each score loses distance_weight times the distance, which
+            is the steps between positions over the places of the circle, plus the steps between
+            platters over their number. Each head learns its own, without weight decay. 0: no
+            score loses anything.
         fusion: of the platters after attention.
         fusion_rank: of fusion "low_rank". None: a quarter of the platters, at least 1.
     Raises: ValueError if heads and platters do not divide the channels, or leave a head a number
         that two (on a grid four) does not divide; for real_length without wrap, with a window, on
-        a grid or where causal; for spectral where causal; for depth_wrap with one platter, and
-        for a rank of a fusion that has none.
+        a grid, where causal or with spectral; for spectral where causal; for a depth_wrap or a
+        fusion that has no effect, and for a rank that the fusion cannot have.
     """
 
     name = "toroidal"
@@ -75,7 +82,7 @@ class Toroidal(RecurrentMixer):
         *,
         num_heads: PositiveInt = 2,
         num_platters: PositiveInt = 2,
-        window: PositiveInt | None = None,
+        window: Window | None = None,
         wrap: bool = True,
         depth_wrap: bool = False,
         circle: Circle = "max_length",
@@ -94,8 +101,8 @@ class Toroidal(RecurrentMixer):
                 "mode spectral averages scores over all positions, later ones, too: it cannot be "
                 "causal; use mode attention"
             )
-        if depth_wrap and num_platters == 1:
-            raise ValueError("depth_wrap has no effect: num_platters is 1")
+        if depth_wrap:
+            _check_depth_wrap(num_platters, harmonics, distance_weight, mode)
         self.num_heads = num_heads
         self.num_platters = num_platters
         self.window = window
@@ -119,8 +126,7 @@ class Toroidal(RecurrentMixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`.
 
-        Raises: ValueError for another number of positions than the grid's and, in mode spectral,
-            for more than go around the circle.
+        Raises: ValueError for another number of positions than the grid's.
         """
         length, torus = x.shape[1], self.positions.torus
         places = self.positions.places(length, x.device)
@@ -161,6 +167,11 @@ class Toroidal(RecurrentMixer):
     def joined(self, mixed: Tensor) -> Tensor:
         """Fuse platters and map heads to the output: undo what `heads` does to shapes."""
         return self.output(self.fusion(mixed.permute(0, 2, 3, 1, 4).flatten(3)).flatten(2))
+
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Exempt the weights of the distance from weight decay, which would pull them to log 2."""
+        logit = self.positions.distance_logit
+        return {} if logit is None else {logit: None}
 
     @torch.no_grad()
     def recurrence(self, length: int) -> RingBuffer:
@@ -232,6 +243,27 @@ def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> 
     return channels
 
 
+def _check_depth_wrap(num_platters: int, harmonics: Harmonics, weight: float, mode: Mode) -> None:
+    """Refuse platters on a circle where that changes nothing.
+
+    Raises: ValueError that says why.
+    """
+    circle, line = (Torus((1,), num_platters, depth_wrap=wrap) for wrap in (True, False))
+    here = torch.device("cpu")
+    same = circle.platter_distance(here).equal(line.platter_distance(here))
+    by_distance = harmonics == "rope" and mode == "attention"
+    reasons = {
+        "num_platters is 1": num_platters == 1,
+        "harmonics rope do not turn with it, and two platters are as far apart on a line": (
+            by_distance and same
+        ),
+        "harmonics rope do not turn with it, and distance_weight is 0": by_distance and weight == 0,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f"depth_wrap has no effect: {reason}; leave it out")
+
+
 def _check_real_length(
     context: MixerContext, *, window: int | None, wrap: bool, mode: Mode
 ) -> None:
@@ -243,7 +275,9 @@ def _check_real_length(
         "wrap is false, and there is no circle": not wrap,
         "a causal mixer may not know how long a sequence will be": context.causal,
         "a grid is as large as it is": context.grid is not None,
-        "a window would end at another place in each sequence": window is not None,
+        "a window is of the circle that all sequences share (mixer.window=null: none)": bool(
+            window
+        ),
         "mode spectral has one circle for all sequences": mode == "spectral",
     }
     for reason, holds in reasons.items():

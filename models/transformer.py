@@ -75,7 +75,7 @@ class Transformer(Mixer):
         projection_bias: Annotated[bool, Added(True)] = True,
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
         rotary: bool = False,
-        window: PositiveInt | None = None,
+        window: Annotated[int, Field(ge=1, le=2**31)] | None = None,
     ) -> None:
         super().__init__()
         inner = attention_dim or context.dim

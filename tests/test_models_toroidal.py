@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -17,8 +20,10 @@ from models.ops.torus import Torus, integer_harmonics
 from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
-from references import assert_equal_with_gradients, run
+from references import LargestTensor, assert_equal_with_gradients, run
 from test_models_reference_forms import by_reference, leaf
+
+WEIGHT = 0.7
 
 
 def close(found: Tensor, expected: Tensor) -> None:
@@ -58,9 +63,29 @@ def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int,
 
 
 def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
-    assert integer_harmonics(5, 512).tolist() == [1, 4, 16, 64, 256]
-    assert integer_harmonics(1, 512).tolist() == [1]
-    assert integer_harmonics(3, 1).tolist() == [1, 1, 1]
+    found = integer_harmonics(5, torch.tensor([512, 32, 1]))
+    assert found.tolist() == [[1, 4, 16, 64, 256], [1, 2, 4, 8, 16], [1] * 5]
+    assert integer_harmonics(1, torch.tensor([512])).tolist() == [[1]]
+
+
+@pytest.mark.parametrize("torus", [
+    Torus((32,), 3), Torus((32,), 3, wrap=False), Torus((6, 10), 2), Torus((6, 10), 2, wrap=False),
+])  # fmt: skip
+def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None:
+    count = torch.Size(torus.sizes).numel()
+    channels, scale = 8, max(2 * torus.num_platters, 3)
+    angles = torus.angles(torus.places(torch.arange(count)), channels, "rope")
+    assert angles.dtype == torch.float64
+    for position, place in enumerate(torus.places(torch.arange(count)).tolist()):
+        for platter in range(torus.num_platters):
+            for pair in range(channels // 2):
+                axis = pair % len(torus.sizes)
+                unit = 2 * math.pi / torus.sizes[axis] if torus.wrap else 1
+                across = place[axis] * unit * 10000 ** (-2 * pair / channels)
+                beneath = 2 * math.pi * platter / torus.num_platters
+                beneath *= 10000 ** (-2 * pair / (channels * scale))
+                found = angles[position, platter, pair].item()
+                assert found == pytest.approx(across + beneath, rel=1e-12, abs=1e-12)
 
 
 def test_no_two_places_of_a_line_are_encoded_alike() -> None:
@@ -133,7 +158,9 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
     bias = mixer.query_key_value.bias.data.view(3, 4, -1)
     bias.copy_(bias[:, :1].expand_as(bias).clone())
     torus = mixer.positions.torus
-    query, key, _ = mixer.heads(torch.zeros(1, 12, 32).double(), torus.places(torch.arange(12))[None])
+    query, key, _ = mixer.heads(
+        torch.zeros(1, 12, 32).double(), torus.places(torch.arange(12))[None]
+    )
     position = torch.arange(12)
     weight = mixer.positions.distance_weight
     table = Reach(torus).pairs(position, position).bias(weight, torch.float64)
@@ -176,6 +203,36 @@ def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
     assert Torus((32,), 4).platter_distance(torch.device("cpu"))[0].tolist() == [0, 0.25, 0.5, 0.75]
     wrapped = Torus((32,), 4, depth_wrap=True).platter_distance(torch.device("cpu"))
     assert wrapped[0].tolist() == [0, 0.25, 0.5, 0.25]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize(("sizes", "length"), [((9,), 9), ((8,), 20), ((3, 5), 15), ((4, 2), 8)])
+def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
+    sizes: tuple[int, ...], length: int, wrap: bool, causal: bool
+) -> None:
+    """Also where sequences are longer than the torus, which a circle goes around and a line not."""
+    torus = Torus(sizes, 2, wrap=wrap)
+    position = torch.arange(length)
+    places = torus.places(position).tolist()
+    beneath = torch.tensor([[0, 0.5], [0.5, 0]], dtype=torch.float64)
+    for window in (None, 1, 2, 3):
+        pairs = Reach(torus, causal=causal, window=window).pairs(position, position)
+        apart = pairs.distance[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
+        allowed = torch.ones_like(apart) > 0
+        if pairs.allowed is not None:
+            allowed = pairs.allowed[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
+        for i in range(length):
+            for j in range(length):
+                steps = [abs(a - b) for a, b in zip(places[i], places[j], strict=True)]
+                if wrap:
+                    around = [s % n for s, n in zip(steps, sizes, strict=True)]
+                    steps = [min(s, n - s) for s, n in zip(around, sizes, strict=True)]
+                across = sum(s / n for s, n in zip(steps, sizes, strict=True))
+                close(apart[i, :, j], across + beneath)
+                seen = [i - j] if causal and len(sizes) == 1 else steps
+                is_near = window is None or max(seen) < window
+                assert (allowed[i, :, j] == (is_near and (j <= i or not causal))).all()
 
 
 # 5. What is left is the Transformer.
@@ -241,6 +298,18 @@ def test_low_rank_fusion_adds_a_matrix_of_that_rank(rank: int) -> None:
     assert torch.linalg.matrix_rank(matrix, atol=1e-9) == rank
 
 
+def test_the_rank_is_a_quarter_of_the_platters_unless_asked_for() -> None:
+    assert [build_fusion("low_rank", n).left.shape[1] for n in (1, 2, 8, 12)] == [1, 1, 2, 3]
+    assert build_fusion("low_rank", 8, 5).left.shape == (8, 5)
+
+
+def test_the_mixer_fuses_its_platters() -> None:
+    mixer = build(fusion="mean", num_platters=4)
+    mixer.output = torch.nn.Identity()
+    y = mixer(torch.randn(2, 32, 16, dtype=torch.float64)).unflatten(2, (4, 4))
+    close(y, y[:, :, :1].expand_as(y))
+
+
 def test_fusion_by_attention_is_what_its_formula_says() -> None:
     fusion = build_fusion("attention", 3).double()
     x = torch.randn(2, 3, 5, dtype=torch.float64)
@@ -268,11 +337,18 @@ def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
     mask = torch.arange(20) < torch.tensor([[20], [14]])
     together = build(64, circle="real_length")(x, mask)
     for row, length in enumerate((20, 14)):
-        alone = build(64, circle="real_length")(x[row : row + 1, :length])
-        close(together[row, :length], alone[0])
-        shifted = build(64, circle="real_length")(x[row : row + 1, :length].roll(5, 1))
-        close(shifted, alone.roll(5, 1))
+        close(together[row, :length], build(length)(x[row : row + 1, :length])[0])
     assert (build(64)(x, mask) - together).abs().max() > 1e-3
+
+
+def test_a_sequence_without_real_positions_gives_numbers() -> None:
+    x = torch.randn(2, 8, 16, dtype=torch.float64, requires_grad=True)
+    mask = torch.tensor([[True], [False]]).expand(2, 8)
+    for options in ({}, {"distance_weight": 0.0}, {"mode": "spectral"}, {"circle": "real_length"}):
+        y = build(**options)(x, mask)
+        (gradient,) = torch.autograd.grad(y[mask].sum(), x)
+        assert y.isfinite().all()
+        assert gradient.isfinite().all()
 
 
 # 9. Causal prefixes.
@@ -349,6 +425,136 @@ def test_blocks_of_queries_equal_a_table_of_all_pairs(
         assert_equal_with_gradients(compute, by_reference(compute), leaves)
 
 
+def test_blocks_equal_the_table_where_sequences_have_circles_of_their_own() -> None:
+    query, key, value = (leaf(2, 2, 20, 2, 4) for _ in range(3))
+    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    periods = torch.tensor([[20], [13]])
+    mask = torch.arange(20) < periods
+
+    def compute() -> Tensor:
+        reach = Reach(Torus((64,), 2))
+        mixed = toroidal_attention(
+            query, key, value, reach, weight=weight, mask=mask, periods=periods
+        )
+        return mixed * mask[:, None, :, None, None]
+
+    assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, weight])
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+@pytest.mark.parametrize("window", [3, 20])
+def test_blocks_may_be_longer_than_the_torus(window: int, wrap: bool) -> None:
+    query, key, value = (torch.randn(1, 1, 80, 1, 4, dtype=torch.float64) for _ in range(3))
+    reach = Reach(Torus((32,), 1, wrap=wrap), window=window)
+    found = toroidal_attention(query, key, value, reach)
+    close(found, by_reference(lambda: toroidal_attention(query, key, value, reach))())
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(4096,), (64, 64)])
+def test_blocks_see_what_is_in_reach_and_little_more(sizes: tuple[int, ...], causal: bool) -> None:
+    reach = Reach(Torus(sizes, 2), causal=causal, window=8)
+    row = 1 if len(sizes) == 1 else sizes[1]
+    for queries, keys in reach.blocks(4096, 256):
+        assert len(queries) <= 128
+        assert len(keys) <= len(queries) + 2 * 7 * row
+        if causal:
+            assert keys.max() <= queries.max()
+
+
+@pytest.mark.parametrize(("window", "causal"), [(None, False), (None, True), (8, False)])
+def test_no_table_of_all_pairs_is_made(window: int | None, causal: bool) -> None:
+    """Of twice as many positions the largest tensor is twice as large."""
+    largest = []
+    for length in (512, 1024):
+        mixer = build(length, window=window, causal=causal, dim=8).float()
+        with LargestTensor() as made:
+            mixer(torch.randn(1, length, 8)).sum().backward()
+        largest.append(made.numel)
+    assert largest[1] <= 2.1 * largest[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("mode", ["attention", "spectral"])
+def test_half_precision_is_computed_in_single(mode: str, dtype: torch.dtype) -> None:
+    parts = [torch.randn(2, 2, 12, 2, 4).to(dtype).requires_grad_() for _ in range(3)]
+    weight = torch.rand(2).to(dtype).requires_grad_()
+
+    def mix(parts: list[Tensor], weight: Tensor) -> Tensor:
+        query, key, value = parts
+        if mode == "spectral":
+            return spectral_attention(query, key, value, Torus((12,), 2), weight=weight)
+        return toroidal_attention(
+            query, key, value, Reach(Torus((12,), 2), window=4), weight=weight
+        )
+
+    found = mix(parts, weight)
+    assert found.dtype == dtype
+    exact = mix([part.detach().float() for part in parts], weight.detach().float())
+    torch.testing.assert_close(found.float(), exact, atol=1e-2, rtol=1e-2)
+    found.sum().backward()
+    assert all(part.grad is not None and part.grad.dtype == dtype for part in [*parts, weight])
+
+
+def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> Tensor:
+    """Compute spectral attention of one head from what its words say, cell by cell."""
+    query, key, value = parts
+    axes: list[tuple[int, bool]] = [
+        *((size, torus.wrap) for size in torus.sizes),
+        (torus.num_platters, torus.depth_wrap),
+    ]
+    places = torus.places(torch.arange(len(query))).tolist()
+    cells: dict[tuple[int, ...], tuple[int, int]] = {
+        (*place, platter): (position, platter)
+        for position, place in enumerate(places)
+        for platter in range(torus.num_platters)
+    }
+
+    def before(cell: tuple[int, ...], lag: tuple[int, ...]) -> tuple[int, ...]:
+        apart = zip(cell, lag, axes, strict=True)
+        return tuple((at - by) % size if wrap else at - by for at, by, (size, wrap) in apart)
+
+    scores: dict[tuple[int, ...], Tensor] = {}
+    for lag in itertools.product(
+        *(range(size) if wrap else range(1 - size, size) for size, wrap in axes)
+    ):
+        steps = [
+            min(abs(by), size - abs(by)) if wrap else abs(by)
+            for by, (size, wrap) in zip(lag, axes, strict=True)
+        ]
+        if window is not None and max(steps[:-1]) >= window:
+            continue
+        total = sum(
+            query[at] @ key[cells[before(cell, lag)]]
+            for cell, at in cells.items() if before(cell, lag) in cells
+        ) / (len(cells) * query.shape[-1] ** 0.5)  # fmt: skip
+        distance = sum(step / size for step, (size, _) in zip(steps, axes, strict=True))
+        scores[lag] = torch.as_tensor(total - WEIGHT * distance, dtype=query.dtype)
+    weights = torch.stack(list(scores.values())).softmax(dim=0)
+    mixed = torch.zeros_like(value)
+    for lag, share in zip(scores, weights, strict=True):
+        for cell, at in cells.items():
+            if before(cell, lag) in cells:
+                mixed[at] += share * value[cells[before(cell, lag)]]
+    return mixed
+
+
+@pytest.mark.parametrize("window", [None, 1, 3])
+@pytest.mark.parametrize(("torus", "length"), [
+    (Torus((7,), 2), 7), (Torus((8,), 2), 5), (Torus((6,), 3, depth_wrap=True), 6),
+    (Torus((6,), 2, wrap=False), 6), (Torus((6,), 2, wrap=False, depth_wrap=True), 4),
+    (Torus((3, 4), 2), 12), (Torus((3, 2), 1, wrap=False), 6),
+])  # fmt: skip
+def test_spectral_attention_is_what_its_words_say(
+    torus: Torus, length: int, window: int | None
+) -> None:
+    parts = torch.randn(3, length, torus.num_platters, 4, dtype=torch.float64)
+    query, key, value = parts[:, None, None]
+    weight = torch.tensor([WEIGHT], dtype=torch.float64)
+    found = spectral_attention(query, key, value, torus, weight=weight, window=window)
+    close(found[0, 0], by_definition(list(parts), torus, window))
+
+
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("window", [None, 3])
 @pytest.mark.parametrize("torus", [
@@ -371,7 +577,15 @@ def test_transforms_equal_sums_over_lags(torus: Torus, window: int | None, maske
     ({"num_heads": 8}, "leave each head 1 of model.dim 16, expected a multiple of 2"),
     ({"num_heads": 4, "grid": (4, 8)}, "each head 2 of model.dim 16, expected a multiple of 4"),
     ({"mode": "spectral", "causal": True}, "it cannot be causal"),
-    ({"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect"),
+    ({"depth_wrap": True, "num_platters": 1}, "depth_wrap has no effect: num_platters is 1"),
+    ({"depth_wrap": True, "harmonics": "rope"}, "depth_wrap has no effect: .* two platters"),
+    (
+        {"depth_wrap": True, "harmonics": "rope", "num_platters": 4, "distance_weight": 0.0},
+        "depth_wrap has no effect: .* distance_weight is 0",
+    ),
+    ({"fusion": "mean", "num_platters": 1}, "fusion mean has no effect: num_platters is 1"),
+    ({"fusion": "attention", "num_platters": 1}, "fusion attention has no effect"),
+    ({"fusion_rank": 3}, "fusion_rank 3 exceeds num_platters 2"),
     ({"fusion": "mean", "fusion_rank": 2}, "fusion_rank 2 has no effect: fusion is mean"),
     ({"circle": "real_length", "wrap": False}, "circle real_length: wrap is false"),
     ({"circle": "real_length", "causal": True}, "circle real_length: a causal mixer"),
@@ -403,6 +617,14 @@ def test_a_grid_has_no_recurrence() -> None:
             mixer.recurrence(32)
 
 
-def test_spectral_refuses_more_positions_than_go_around() -> None:
-    with pytest.raises(ValueError, match="got 33 positions, expected at most the 32"):
-        build(mode="spectral")(torch.zeros(1, 33, 16).double())
+def test_a_longer_sequence_has_a_spectral_circle_of_its_own_length() -> None:
+    query, key, value = (torch.randn(1, 2, 20, 2, 4, dtype=torch.float64) for _ in range(3))
+    found = spectral_attention(query, key, value, Torus((16,), 2))
+    close(found, spectral_attention(query, key, value, Torus((20,), 2)))
+    assert build(mode="spectral")(torch.zeros(1, 50, 16).double()).shape == (1, 50, 16)
+
+
+def test_weights_of_the_distance_do_not_decay() -> None:
+    mixer = build()
+    assert mixer.learning_rates() == {mixer.positions.distance_logit: None}
+    assert build(distance_weight=0.0).learning_rates() == {}

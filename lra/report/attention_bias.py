@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 CAPTION = (
     "Left: what the distance takes from the scores of each head, by the lag on one platter (along "
     "rows, on a grid). Middle: the mean over pairs of channels of the cosine of the angle between "
-    "query and key, by lag and by the distance of platters: where content is equal it is the "
-    "score. Right: how often each pair turns around the circle of positions."
+    "query and key, by lag and by the distance of platters: before the bias, a score of equal "
+    "queries and keys whose pairs are of one norm is in proportion to it. Right: how often each "
+    "pair turns around the circle of positions."
 )
 
 
@@ -57,7 +58,7 @@ def _scores(name: str, layer: TorusPositions) -> PositionScores:
     size, period = torus.sizes[-1], torus.periods[-1]
     lags = torch.arange(-(size // 2), (size + 1) // 2)
     places = torch.zeros(1, size, len(torus.sizes), dtype=torch.int64)
-    places[..., -1] = lags % period
+    places[..., -1] = lags
     distance = torus.distance(torus.apart(places, torch.zeros_like(places[:, :1])))[0, :, 0]
     weight = layer.distance_weight
     weight = torch.zeros(layer.num_heads) if weight is None else weight.cpu()
@@ -75,7 +76,7 @@ def _scores(name: str, layer: TorusPositions) -> PositionScores:
 
 
 def draw_position_scores(layers: Sequence[PositionScores]) -> Figure:
-    """Draw the scores of all layers, whose harmonics are the same."""
+    """Draw the scores of layers, as many as there are colours; their harmonics are the same."""
     figure = new_figure(width=11.5, height=3.2)
     bias, cosines, turns = figure.subplots(1, 3)
     for layer, colour in zip(layers, COLOURS, strict=False):

@@ -130,23 +130,34 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
                 if found is not None:
-                    what, caption, draw = found
-                    title, name = f"{task}: {what} of {method}", slugify(what, task, method, slug)
-                    caption = f"{board.name}, run {run.run_id}. {caption}"
-                    figures.append(ReportFigure(name, title, caption, draw, is_wide=True))
+                    name = slugify(found.kind, task, method, slug)
+                    title = f"{task}: {found.title} of {method}"
+                    caption = f"{board.name}, run {run.run_id}. {found.caption}"
+                    figures.append(ReportFigure(name, title, caption, found.draw, is_wide=True))
                     break
     return figures
 
 
-def _drawing(results: Results, run: RunRecord) -> tuple[str, str, Callable[[], Figure]] | None:
-    """Return what there is to draw of a run's model, its caption, and what draws it."""
+@dataclass(frozen=True)
+class _Drawing:
+    """What there is to draw of a model."""
+
+    kind: str
+    title: str
+    caption: str
+    draw: Callable[[], Figure]
+
+
+def _drawing(results: Results, run: RunRecord) -> _Drawing | None:
+    """Choose what to draw of a run's model; None if there is nothing."""
     found = trained(results, run)
     if found is None:
         return None
     if kernels := learned_kernels(found):
-        return "learned kernels", CAPTION, partial(_draw, kernels)
+        return _Drawing("kernels", "learned kernels", CAPTION, partial(_draw, kernels))
     if scores := position_scores(found.model):
-        return "scores of positions", SCORES_CAPTION, partial(draw_position_scores, scores)
+        draw = partial(draw_position_scores, scores)
+        return _Drawing("scores", "scores of positions", SCORES_CAPTION, draw)
     return None
 
 

@@ -65,10 +65,15 @@ def build_fusion(fusion: Fusion, num_platters: int, rank: int | None = None) -> 
 
     Args:
         rank: of "low_rank". None: a quarter of the platters, at least 1.
-    Raises: ValueError for a rank of another fusion.
+    Raises: ValueError for a rank of another fusion, a rank above the platters, and a fusion by mean
+        or attention of one platter.
     """
     if rank is not None and fusion != "low_rank":
         raise ValueError(f"fusion_rank {rank} has no effect: fusion is {fusion}; leave it out")
+    if rank is not None and rank > num_platters:
+        raise ValueError(f"fusion_rank {rank} exceeds num_platters {num_platters}")
+    if num_platters == 1 and fusion in ("mean", "attention"):
+        raise ValueError(f"fusion {fusion} has no effect: num_platters is 1; use fusion none")
     return {
         "low_rank": lambda: LowRankFusion(num_platters, rank or max(1, num_platters // 4)),
         "attention": lambda: AttentionFusion(num_platters),

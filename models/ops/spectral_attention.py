@@ -31,7 +31,7 @@ def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tens
         steps = torch.minimum(lag, period - lag)
         shape = [1] * len(periods)
         shape[axis] = period
-        total = total + (steps / size).to(like.dtype).view(shape)
+        total = total + (steps.to(like.dtype) / size).view(shape)
         is_near = steps < size if period > size else torch.ones_like(steps, dtype=torch.bool)
         if window is not None and axis < len(torus.sizes):
             is_near = is_near & (steps < window)
@@ -52,7 +52,8 @@ def spectral_attention_reference(
     mask: Tensor | None = None,
 ) -> Tensor:
     """Compute `spectral_attention` with every lag's shifted arrays, O((length * platters)^2)."""
-    length, scale = query.shape[2], _scale(query, torus, mask)
+    length, torus = query.shape[2], torus.with_room(query.shape[2])
+    scale = _scale(query, torus, mask)
     query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
     dims = tuple(range(2, query.ndim - 1))
     lags = list(torch.cartesian_prod(*(torch.arange(size) for size in query.shape[2:-1])))
@@ -82,25 +83,41 @@ def spectral_attention(
     window: int | None = None,
     mask: Tensor | None = None,
 ) -> Tensor:
-    """Mix by one weight for each lag, O(length log length).
+    """Mix by one weight for each lag, O(n log n) for n places of the torus.
 
     The score of a lag, along the axes and between platters, is the product of query and key at
     that lag, averaged over the real positions and over the platters; weights are its softmax over
-    lags. Padding, like all that is beyond the sequence, is zeros on the torus.
+    lags. Padding, like all that is beyond the sequence, is zeros on the torus. A sequence that is
+    longer than the torus's one axis has one of its own length. Transforms run in at least single
+    precision.
 
     Args:
         query: (batch, heads, length, platters, channels), its positions encoded.
         key: of the same shape.
         value: of the same shape.
-        torus: has room for the length.
+        torus: where positions lie.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         window: lags reach fewer steps than this along each axis. None: no limit.
         mask: (batch, length) bool, True at real positions. None: all are real.
-    Returns: (batch, heads, length, platters, channels).
-    Raises: ValueError if the torus has no room for the length.
+    Returns: (batch, heads, length, platters, channels), in the type of `value`.
+    Raises: ValueError for more positions than a grid has.
     """
-    length, scale = query.shape[2], _scale(query, torus, mask)
-    query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
+    if value.numel() == 0:
+        return value
+    given, length, torus = value.dtype, query.shape[2], torus.with_room(query.shape[2])
+    working = torch.promote_types(torch.float32, given)
+    query, key, value = (x.to(working) for x in (query, key, value))
+    scale = _scale(query, torus, mask)
+    with torch.autocast(query.device.type, enabled=False):
+        query, key, value = (_on_torus(x, torus, mask) for x in (query, key, value))
+        mixed = _by_transforms(query, key, value, lag_bias(torus, weight, window, query), scale)
+    return _in_sequence(mixed, torus, length).to(given)
+
+
+def _by_transforms(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor, scale: Tensor
+) -> Tensor:
+    """Mix what lies on the torus, (batch, heads, *periods, platter_period, channels)."""
     sizes = query.shape[2:-1]
     dims = tuple(range(2, query.ndim - 1))
 
@@ -109,11 +126,10 @@ def spectral_attention(
 
     together = (transform(query) * transform(key).conj()).sum(dim=-1)
     scores = torch.fft.irfftn(together, s=sizes, dim=dims)
-    scores = scores / scale.view(-1, *[1] * (scores.ndim - 1))
-    scores = scores + lag_bias(torus, weight, window, query)
+    scores = scores / scale.view(-1, *[1] * (scores.ndim - 1)) + bias
     weights = scores.flatten(2).softmax(dim=2).view_as(scores)
     mixed = transform(value) * transform(weights)[..., None]
-    return _in_sequence(torch.fft.irfftn(mixed, s=sizes, dim=dims), torus, length)
+    return torch.fft.irfftn(mixed, s=sizes, dim=dims)
 
 
 def _scale(query: Tensor, torus: Torus, mask: Tensor | None) -> Tensor:

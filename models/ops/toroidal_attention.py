@@ -63,7 +63,8 @@ def toroidal_attention(
         reach: which places attend to which.
         weight: (heads,) of the distance in scores. None: distances cost nothing.
         mask: (batch, length) bool, True at real positions. None: all are real.
-        periods: (batch, 1), of the one axis, where they are not the torus's own.
+        periods: (batch, 1), of the one axis, where they are not the torus's own; not with a
+            window.
     Returns: (batch, heads, length, platters, channels).
     """
     is_plain = weight is None and reach.window is None
@@ -103,7 +104,7 @@ class _InBlocks(Function):
         query, key, value, weight, mask, periods, mixed = ctx.saved_tensors
         scale = query.shape[-1] ** -0.5
         to_query, to_key, to_value = (torch.zeros_like(x) for x in (query, key, value))
-        to_weight = None if weight is None else torch.zeros_like(weight)
+        to_weight = None if weight is None else torch.zeros_like(weight, dtype=query.dtype)
         along = (to_mixed * mixed).sum(dim=-1, keepdim=True)
         for block in _blocks(query, ctx.reach, mask, periods):
             some, above = query[:, :, block.queries] * scale, to_mixed[:, :, block.queries]
@@ -117,6 +118,8 @@ class _InBlocks(Function):
                 to_weight -= block.pairs.summed(to_scores)
             to_query[:, :, block.queries] = (to_scores @ keys).mul_(scale)
             block.add(to_key, to_scores.mT @ some)
+        if weight is not None and to_weight is not None:
+            to_weight = to_weight.to(weight.dtype)
         return to_query, to_key, to_value, to_weight, None, None, None
 
 

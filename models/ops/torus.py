@@ -7,14 +7,14 @@ Symbols of the description and their names here:
     N: period of an axis that wraps
     D: num_platters
     (i, k): a place on the axes and a platter
-    theta_i w_m + phi_k p_m: `Torus.angles`
+    theta_i w_m + phi_k p_m: `Torus.angles`, where d is the channels of a head on a platter
     delta: `Torus.distance` + `Torus.platter_distance`
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -51,10 +51,16 @@ class Torus:
         """Places around the circle of the platters."""
         return self.num_platters if self.depth_wrap else 2 * self.num_platters
 
+    def with_room(self, length: int) -> Torus:
+        """Return this torus, or where it has one axis that is shorter, one of `length` places."""
+        if len(self.sizes) == 1 and length > self.sizes[0]:
+            return replace(self, sizes=(length,))
+        return self
+
     def places(self, position: Tensor) -> Tensor:
         """Tell where positions (...) int64 lie, in raster order on two axes: (..., axes) int64.
 
-        On one axis, positions beyond the circle go around it again.
+        On one axis a place may be beyond the circle: distances and integer harmonics go around.
         """
         if len(self.sizes) == 1:
             return position[..., None]
@@ -67,8 +73,9 @@ class Torus:
 
         With integer harmonics pair m turns h[m] times around each circle, h from 1 up to half of
         the period, evenly on a log axis; so it is the same after a period. The harmonics "rope"
-        are the description's, theta_i w_m with w_m = 10000 ** (-2 m / channels) and
-        theta_i = 2 pi i / N; on a line they are RoFormer's, theta_i = i. They have no period.
+        are the description's: theta_i w_m with theta_i = 2 pi i / N and
+        w_m = 10000 ** (-2 m / channels), on a line RoFormer's theta_i = i; phi_k p_m with
+        phi_k = 2 pi k / D and p_m = 10000 ** (-2 m / (channels max(2 D, 3))). They have no period.
 
         The first axis has every pair, or on two axes every second one; all turn with the platters.
 
@@ -85,7 +92,7 @@ class Torus:
         if harmonics == "rope":
             scale = max(2 * self.num_platters, 3)
             rates = geometric_rates(pairs, own, channels * scale) / self.num_platters
-            beneath = 2 * math.pi * platters[:, None] * rates
+            beneath = 2 * math.pi * platters.double()[:, None] * rates
         else:
             beneath = _turns(platters, pairs, self.platter_period)
         across: list[Tensor] = []
@@ -94,14 +101,15 @@ class Torus:
             if harmonics == "integer":
                 across.append(_turns(place, pairs // len(self.sizes), period, periods))
                 continue
-            unit = 2 * math.pi / (period if periods is None else periods) if self.wrap else 1.0
+            around = period if periods is None else periods.double()
+            unit = 2 * math.pi / around if self.wrap else 1.0
             rates = geometric_rates(pairs, own)[axis :: len(self.sizes)]
-            across.append((place * unit)[..., None] * rates)
+            across.append((place.double() * unit)[..., None] * rates)
         dealt = torch.stack(across, dim=-1).flatten(-2)
         return dealt[..., None, :] + beneath
 
     def apart(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Count the steps between places along each axis, the shorter way around its circle.
+        """Count the steps between places along each axis, on a circle the shorter way around.
 
         Args:
             query: (..., queries, axes) int64, places.
@@ -111,7 +119,10 @@ class Torus:
         """
         own = torch.tensor(self.periods, device=key.device)
         around = own if periods is None else periods[..., None, None, :]
-        lag = (query[..., :, None, :] - key[..., None, :, :]).abs() % around
+        lag = (query[..., :, None, :] - key[..., None, :, :]).abs()
+        if not self.wrap:
+            return lag
+        lag = lag % around
         return torch.minimum(lag, around - lag)
 
     def distance(self, apart: Tensor, periods: Tensor | None = None) -> Tensor:
@@ -133,10 +144,17 @@ class Torus:
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
 
 
-def integer_harmonics(count: int, period: int) -> Tensor:
-    """Return whole numbers from 1 to half of a period, evenly on a log axis: (count,) double."""
-    highest = max(1, period // 2)
-    return torch.logspace(0, math.log10(highest), count, dtype=torch.float64).round()
+def integer_harmonics(count: int, periods: Tensor) -> Tensor:
+    """Return whole numbers from 1 to half of each period, evenly on a log axis.
+
+    Args:
+        count: how many.
+        periods: (...) int64.
+    Returns: (..., count), in double precision.
+    """
+    highest = torch.div(periods, 2, rounding_mode="floor").clamp(min=1).double()
+    exponents = torch.linspace(0, 1, count, dtype=torch.float64, device=periods.device)
+    return (highest[..., None] ** exponents).round()
 
 
 def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None) -> Tensor:
@@ -144,6 +162,7 @@ def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None
 
     Whole numbers are divided by the period last, so that the angles are exactly periodic.
     """
-    harmonics = integer_harmonics(count, period).to(place.device)
-    around = period if periods is None else periods[..., None]
-    return 2 * math.pi * ((place[..., None] * harmonics) % around) / around
+    if periods is None:
+        periods = torch.tensor([period], device=place.device)
+    around = periods[..., None]
+    return 2 * math.pi * ((place[..., None] * integer_harmonics(count, periods)) % around) / around

@@ -30,8 +30,9 @@ class Pairs:
         """
         if weight is None and self.allowed is None:
             return None
-        table = torch.zeros_like(self.distance, dtype=dtype)[:, None]
-        if weight is not None:
+        if weight is None:
+            table = torch.zeros_like(self.distance, dtype=dtype)[:, None]
+        else:
             table = -weight.to(dtype).view(-1, 1, 1) * self.distance.to(dtype)[:, None]
         if self.allowed is not None:
             table = table.masked_fill(~self.allowed[:, None], -torch.inf)
@@ -119,7 +120,7 @@ class Reach:
         first, last = int(rows[start]), int(rows[stop - 1])
         period = self.torus.periods[0]
         ahead = (rows[key] - first) % period  # steps along the circle from the first query
-        extent = (last - first) % period
+        extent = last - first  # may be more than a period
         near = (ahead < extent + self.window) | (period - ahead < self.window)
         return key[near]
 
@@ -128,7 +129,8 @@ class Reach:
 
         Args:
             length: positions in all.
-            most: places and platters of a block, more only where one row of a grid has more.
+            most: places and platters of a block, more only where one row of a grid has more. On
+                a grid a window cuts rows alone from what a block sees.
         """
         in_a_row = math.prod(self.torus.sizes[1:])
         size = max(1, most // self.torus.num_platters // in_a_row) * in_a_row
