@@ -275,9 +275,7 @@ def _check_real_length(
         "wrap is false, and there is no circle": not wrap,
         "a causal mixer may not know how long a sequence will be": context.causal,
         "a grid is as large as it is": context.grid is not None,
-        "a window is of the circle that all sequences share (mixer.window=null: none)": bool(
-            window
-        ),
+        "a window is of the circle that all share (mixer.window=null: none)": window is not None,
         "mode spectral has one circle for all sequences": mode == "spectral",
     }
     for reason, holds in reasons.items():

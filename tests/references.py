@@ -15,6 +15,11 @@ from models.ops.toeplitz import LagKernel
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
 
 
+def close(found: Tensor, expected: Tensor) -> None:
+    """Compare numbers of double precision, to 1e-9."""
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def assert_equal_with_gradients(
     fast: Callable[[], Tensor],
     reference: Callable[[], Tensor],

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,21 +10,13 @@ from torch import Tensor
 
 from models.base import MixerContext
 from models.layers.platter_fusion import LowRankFusion, MeanFusion, build_fusion
-from models.ops import toroidal_attention as attention
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
-from models.ops.torus import Torus, integer_harmonics
+from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
-from references import LargestTensor, assert_equal_with_gradients, run
-from test_models_reference_forms import by_reference, leaf
-
-WEIGHT = 0.7
-
-
-def close(found: Tensor, expected: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+from references import LargestTensor, close, run
 
 
 def build(
@@ -44,55 +33,7 @@ def build(
     return mixer
 
 
-# 1. The encoding is periodic.
-
-
-@pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
-def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
-    torus = Torus(sizes, 4, depth_wrap=True)
-    places = torus.places(torch.arange(min(sizes)))[None]
-    here = torus.angles(places, 16, "integer")
-    for axis, size in enumerate(sizes):
-        turned = places.clone()
-        turned[..., axis] += size
-        there = torus.angles(turned, 16, "integer")
-        close(there.cos(), here.cos())
-        close(there.sin(), here.sin())
-        described = torus.angles(turned, 16, "rope") - torus.angles(places, 16, "rope")
-        assert (described.cos() - 1).abs().max() > 0.1
-
-
-def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
-    found = integer_harmonics(5, torch.tensor([512, 32, 1]))
-    assert found.tolist() == [[1, 4, 16, 64, 256], [1, 2, 4, 8, 16], [1] * 5]
-    assert integer_harmonics(1, torch.tensor([512])).tolist() == [[1]]
-
-
-@pytest.mark.parametrize("torus", [
-    Torus((32,), 3), Torus((32,), 3, wrap=False), Torus((6, 10), 2), Torus((6, 10), 2, wrap=False),
-])  # fmt: skip
-def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None:
-    count = torch.Size(torus.sizes).numel()
-    channels, scale = 8, max(2 * torus.num_platters, 3)
-    angles = torus.angles(torus.places(torch.arange(count)), channels, "rope")
-    assert angles.dtype == torch.float64
-    for position, place in enumerate(torus.places(torch.arange(count)).tolist()):
-        for platter in range(torus.num_platters):
-            for pair in range(channels // 2):
-                axis = pair % len(torus.sizes)
-                unit = 2 * math.pi / torus.sizes[axis] if torus.wrap else 1
-                across = place[axis] * unit * 10000 ** (-2 * pair / channels)
-                beneath = 2 * math.pi * platter / torus.num_platters
-                beneath *= 10000 ** (-2 * pair / (channels * scale))
-                found = angles[position, platter, pair].item()
-                assert found == pytest.approx(across + beneath, rel=1e-12, abs=1e-12)
-
-
-def test_no_two_places_of_a_line_are_encoded_alike() -> None:
-    torus = Torus((16,), 3, wrap=False)
-    angles = torus.angles(torus.places(torch.arange(16))[None], 8, "integer").flatten(0, 2)
-    points = torch.cat([angles.cos(), angles.sin()], dim=-1)
-    assert torch.nn.functional.pdist(points).min() > 0.1
+# 1. The encoding is periodic, and 4. the distance: test_models_torus.py.
 
 
 # 2. Equivariance to every cyclic shift.
@@ -176,65 +117,6 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
             close(by_place[:, :, :, k, :, k:], by_place[:, :, :, 0, :, :-k])
 
 
-# 4. The distance.
-
-
-@pytest.mark.parametrize("depth_wrap", [False, True])
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize("sizes", [(9,), (3, 4)])
-def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap: bool) -> None:
-    torus = Torus(sizes, 3, wrap=wrap, depth_wrap=depth_wrap)
-    places = torus.places(torch.arange(torch.Size(sizes).numel()))
-    across = torus.distance(torus.apart(places, places))
-    beneath = torus.platter_distance(torch.device("cpu"))
-    delta = (across[:, None, :, None] + beneath[:, None, :]).flatten(2).flatten(0, 1)
-    close(delta, delta.T)
-    assert (delta == 0).equal(torch.eye(len(delta)).bool())
-    assert (delta[:, :, None] + delta[None] - delta[:, None] >= -1e-12).all()
-
-
-def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
-    for wrap, expected in [(True, 1 / 32), (False, 31 / 32)]:
-        torus = Torus((32,), 4, wrap=wrap)
-        places = torus.places(torch.arange(32))
-        distance = torus.distance(torus.apart(places, places))
-        assert distance[0, 31].item() == pytest.approx(expected)
-        assert distance.max() == (0.5 if wrap else 31 / 32)
-    assert Torus((32,), 4).platter_distance(torch.device("cpu"))[0].tolist() == [0, 0.25, 0.5, 0.75]
-    wrapped = Torus((32,), 4, depth_wrap=True).platter_distance(torch.device("cpu"))
-    assert wrapped[0].tolist() == [0, 0.25, 0.5, 0.25]
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize(("sizes", "length"), [((9,), 9), ((8,), 20), ((3, 5), 15), ((4, 2), 8)])
-def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
-    sizes: tuple[int, ...], length: int, wrap: bool, causal: bool
-) -> None:
-    """Also where sequences are longer than the torus, which a circle goes around and a line not."""
-    torus = Torus(sizes, 2, wrap=wrap)
-    position = torch.arange(length)
-    places = torus.places(position).tolist()
-    beneath = torch.tensor([[0, 0.5], [0.5, 0]], dtype=torch.float64)
-    for window in (None, 1, 2, 3):
-        pairs = Reach(torus, causal=causal, window=window).pairs(position, position)
-        apart = pairs.distance[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
-        allowed = torch.ones_like(apart) > 0
-        if pairs.allowed is not None:
-            allowed = pairs.allowed[0].unflatten(1, (length, 2)).unflatten(0, (length, 2))
-        for i in range(length):
-            for j in range(length):
-                steps = [abs(a - b) for a, b in zip(places[i], places[j], strict=True)]
-                if wrap:
-                    around = [s % n for s, n in zip(steps, sizes, strict=True)]
-                    steps = [min(s, n - s) for s, n in zip(around, sizes, strict=True)]
-                across = sum(s / n for s, n in zip(steps, sizes, strict=True))
-                close(apart[i, :, j], across + beneath)
-                seen = [i - j] if causal and len(sizes) == 1 else steps
-                is_near = window is None or max(seen) < window
-                assert (allowed[i, :, j] == (is_near and (j <= i or not causal))).all()
-
-
 # 5. What is left is the Transformer.
 
 
@@ -299,13 +181,16 @@ def test_low_rank_fusion_adds_a_matrix_of_that_rank(rank: int) -> None:
 
 
 def test_the_rank_is_a_quarter_of_the_platters_unless_asked_for() -> None:
-    assert [build_fusion("low_rank", n).left.shape[1] for n in (1, 2, 8, 12)] == [1, 1, 2, 3]
-    assert build_fusion("low_rank", 8, 5).left.shape == (8, 5)
+    found = [build_fusion("low_rank", n).get_parameter("left") for n in (1, 2, 8, 12)]
+    assert [left.shape[1] for left in found] == [1, 1, 2, 3]
+    assert build_fusion("low_rank", 8, 5).get_parameter("left").shape == (8, 5)
 
 
 def test_the_mixer_fuses_its_platters() -> None:
     mixer = build(fusion="mean", num_platters=4)
-    mixer.output = torch.nn.Identity()
+    with torch.no_grad():
+        mixer.output.weight.copy_(torch.eye(16))
+        mixer.output.bias.zero_()
     y = mixer(torch.randn(2, 32, 16, dtype=torch.float64)).unflatten(2, (4, 4))
     close(y, y[:, :, :1].expand_as(y))
 
@@ -344,7 +229,10 @@ def test_a_circle_of_ones_own_is_that_of_a_mixer_of_the_length() -> None:
 def test_a_sequence_without_real_positions_gives_numbers() -> None:
     x = torch.randn(2, 8, 16, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[True], [False]]).expand(2, 8)
-    for options in ({}, {"distance_weight": 0.0}, {"mode": "spectral"}, {"circle": "real_length"}):
+    changed: list[dict[str, Any]] = [
+        {}, {"distance_weight": 0.0}, {"mode": "spectral"}, {"circle": "real_length"},
+    ]  # fmt: skip
+    for options in changed:
         y = build(**options)(x, mask)
         (gradient,) = torch.autograd.grad(y[mask].sum(), x)
         assert y.isfinite().all()
@@ -392,74 +280,7 @@ def test_equal_content_among_other_neighbours_gives_another_result() -> None:
     assert (y[0, 20] - y[0, 7]).abs().max() > 1e-3
 
 
-# Fast forms, and what cannot be.
-
-
-@pytest.fixture(params=[1, 6, 7, 64, 256])
-def _blocks_of_queries(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "BLOCK", request.param)
-
-
-@pytest.mark.usefixtures("_blocks_of_queries")
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("window", [None, 1, 3, 40])
-@pytest.mark.parametrize("torus", [
-    Torus((30,), 2), Torus((23,), 3, wrap=False), Torus((4, 5), 2), Torus((5, 4), 1, wrap=False),
-])  # fmt: skip
-def test_blocks_of_queries_equal_a_table_of_all_pairs(
-    torus: Torus, window: int | None, causal: bool, masked: bool
-) -> None:
-    length = torch.Size(torus.sizes).numel()
-    query, key, value = (leaf(2, 2, length, torus.num_platters, 4) for _ in range(3))
-    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
-    mask = torch.arange(length) < torch.tensor([[length], [length - 7]]) if masked else None
-    real = 1 if mask is None else mask[:, None, :, None, None]
-    reach = Reach(torus, causal=causal, window=window)
-    for some in (weight, None):
-
-        def compute(some: Tensor | None = some) -> Tensor:
-            return toroidal_attention(query, key, value, reach, weight=some, mask=mask) * real
-
-        leaves = [query, key, value, *([] if some is None else [some])]
-        assert_equal_with_gradients(compute, by_reference(compute), leaves)
-
-
-def test_blocks_equal_the_table_where_sequences_have_circles_of_their_own() -> None:
-    query, key, value = (leaf(2, 2, 20, 2, 4) for _ in range(3))
-    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
-    periods = torch.tensor([[20], [13]])
-    mask = torch.arange(20) < periods
-
-    def compute() -> Tensor:
-        reach = Reach(Torus((64,), 2))
-        mixed = toroidal_attention(
-            query, key, value, reach, weight=weight, mask=mask, periods=periods
-        )
-        return mixed * mask[:, None, :, None, None]
-
-    assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, weight])
-
-
-@pytest.mark.parametrize("wrap", [False, True])
-@pytest.mark.parametrize("window", [3, 20])
-def test_blocks_may_be_longer_than_the_torus(window: int, wrap: bool) -> None:
-    query, key, value = (torch.randn(1, 1, 80, 1, 4, dtype=torch.float64) for _ in range(3))
-    reach = Reach(Torus((32,), 1, wrap=wrap), window=window)
-    found = toroidal_attention(query, key, value, reach)
-    close(found, by_reference(lambda: toroidal_attention(query, key, value, reach))())
-
-
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("sizes", [(4096,), (64, 64)])
-def test_blocks_see_what_is_in_reach_and_little_more(sizes: tuple[int, ...], causal: bool) -> None:
-    reach = Reach(Torus(sizes, 2), causal=causal, window=8)
-    row = 1 if len(sizes) == 1 else sizes[1]
-    for queries, keys in reach.blocks(4096, 256):
-        assert len(queries) <= 128
-        assert len(keys) <= len(queries) + 2 * 7 * row
-        if causal:
-            assert keys.max() <= queries.max()
+# Fast forms: test_models_toroidal_forms.py. Memory, and what cannot be.
 
 
 @pytest.mark.parametrize(("window", "causal"), [(None, False), (None, True), (8, False)])
@@ -472,104 +293,6 @@ def test_no_table_of_all_pairs_is_made(window: int | None, causal: bool) -> None
             mixer(torch.randn(1, length, 8)).sum().backward()
         largest.append(made.numel)
     assert largest[1] <= 2.1 * largest[0]
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("mode", ["attention", "spectral"])
-def test_half_precision_is_computed_in_single(mode: str, dtype: torch.dtype) -> None:
-    parts = [torch.randn(2, 2, 12, 2, 4).to(dtype).requires_grad_() for _ in range(3)]
-    weight = torch.rand(2).to(dtype).requires_grad_()
-
-    def mix(parts: list[Tensor], weight: Tensor) -> Tensor:
-        query, key, value = parts
-        if mode == "spectral":
-            return spectral_attention(query, key, value, Torus((12,), 2), weight=weight)
-        return toroidal_attention(
-            query, key, value, Reach(Torus((12,), 2), window=4), weight=weight
-        )
-
-    found = mix(parts, weight)
-    assert found.dtype == dtype
-    exact = mix([part.detach().float() for part in parts], weight.detach().float())
-    torch.testing.assert_close(found.float(), exact, atol=1e-2, rtol=1e-2)
-    found.sum().backward()
-    assert all(part.grad is not None and part.grad.dtype == dtype for part in [*parts, weight])
-
-
-def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> Tensor:
-    """Compute spectral attention of one head from what its words say, cell by cell."""
-    query, key, value = parts
-    axes: list[tuple[int, bool]] = [
-        *((size, torus.wrap) for size in torus.sizes),
-        (torus.num_platters, torus.depth_wrap),
-    ]
-    places = torus.places(torch.arange(len(query))).tolist()
-    cells: dict[tuple[int, ...], tuple[int, int]] = {
-        (*place, platter): (position, platter)
-        for position, place in enumerate(places)
-        for platter in range(torus.num_platters)
-    }
-
-    def before(cell: tuple[int, ...], lag: tuple[int, ...]) -> tuple[int, ...]:
-        apart = zip(cell, lag, axes, strict=True)
-        return tuple((at - by) % size if wrap else at - by for at, by, (size, wrap) in apart)
-
-    scores: dict[tuple[int, ...], Tensor] = {}
-    for lag in itertools.product(
-        *(range(size) if wrap else range(1 - size, size) for size, wrap in axes)
-    ):
-        steps = [
-            min(abs(by), size - abs(by)) if wrap else abs(by)
-            for by, (size, wrap) in zip(lag, axes, strict=True)
-        ]
-        if window is not None and max(steps[:-1]) >= window:
-            continue
-        total = sum(
-            query[at] @ key[cells[before(cell, lag)]]
-            for cell, at in cells.items() if before(cell, lag) in cells
-        ) / (len(cells) * query.shape[-1] ** 0.5)  # fmt: skip
-        distance = sum(step / size for step, (size, _) in zip(steps, axes, strict=True))
-        scores[lag] = torch.as_tensor(total - WEIGHT * distance, dtype=query.dtype)
-    weights = torch.stack(list(scores.values())).softmax(dim=0)
-    mixed = torch.zeros_like(value)
-    for lag, share in zip(scores, weights, strict=True):
-        for cell, at in cells.items():
-            if before(cell, lag) in cells:
-                mixed[at] += share * value[cells[before(cell, lag)]]
-    return mixed
-
-
-@pytest.mark.parametrize("window", [None, 1, 3])
-@pytest.mark.parametrize(("torus", "length"), [
-    (Torus((7,), 2), 7), (Torus((8,), 2), 5), (Torus((6,), 3, depth_wrap=True), 6),
-    (Torus((6,), 2, wrap=False), 6), (Torus((6,), 2, wrap=False, depth_wrap=True), 4),
-    (Torus((3, 4), 2), 12), (Torus((3, 2), 1, wrap=False), 6),
-])  # fmt: skip
-def test_spectral_attention_is_what_its_words_say(
-    torus: Torus, length: int, window: int | None
-) -> None:
-    parts = torch.randn(3, length, torus.num_platters, 4, dtype=torch.float64)
-    query, key, value = parts[:, None, None]
-    weight = torch.tensor([WEIGHT], dtype=torch.float64)
-    found = spectral_attention(query, key, value, torus, weight=weight, window=window)
-    close(found[0, 0], by_definition(list(parts), torus, window))
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("window", [None, 3])
-@pytest.mark.parametrize("torus", [
-    Torus((12,), 2), Torus((7,), 3, wrap=False), Torus((3, 4), 2, depth_wrap=True),
-])  # fmt: skip
-def test_transforms_equal_sums_over_lags(torus: Torus, window: int | None, masked: bool) -> None:
-    length = torch.Size(torus.sizes).numel()
-    query, key, value = (leaf(2, 2, length, torus.num_platters, 4) for _ in range(3))
-    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
-    mask = torch.arange(length) < torch.tensor([[length], [length - 4]]) if masked else None
-
-    def compute() -> Tensor:
-        return spectral_attention(query, key, value, torus, weight=weight, window=window, mask=mask)
-
-    assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, weight])
 
 
 @pytest.mark.parametrize(("options", "message"), [
