@@ -285,7 +285,7 @@ def test_equal_content_among_other_neighbours_gives_another_result() -> None:
 
 @pytest.mark.parametrize(("window", "causal"), [(None, False), (None, True), (8, False)])
 def test_no_table_of_all_pairs_is_made(window: int | None, causal: bool) -> None:
-    """Of twice as many positions the largest tensor is twice as large."""
+    """The largest tensor of twice as many positions is twice as large."""
     largest = []
     for length in (512, 1024):
         mixer = build(length, window=window, causal=causal, dim=8).float()

@@ -128,9 +128,9 @@ class _Block:
     """Some queries, and the keys within their reach."""
 
     queries: slice
-    """Of places and platters."""
+    """Rows of the table: places, platters counted."""
     keys: slice | Tensor
-    """The same, or int64 numbers of them where they do not lie together."""
+    """Columns of the table, or int64 numbers of them where they do not lie together."""
     pairs: Pairs
 
     def of(self, x: Tensor) -> Tensor:
