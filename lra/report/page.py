@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,7 @@ def write_page(
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    encoded = {slug: quote(image, safe=_UNQUOTED) for slug, image in images.items()}
+    encoded = {slug: _address(image.decode()) for slug, image in images.items()}
     names = Names(results.records, results.bench)
     ordered = sorted(
         results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
@@ -125,6 +126,12 @@ def write_page(
             *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),
         ],
     )
+
+
+def _address(svg: str) -> str:
+    """Quote an SVG for an address in double quotes, in which its own are single where they can."""
+    tags = re.sub("<[^>]*>", lambda tag: re.sub('="([^"\']*)"', r"='\1'", tag[0]), svg)
+    return quote(tags, safe=_UNQUOTED)
 
 
 def _number(value: float | None, text: str) -> str:

@@ -57,11 +57,24 @@ def _shorten(element: ET.Element, used: set[str]) -> None:
     if element.get("transform", "").startswith("rotate(-0 "):
         del element.attrib["transform"]
     for name in {"d", "x", "y", "transform"}.intersection(element.keys()):
-        value = _NUMBER.sub(_rounded, element.attrib[name])
-        element.set(name, " ".join(value.split()))
+        words = _NUMBER.sub(_rounded, element.attrib[name]).split()
+        element.set(name, " ".join(_implied(words) if name == "d" else words))
     element.tail = None
     if element.tag != _TEXT and not (element.text or "").strip():
         element.text = None
+
+
+def _implied(words: list[str]) -> list[str]:
+    """Leave out of a path each L that pairs of numbers after M or L stand for without it."""
+    kept: list[str] = []
+    drawing = ""
+    for word in words:
+        if word == "L" and drawing in ("M", "L"):
+            continue
+        if word.isalpha():
+            drawing = word
+        kept.append(word)
+    return kept
 
 
 def _rounded(found: re.Match[str]) -> str:
