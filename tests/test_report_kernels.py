@@ -16,13 +16,13 @@ from lra.record.run import RunRecord
 from lra.report.attention_bias import position_scores
 from lra.report.boards import boards
 from lra.report.drawing import style
-from lra.report.kernels import Kernel, by_distance, kernel_figures, learned_kernels, trained
+from lra.report.kernels import Kernel, by_distance, kernel_figures, learned_kernels, trained_model
 from lra.report.results import Results
 from lra.train.checkpoint import read_newest, save_checkpoint
 
 
 def kernels_of(results: Results, run: RunRecord) -> list[Kernel]:
-    found = trained(results, run)
+    found = trained_model(results, run)
     assert found is not None
     return learned_kernels(found)
 
@@ -56,7 +56,7 @@ def test_scores_of_positions_are_drawn_in_place_of_kernels(tmp_path: Path, wrap:
     assert run_task.main(arguments) == 0
     results = Results(tmp_path / "results")
     (run,) = results.records
-    found = trained(results, run)
+    found = trained_model(results, run)
     assert found is not None
     first, second = position_scores(found.model)
     assert (first.name, second.name) == ("layer 1", "layer 2")

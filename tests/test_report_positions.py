@@ -23,7 +23,7 @@ from lra.report.bubble_panels import speeds_on, task_panels
 from lra.report.build import ReportOptions, chapters
 from lra.report.curves import LOSS, curve
 from lra.report.drawing import Looks, style
-from lra.report.kernels import kernel_figures, learned_kernels
+from lra.report.kernels import kernel_figures, learned_kernels, trained_model
 from lra.report.leaderboard import leading_board
 from lra.report.out_of_distribution import evaluation_boards, evaluation_tables
 from lra.report.position_chapter import position_chapter
@@ -364,7 +364,9 @@ def test_validations_tell_bits_and_kernels_are_drawn(trained: Path) -> None:
     validations = [line for line in lines if "val_loss" in line]
     assert validations
     assert all(one["val_bits"] == pytest.approx(one["val_loss"] / LN2) for one in validations)
-    (kernel, _) = learned_kernels(results, results.records[0])
+    model = trained_model(results, results.records[0])
+    assert model is not None
+    (kernel, _) = learned_kernels(model)
     assert np.all(kernel.by_lag[:, kernel.lags < 0] == 0), "causal"
     (board,) = position_boards(results.records)
     (drawn,) = kernel_figures(results, board, "k")

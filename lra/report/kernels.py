@@ -73,7 +73,7 @@ class Trained:
     """Positions of its longest axis."""
 
 
-def trained(results: Results, record: RunRecord) -> Trained | None:
+def trained_model(results: Results, record: RunRecord) -> Trained | None:
     """Load the best model of a run; none if it has no checkpoint.
 
     A plug-in's is left out, because its code is not run for a report.
@@ -150,7 +150,7 @@ class _Drawing:
 
 def _drawing(results: Results, run: RunRecord) -> _Drawing | None:
     """Choose what to draw of a run's model; None if there is nothing."""
-    found = trained(results, run)
+    found = trained_model(results, run)
     if found is None:
         return None
     if kernels := learned_kernels(found):
