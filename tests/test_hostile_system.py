@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import signal
@@ -185,6 +186,25 @@ def test_interruptions_while_torch_is_imported(program: str, moment: float) -> N
     assert process.returncode in {0, 2, INTERRUPTED, -signal.SIGINT}
     if process.returncode == INTERRUPTED:
         assert told.endswith("error: interrupted\n")
+
+
+@pytest.mark.slow
+def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "lra.prepare", "--task", "pathfinder", "--data-dir"]
+    line += [str(tmp_path / "data"), "--set", "task.examples=400"]
+    nothing_compiled = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "compiled")}
+    with subprocess.Popen(
+        line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        env=nothing_compiled,
+    ) as process:  # fmt: skip
+        while not list((tmp_path / "compiled").rglob("*.nbi")):  # its first function is compiled
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        _, told = process.communicate(timeout=60)
+    assert time.monotonic() - start < 5.0
+    assert process.returncode == INTERRUPTED
+    assert told == "lra.prepare: error: interrupted\n"
 
 
 # Kills

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command starts: it ends at once, as there is nothing to save yet."""
+"""Ctrl-C while a command starts or compiles: it ends at once, as there is nothing to save yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from types import FrameType
 INTERRUPTED = 130
 """Exit code, as shells give it to what Ctrl-C ends."""
 
-_IMPORTING = "<frozen importlib._bootstrap>"
+_NOT_TO_BE_LEFT = ("<frozen importlib._bootstrap>", "numba/core/dispatcher.py")
+"""Ends of the names of files in which exceptions are lost, or come out as others."""
 
 
 class _Start:
@@ -20,9 +21,9 @@ class _Start:
 
 
 def expect_interrupts(program: str) -> None:
-    """Let Ctrl-C end this process at once until `begin` is called, and within any import later.
+    """Let Ctrl-C end this process at once until `begin` is called; within imports and Numba later.
 
-    Importing torch takes seconds, and an exception within would come out of it as another one.
+    Both take seconds, and an exception within would come out as another one, or be lost.
 
     Args:
         program: how messages call the command.
@@ -32,12 +33,12 @@ def expect_interrupts(program: str) -> None:
 
 
 def begin() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt from now on, except within an import."""
+    """Let Ctrl-C raise KeyboardInterrupt from now on, except within imports and Numba."""
     _Start.has_begun = True
 
 
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
-    while _Start.has_begun and frame is not None and frame.f_code.co_filename != _IMPORTING:
+    while frame is not None and not frame.f_code.co_filename.endswith(_NOT_TO_BE_LEFT):
         frame = frame.f_back
     if frame is None and _Start.has_begun:
         raise KeyboardInterrupt

@@ -49,6 +49,7 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
     if len(todo) < len(is_done):
         logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} chunks")
     title = f"drawing Pathfinder {law.size} x {law.size}"
+    draw(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
     with (
         progress(title, total=count, unit="images") as bar,
         ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
