@@ -1,6 +1,8 @@
 """Modules that several mixers are made of."""
 
 __all__ = [
+    "convolution_mixer",
+    "damped_average",
     "dropout",
     "gated_unit",
     "kernel_cache",
@@ -9,6 +11,7 @@ __all__ = [
     "platter_fusion",
     "recurrence",
     "relative_position_encoder",
+    "shared_states",
     "state_space",
     "toeplitz_mixer",
     "torus_positions",

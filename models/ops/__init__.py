@@ -2,9 +2,11 @@
 
 __all__ = [
     "activations",
+    "biased_attention",
     "cauchy",
     "circulant",
     "depthwise",
+    "diagonal_recurrence",
     "hippo",
     "interpolation",
     "linear_pair",
@@ -12,6 +14,7 @@ __all__ = [
     "reference",
     "rotary",
     "spectral_attention",
+    "spectral_tilt",
     "toeplitz",
     "toroidal_attention",
     "torus",

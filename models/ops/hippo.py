@@ -27,31 +27,56 @@ def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return a, root
 
 
-def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
+def normal_part(state_size: int) -> tuple[Tensor, Tensor]:
+    """Diagonalise the normal part of HiPPO-LegS: A + P P* = V diag(poles) V*.
 
     One state of each conjugate pair is returned, that with a positive imaginary part.
 
     Args:
         state_size: N, even.
-    Returns: poles, P and V* B, each (state_size / 2,) complex128, by rising imaginary part.
+    Returns: poles, (state_size / 2,), by rising imaginary part, and V, (state_size,
+        state_size / 2); complex128.
     Raises: ValueError for an odd state_size.
     """
+    poles, v = _diagonalised(state_size)
+    return torch.from_numpy(poles), torch.from_numpy(v)
+
+
+def normal_plus_low_rank(state_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Diagonalise the normal part of HiPPO-LegS: A = V (diag(poles) - P P*) V*.
+
+    Args:
+        state_size: N, even.
+    Returns: poles, P and V* B, each (state_size / 2,) complex128; see `normal_part`.
+    Raises: ValueError for an odd state_size.
+    """
+    poles, v = _diagonalised(state_size)
+    _, b = legs(state_size)
+    return (
+        torch.from_numpy(poles),
+        torch.from_numpy(v.conj().T @ _low_rank(state_size)),
+        torch.from_numpy(v.conj().T @ b),
+    )
+
+
+def _low_rank(state_size: int) -> NDArray[np.float64]:
+    """Return P of HiPPO-LegS, (state_size,)."""
+    return np.sqrt(np.arange(state_size) + 0.5)
+
+
+def _diagonalised(
+    state_size: int,
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:
+    """Return the poles and V of `normal_part`."""
     if state_size % 2:
         raise ValueError(f"state_size {state_size} is odd, expected pairs of conjugate states")
-    a, b = legs(state_size)
-    p = np.sqrt(np.arange(state_size) + 0.5)
+    a, _ = legs(state_size)
+    p = _low_rank(state_size)
     # A + P P^T is skew-symmetric but for -1/2 on its diagonal, so i times that is Hermitian.
     skew = a + p[:, None] * p[None, :] + 0.5 * np.eye(state_size)
     imaginary, v = np.linalg.eigh(-1j * skew)
     half = slice(state_size // 2, None)
-    v = v[:, half]
-    poles = -0.5 + 1j * imaginary[half]
-    return (
-        torch.from_numpy(poles),
-        torch.from_numpy(v.conj().T @ p),
-        torch.from_numpy(v.conj().T @ b),
-    )
+    return -0.5 + 1j * imaginary[half], v[:, half]
 
 
 def clip_imaginary(values: Tensor, limit: float) -> Tensor:

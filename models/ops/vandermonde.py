@@ -33,15 +33,15 @@ def vandermonde_product(
     (S4D, section 3.2) is never made.
 
     Args:
-        log_poles: (channels, states) complex, logarithms of the poles.
-        weights: (directions, channels, states) complex.
+        log_poles: (channels, states) complex, logarithms of the poles; or real ones.
+        weights: (directions, channels, states) of the same type.
         length: lags of the kernel.
         shift: (channels, states); exponents are l - shift. It is the last lag for growing
             sequences, which keeps them finite, and 0 for others. None: 0 for all.
     Returns: (directions, channels, length), real.
     """
     directions, channels, _ = weights.shape
-    block = _block_length(length)
+    block = block_length(length)
     num_blocks = -(-length // block)
     lags = torch.arange(block, device=weights.device, dtype=log_poles.real.dtype)
     starts = block * torch.arange(num_blocks, device=weights.device, dtype=lags.dtype)
@@ -52,15 +52,18 @@ def vandermonde_product(
     within = torch.exp(log_poles[:, None] * (lags[:, None] - back))
     to_block = torch.exp(log_poles[:, None] * (starts[:, None] - shift[:, None] + back))
     scaled = (weights[:, :, None] * to_block).transpose(0, 1).flatten(1, 2)
-    # The real part of a product of complex matrices, as one product of real ones.
-    left = torch.cat([scaled.real, -scaled.imag], dim=-1)
-    right = torch.cat([within.real, within.imag], dim=-1)
+    if scaled.is_complex():
+        # The real part of a product of complex matrices, as one product of real ones.
+        left = torch.cat([scaled.real, -scaled.imag], dim=-1)
+        right = torch.cat([within.real, within.imag], dim=-1)
+    else:
+        left, right = scaled, within
     kernel = torch.bmm(left, right.transpose(1, 2))
     kernel = kernel.view(channels, directions, num_blocks * block)[..., :length]
     return kernel.transpose(0, 1)
 
 
-def _block_length(length: int) -> int:
+def block_length(length: int) -> int:
     """Return a block length near sqrt(length), with the least excess of whole blocks."""
     root = max(1, math.isqrt(length))
     return min(range(max(1, root // 2), 2 * root + 1), key=lambda b: (-length % b, abs(b - root)))

@@ -1,0 +1,167 @@
+"""State spaces whose states all channels share: dense matrices around a diagonal recurrence."""
+
+from __future__ import annotations
+
+import abc
+from typing import Annotated, Any, Generic, Literal, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.layers.dropout import build_dropout
+from models.layers.long_convolution import PositionOperator
+from models.layers.state_space import complex_parameter
+from models.ops.diagonal_recurrence import diagonal_recurrence
+
+NumStates = Annotated[int, Field(ge=1, le=2**16)]
+Gate = Literal["glu", "half_glu1", "half_glu2"]
+
+
+class SharedStates(PositionOperator):
+    """Complex states h[k] = poles * h[k - 1] + B x[k], and Re(C h) of them.
+
+    With two directions there are states from the other end, too, of the same poles and B.
+
+    Args:
+        readout: (directions, dim, states) complex, where C starts.
+    """
+
+    def __init__(self, readout: Tensor) -> None:
+        super().__init__()
+        self.directions, _, self.channels = readout.shape
+        self.readout = complex_parameter(readout)
+
+    readout_scale = 1.0
+    """On C: 2 where each state stands for a conjugate pair."""
+
+    @abc.abstractmethod
+    def discretize(self) -> tuple[Tensor, Tensor]:
+        """Return the poles, (states,), and B, (states, dim), complex."""
+
+    def run(self, x: Tensor) -> Tensor:
+        """Compute Re(C h): (batch, length, dim) -> the same shape, in single precision or above."""
+        with torch.autocast(x.device.type, enabled=False):
+            poles, into = self.discretize()
+            driven = drive(x.to(poles.real.dtype), into)
+            return sum(
+                (
+                    read(diagonal_recurrence(poles, driven, reverse=reverse), readout)
+                    for readout, reverse in zip(self.readouts(), (False, True), strict=False)
+                ),
+                torch.zeros((), dtype=poles.real.dtype, device=x.device),
+            )
+
+    def readouts(self) -> Tensor:
+        """Return C, times its scale: (directions, dim, states) complex."""
+        return self.readout_scale * torch.view_as_complex(self.readout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add up the recurrences of both directions: (batch, length, states) real -> the same."""
+        poles, _ = self.discretize()
+        states = [
+            diagonal_recurrence(poles, x.to(poles.dtype), reverse=reverse).real
+            for reverse in (False, True)[: self.directions]
+        ]
+        return sum(states[1:], states[0])
+
+    def matrix(self, length: int) -> Tensor:
+        """See `PositionOperator.matrix`: the real parts of the powers of the poles."""
+        poles, _ = self.discretize()
+        lag = torch.arange(length, device=poles.device)
+        lag = lag[:, None] - lag
+        powers = (poles[:, None] ** torch.arange(length, device=poles.device)).real[:, lag.abs()]
+        ahead = lag < 0
+        if self.directions == 1:
+            return powers.masked_fill(ahead, 0)
+        return powers * torch.where(lag == 0, 2, 1)
+
+
+States = TypeVar("States", bound=SharedStates)
+
+
+def drive(x: Tensor, into: Tensor) -> Tensor:
+    """Compute B x for real x: (..., dim) and B (states, dim) complex -> (..., states) complex."""
+    weight = torch.view_as_real(into).transpose(1, 2).flatten(0, 1)
+    return torch.view_as_complex(functional.linear(x, weight).unflatten(-1, (len(into), 2)))
+
+
+def read(states: Tensor, readout: Tensor) -> Tensor:
+    """Compute Re(C h): (..., states) complex and C (dim, states) complex -> (..., dim) real."""
+    weight = torch.view_as_real(readout.conj().resolve_conj()).flatten(1)
+    return functional.linear(torch.view_as_real(states).flatten(-2), weight)
+
+
+class SharedStateMixer(RecurrentMixer, Generic[States]):
+    """The layer of S5 and LRU: y = Re(C h) + D x, gelu, dropout, and a gate.
+
+    gelu is the approximation by tanh, which is flax's. The context's inner dropout acts on what
+    gelu gives, tied where the context says so.
+
+    Args:
+        context: what the mixer knows of model and task.
+        states: h.
+        gate: with g = gelu(y), "glu" is W_1 g * sigmoid(W_2 g), "half_glu1" g * sigmoid(W g), and
+            "half_glu2" y * sigmoid(W g).
+    """
+
+    def __init__(self, context: MixerContext, states: States, *, gate: Gate) -> None:
+        super().__init__()
+        self.context = context
+        self.states = states
+        self.gate = gate
+        self.direct = nn.Parameter(torch.randn(context.dim))
+        self.output = nn.Linear(context.dim, context.dim * (2 if gate == "glu" else 1))
+        self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return self.project(x, self.states.run(x).to(x.dtype))
+
+    def project(self, x: Tensor, mixed: Tensor) -> Tensor:
+        """Add the direct term D x, activate and gate.
+
+        Args:
+            x: (..., dim), the mixer's input.
+            mixed: (..., dim), what the states give.
+        Returns: (..., dim).
+        """
+        y = mixed + self.direct.to(x.dtype) * x
+        active = self.dropout(functional.gelu(y, approximate="tanh"))
+        gate = self.output(active)
+        if self.gate == "glu":
+            return functional.glu(gate, dim=-1)
+        return (active if self.gate == "half_glu1" else y) * torch.sigmoid(gate)
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> Recurrence:
+        """Return the recurrence of the states.
+
+        Args:
+            length: any number of positions.
+        Raises: ValueError if the context is not causal.
+        """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return _SharedRecurrence(self)
+
+
+class _SharedRecurrence(Recurrence):
+    def __init__(self, mixer: SharedStateMixer[Any]) -> None:
+        self.mixer = mixer
+        self.poles, self.into = mixer.states.discretize()
+        self.readout = mixer.states.readouts()[0]
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros: (batch, states) complex."""
+        return self.poles.new_zeros(batch, len(self.poles))
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`."""
+        state = self.poles * state + drive(x.to(self.poles.real.dtype), self.into)
+        return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state

@@ -1,0 +1,95 @@
+"""First-order linear recurrences with fixed diagonal matrices, h[k] = poles * h[k - 1] + x[k]."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from models.ops.reference import fast_form_of
+from models.ops.vandermonde import block_length
+
+
+def diagonal_recurrence_reference(poles: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
+    """Compute `diagonal_recurrence` one position at a time."""
+    if reverse:
+        return diagonal_recurrence_reference(poles, x.flip(1)).flip(1)
+    state, states = torch.zeros_like(x[:, 0]) if x.shape[1] else x, []
+    for position in x.unbind(dim=1):
+        state = poles * state + position
+        states.append(state)
+    return torch.stack(states, dim=1) if states else torch.zeros_like(x)
+
+
+@fast_form_of(diagonal_recurrence_reference)
+def diagonal_recurrence(poles: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
+    """Run h[k] = poles * h[k - 1] + x[k], from h = 0 before the first position.
+
+    Sequences are cut into about sqrt(length) chunks. All chunks take their steps together, then
+    what is carried from chunk to chunk is added: 2 sqrt(length) small operations in place of
+    length, in linear time. The backward pass is the same recurrence from the other end.
+
+    Args:
+        poles: (states,), real or complex.
+        x: (batch, length, states), of the same type.
+        reverse: whether it runs from the last position to the first.
+    Returns: (batch, length, states).
+    Raises: TypeError if poles and x are of different types.
+    """
+    if poles.dtype != x.dtype:
+        raise TypeError(f"poles are {poles.dtype}, x is {x.dtype}; expected the same")
+    result = _Recurrence.apply(poles, x, reverse)
+    assert isinstance(result, Tensor)
+    return result
+
+
+class _Recurrence(Function):
+    @staticmethod
+    def forward(ctx: Any, poles: Tensor, x: Tensor, reverse: bool) -> Tensor:
+        states = _run(poles, x, reverse=reverse)
+        ctx.save_for_backward(poles, states)
+        ctx.reverse = reverse
+        return states
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, to_states: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        poles, states = ctx.saved_tensors
+        to_x = _run(poles.conj(), to_states, reverse=not ctx.reverse)
+        if ctx.reverse:
+            later, earlier = to_x[:, :-1], states[:, 1:]
+        else:
+            later, earlier = to_x[:, 1:], states[:, :-1]
+        to_poles = torch.einsum("bks,bks->s", later, earlier.conj())
+        return to_poles, to_x, None
+
+
+def _run(poles: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
+    batch, length, states = x.shape
+    if x.numel() == 0:
+        return x.clone()
+    chunk = block_length(length)
+    count = -(-length // chunk)
+    whole = x.new_empty(batch, count * chunk, states)
+    whole[:, :length] = x
+    whole[:, length:] = 0
+    chunks = whole.view(batch, count, chunk, states)
+    steps = range(chunk - 1, -1, -1) if reverse else range(chunk)
+    for before, here in pairwise(steps):
+        chunks[:, :, here].addcmul_(chunks[:, :, before], poles)
+    powers = poles.expand(chunk, -1).cumprod(dim=0)
+    ends = chunks[:, :, steps[-1]]
+    order = range(count - 1, -1, -1) if reverse else range(count)
+    for before, here in pairwise(order):
+        ends[:, here].addcmul_(ends[:, before], powers[-1])
+    if reverse:
+        chunks[:, :-1, 1:].addcmul_(ends[:, 1:, None], powers[:-1].flip(0))
+    else:
+        chunks[:, 1:, :-1].addcmul_(ends[:, :-1, None], powers[:-1])
+    return whole[:, :length]

@@ -1,0 +1,197 @@
+"""S5: a state space with many inputs and outputs, whose diagonal states all channels share.
+
+Smith, Warrington and Linderman, "Simplified State Space Layers for Sequence Modeling", ICLR 2023
+(arXiv:2208.04933), sections 3 and 4 and appendix B; settings and what the paper leaves open are
+those of lindermanlab/S5.
+
+Symbols of the paper and their names here:
+    L: length
+    H: context.dim, the channels in and out
+    P: state_size, conjugates included
+    J: num_blocks, HiPPO matrices on the diagonal at the start
+    Lambda: the poles in continuous time, log_decay and frequency
+    B (with a tilde): S5States.input
+    C (with a tilde): SharedStates.readout
+    D: SharedStateMixer.direct
+    Delta: exp(log_step), one for each state
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from models.base import DecayingAt, MixerContext
+from models.layers.shared_states import Gate, SharedStateMixer, SharedStates
+from models.layers.state_space import (
+    Rate,
+    StateSize,
+    Step,
+    complex_parameter,
+    initial_log_steps,
+    num_directions,
+)
+from models.ops.hippo import normal_part
+
+Discretization = Literal["zoh", "bilinear"]
+ReadoutStart = Literal["lecun", "truncated", "complex"]
+RateGroups = Literal["standard", "input_and_readout_decay", "input_fast", "no_decay"]
+
+HIGHEST_REAL_PART = -1e-4
+"""What poles are clipped to (lindermanlab/S5, clip_eigs)."""
+TRUNCATED_DEVIATION = 0.87962566103423978
+"""Standard deviation of a normal law of deviation 1 that is cut off at -2 and 2."""
+
+
+def truncated_normal(*shape: int, deviation: float) -> Tensor:
+    """Draw normal numbers of a standard deviation, those beyond two of them drawn again."""
+    scale = deviation / TRUNCATED_DEVIATION
+    return nn.init.trunc_normal_(torch.empty(shape), std=scale, a=-2 * scale, b=2 * scale)
+
+
+class S5States(SharedStates):
+    """The states of S5, one of each conjugate pair.
+
+    Args:
+        dim: channels in and out.
+        directions: 1 where causal, else 2.
+        state_size: P, even.
+        num_blocks: J.
+        readout_start: law of C.
+        clip_poles: whether real parts stay at or below -1e-4.
+        discretization: zero-order hold, "zoh", or "bilinear".
+        log_step: (state_size / 2,) logarithms of the time steps.
+    """
+
+    readout_scale = 2.0
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        directions: int,
+        state_size: int,
+        num_blocks: int,
+        readout_start: ReadoutStart,
+        clip_poles: bool,
+        discretization: Discretization,
+        log_step: nn.Parameter,
+    ) -> None:
+        poles, v = normal_part(state_size // num_blocks)
+        vectors = torch.block_diag(*[v] * num_blocks).to(torch.complex64)
+        super().__init__(_initial_readout(readout_start, directions, dim, vectors))
+        self.clip_poles = clip_poles
+        self.discretization = discretization
+        self.log_step = log_step
+        self.real_part = nn.Parameter(poles.real.float().repeat(num_blocks))
+        self.frequency = nn.Parameter(poles.imag.float().repeat(num_blocks))
+        start = truncated_normal(state_size, dim, deviation=state_size**-0.5)
+        self.input = complex_parameter(vectors.mH @ start.to(vectors.dtype))
+
+    def discretize(self) -> tuple[Tensor, Tensor]:
+        """See `SharedStates.discretize` (S5, equation 6 and appendix A)."""
+        real = self.real_part.clamp(max=HIGHEST_REAL_PART) if self.clip_poles else self.real_part
+        a = torch.complex(real, self.frequency)
+        b = torch.view_as_complex(self.input)
+        step = self.log_step.exp()
+        d = step * a
+        if self.discretization == "zoh":
+            return d.exp(), (torch.expm1(d) / a)[:, None] * b
+        return (1 + d / 2) / (1 - d / 2), (step / (1 - d / 2))[:, None] * b
+
+
+def _initial_readout(start: ReadoutStart, directions: int, dim: int, vectors: Tensor) -> Tensor:
+    """Draw C: (directions, dim, states) complex.
+
+    The two laws of flax's lecun_normal differ as the published code calls it, once for the whole
+    matrix, whose deviation is (P H) ** -1/2, or row by row, P ** -1/2.
+    """
+    size, states = vectors.shape
+    if start == "complex":
+        return torch.randn(directions, dim, states, dtype=torch.complex64)
+    deviation = size**-0.5 if start == "truncated" else (size * dim) ** -0.5
+    drawn = truncated_normal(directions, dim, size, 2, deviation=deviation)
+    return torch.view_as_complex(drawn) @ vectors
+
+
+class S5(SharedStateMixer[S5States]):
+    """State space of P states that all channels share, O(length P channels); O(P channels) a step.
+
+    Args:
+        state_size: P, states of all channels together, conjugates included.
+        num_blocks: J; poles start as those of J HiPPO-LegS matrices of size P / J.
+        readout_start: where C starts: "lecun" or "truncated" (real laws times the matrices'
+            eigenvectors, of deviation (P channels) ** -1/2 and P ** -1/2), or "complex", normal of
+            variance 1 in the eigenvectors' basis.
+        clip_poles: whether real parts of poles stay at or below -1e-4.
+        discretization: zero-order hold or bilinear.
+        step_min: smallest time step at the start.
+        step_max: largest time step at the start.
+        gate: after the state space, see `SharedStateMixer`.
+        state_lr: highest learning rate of poles, B and time steps, which do not decay, unless
+            said otherwise. None: the run's.
+        rate_groups: as the published code groups rates: "standard"; "input_and_readout_decay", B
+            decays, too; "input_fast", B decays and has the run's rate; "no_decay", C and D have
+            state_lr and do not decay.
+        step_has_run_lr: whether time steps have the run's rate, and decay.
+    Raises: ValueError if num_blocks does not cut state_size into even parts, or step_min exceeds
+        step_max.
+    """
+
+    name = "s5"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        state_size: StateSize = 16,
+        num_blocks: PositiveInt = 1,
+        readout_start: ReadoutStart = "lecun",
+        clip_poles: bool = True,
+        discretization: Discretization = "zoh",
+        step_min: Step = 0.001,
+        step_max: Step = 0.1,
+        gate: Gate = "half_glu1",
+        state_lr: Rate | None = 0.001,
+        rate_groups: RateGroups = "standard",
+        step_has_run_lr: bool = False,
+    ) -> None:
+        if state_size % (2 * num_blocks):
+            raise ValueError(
+                f"num_blocks {num_blocks} does not cut state_size {state_size} into even parts"
+            )
+        states = S5States(
+            dim=context.dim,
+            directions=num_directions(context),
+            state_size=state_size,
+            num_blocks=num_blocks,
+            readout_start=readout_start,
+            clip_poles=clip_poles,
+            discretization=discretization,
+            log_step=initial_log_steps(state_size // 2, step_min, step_max),
+        )
+        super().__init__(context, states, gate=gate)
+        self.state_lr = state_lr
+        self.rate_groups = rate_groups
+        self.step_has_run_lr = step_has_run_lr
+
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Group rates as lindermanlab/S5 does, see `Mixer.learning_rates`."""
+        own, slow = self.states, self.state_lr
+        rates: dict[nn.Parameter, float | DecayingAt | None] = {
+            own.real_part: slow, own.frequency: slow
+        }  # fmt: skip
+        if not self.step_has_run_lr:
+            rates[own.log_step] = slow
+        if self.rate_groups == "input_and_readout_decay":
+            if slow is not None:
+                rates[own.input] = DecayingAt(slow)
+        elif self.rate_groups != "input_fast":
+            rates[own.input] = slow
+        if self.rate_groups == "no_decay":
+            rates |= {own.readout: slow, self.direct: slow}
+        return rates
