@@ -5,15 +5,14 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
-from models.layers.dropout import Dropout, build_dropout
+from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
 from models.layers.long_convolution import LongConvolution
 from models.layers.recurrence import WrappedRecurrence
 from models.ops.toeplitz import LagKernel
@@ -21,7 +20,6 @@ from models.ops.toeplitz import LagKernel
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
 Rate = Annotated[float, Field(gt=0)]
 Step = Annotated[float, Field(gt=0, le=1e3)]
-Output = Literal["glu", "linear"]
 
 
 class StateSpaceConvolution(LongConvolution):
@@ -55,16 +53,11 @@ class StateSpaceConvolution(LongConvolution):
 
     def generate(self, length: int) -> LagKernel:
         """Join the kernels of the directions, see `LongConvolution.generate`."""
-        kernels = self.kernels(length)
-        ahead = kernels[1:, :, : length - 1].flip(-1)
-        return LagKernel(torch.cat([*ahead, kernels[0]], dim=-1), (1 - length) * len(ahead))
+        return join_directions(self.kernels(length), length)
 
 
-class StateSpaceMixer(RecurrentMixer):
-    """The layer of S4, S4D and DSS: GLU(W gelu(K x + D x)), or without GLU; K x is a convolution.
-
-    The context's inner dropout acts on what gelu gives, tied where the context says so, and, with
-    `drops_convolved`, on what it takes, never tied: as in the code of DSS, and in that of S4.
+class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
+    """The layer of S4, S4D and DSS, see `ConvolutionMixer`.
 
     Args:
         context: what the mixer knows of model and task.
@@ -87,18 +80,10 @@ class StateSpaceMixer(RecurrentMixer):
         output: Output = "glu",
         drops_convolved: bool = True,
     ) -> None:
-        super().__init__()
-        self.context = context
-        self.convolution = convolution
+        super().__init__(context, convolution, output=output, drops_convolved=drops_convolved)
         self.state_lr = state_lr
         self.step_lr = step_lr
         self.readout_lr = readout_lr
-        self.is_gated = output == "glu"
-        self.direct = nn.Parameter(torch.randn(context.dim))
-        self.output = nn.Linear(context.dim, context.dim * (2 if self.is_gated else 1))
-        probability = context.inner_dropout
-        self.dropout = build_dropout(probability, tied=context.tied_dropout)
-        self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Return the learning rates of the dynamics, see `Mixer.learning_rates`."""
@@ -107,30 +92,6 @@ class StateSpaceMixer(RecurrentMixer):
             rates[self.convolution.readout] = DecayingAt(self.readout_lr)
         rates |= dict.fromkeys(self.convolution.state_parameters(), self.state_lr)
         return {**rates, self.convolution.log_step: self.step_lr}
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """See `Mixer.forward`."""
-        if mask is not None:
-            x = x.masked_fill(~mask[..., None], 0)
-        mixed = self.convolved_dropout(self._with_direct(x, self.convolution(x)))
-        return self._project(self.dropout(functional.gelu(mixed)))
-
-    def project(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Add the direct term D x, activate and project, as in evaluation.
-
-        Args:
-            x: (..., dim), the mixer's input.
-            mixed: (..., dim), the convolution's output.
-        Returns: (..., dim).
-        """
-        return self._project(functional.gelu(self._with_direct(x, mixed)))
-
-    def _with_direct(self, x: Tensor, mixed: Tensor) -> Tensor:
-        return mixed + self.direct.to(x.dtype) * x
-
-    def _project(self, hidden: Tensor) -> Tensor:
-        y = self.output(hidden)
-        return functional.glu(y, dim=-1) if self.is_gated else y
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:

@@ -1,0 +1,204 @@
+"""Convolutions as long as the sequence whose kernels are parameters: free ones, and multiscale.
+
+Free: Fu et al., "Simple Hardware-Efficient Long Convolutions for Sequence Modeling", ICML 2023
+(arXiv:2302.06646), section 3, and HazyResearch/safari. Multiscale: Li et al., "What Makes
+Convolutional Models Great on Long Sequence Modeling?" (SGConv), ICLR 2023 (arXiv:2210.09298),
+section 3.2, and ctlllll/SGConv.
+
+Symbols of the papers and their names here:
+    K (with a bar), k: kernels
+    lambda: threshold
+    d, the size of a sub-kernel: SCALE_SIZE
+    alpha, the decay from scale to scale: DECAY
+    Z: norm
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import DecayingAt, MixerContext
+from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
+from models.layers.dropout import Dropout
+from models.layers.long_convolution import LongConvolution
+from models.layers.state_space import Rate, num_directions
+from models.ops.toeplitz import LagKernel
+
+Kernel = Literal["free", "multiscale"]
+Start = Literal["random", "exponential"]
+
+SCALE_SIZE = 64
+"""Parameters of a sub-kernel of SGConv."""
+DECAY = 2.0
+"""What each scale of SGConv is weaker than the next finer one."""
+
+
+class FreeConvolution(LongConvolution):
+    """Kernels with a parameter for every lag (Fu et al., algorithm 1).
+
+    Args:
+        dim: channels of the mixer.
+        copies: kernels of each channel in each direction.
+        directions: 1 where causal, else 2.
+        max_length: lags of a kernel.
+        start: "random", or "exponential" for a decay that differs from channel to channel.
+        threshold: what all coefficients are pulled towards 0 by, and stop there.
+        smoothing: lags that are averaged over, odd.
+        kernel_dropout: fraction of coefficients to drop.
+    """
+
+    def __init__(
+        self,
+        *,
+        dim: int,
+        copies: int,
+        directions: int,
+        max_length: int,
+        start: Start,
+        threshold: float,
+        smoothing: int,
+        kernel_dropout: float,
+    ) -> None:
+        super().__init__()
+        self.channels = copies * dim
+        self.threshold = threshold
+        self.smoothing = smoothing
+        self.dropout = Dropout(kernel_dropout)
+        kernels = torch.randn(directions, copies * dim, max_length)
+        if start == "random":
+            kernels = kernels * 0.002
+        else:
+            rate = (dim / 2) ** (torch.arange(dim) / dim).repeat(copies)
+            lag = torch.arange(max_length) / max_length
+            kernels = kernels * 0.02 * torch.exp(-rate[:, None] * lag)
+        self.kernels = nn.Parameter(kernels)
+
+    def generate(self, length: int) -> LagKernel:
+        """See `LongConvolution.generate`."""
+        half = self.smoothing // 2
+        kernels = self.kernels[..., : length + half]
+        if half:
+            kernels = functional.avg_pool1d(kernels, self.smoothing, stride=1, padding=half)
+        kernels = self.dropout(functional.softshrink(kernels[..., :length], self.threshold))
+        missing = length - kernels.shape[-1]
+        return join_directions(functional.pad(kernels, (0, missing)), length)
+
+
+class MultiscaleConvolution(LongConvolution):
+    """Kernels of sub-kernels, each twice as long and half as strong as the one before (SGConv).
+
+    The first two have SCALE_SIZE lags. They are divided by the kernel's norm at the start.
+
+    Args:
+        dim: channels of the mixer.
+        copies: kernels of each channel in each direction.
+        directions: 1 where causal, else 2.
+        max_length: lags of a kernel, in positions.
+    """
+
+    norm: Tensor
+
+    def __init__(self, *, dim: int, copies: int, directions: int, max_length: int) -> None:
+        super().__init__()
+        self.channels = copies * dim
+        self.max_length = max_length
+        scales = 1 + max(0, math.ceil(math.log2(max_length / SCALE_SIZE)))
+        self.scales = nn.Parameter(torch.randn(scales, directions, copies * dim, SCALE_SIZE))
+        self.register_buffer("norm", torch.ones(()))
+        whole = self._whole().detach()
+        self.norm = torch.linalg.vector_norm(whole, dim=-1, keepdim=True)
+
+    def _whole(self) -> Tensor:
+        """Return kernels of all scales before they are divided: (directions, channels, lags)."""
+        finest = len(self.scales) - 1
+        stretched = [
+            DECAY ** (finest - n)
+            * functional.interpolate(
+                scale, scale_factor=2.0 ** max(0, n - 1), mode="linear", align_corners=False
+            )
+            for n, scale in enumerate(self.scales)
+        ]
+        return torch.cat(stretched, dim=-1)
+
+    def generate(self, length: int) -> LagKernel:
+        """See `LongConvolution.generate`."""
+        whole = self._whole()
+        kernels = (whole / self.norm)[..., : min(length, self.max_length)]
+        missing = length - kernels.shape[-1]
+        return join_directions(functional.pad(kernels, (0, missing)), length)
+
+
+class LongConv(ConvolutionMixer[LongConvolution]):
+    """Convolution as long as the sequence with free or multiscale kernels, O(length log length).
+
+    Kernels end at max_length: beyond it, lags have no weight.
+
+    Args:
+        kernel: "free", a parameter for every lag, or "multiscale", log(max_length) many.
+        copies: convolutions of each channel, whose results a projection joins.
+        start: of free kernels, see `FreeConvolution`.
+        threshold: of free kernels; coefficients are pulled towards 0 by it, and stop there.
+        smoothing: of free kernels, lags that are averaged over; odd, 1 for none.
+        kernel_dropout: of free kernels, the fraction of coefficients to drop.
+        kernel_lr: highest learning rate of kernels, which do not decay. None: the run's.
+        output: "glu", or "linear" for a projection without a gate.
+    Raises: ValueError for an even smoothing, and for options of free kernels with others.
+    """
+
+    name = "long-conv"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        kernel: Kernel = "free",
+        copies: Annotated[PositiveInt, Field(le=64)] = 1,
+        start: Start = "random",
+        threshold: Annotated[float, Field(ge=0)] = 0.0,
+        smoothing: Annotated[int, Field(ge=1, le=1023)] = 1,
+        kernel_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        kernel_lr: Rate | None = 0.001,
+        output: Output = "glu",
+    ) -> None:
+        size = {
+            "dim": context.dim,
+            "copies": copies,
+            "directions": num_directions(context),
+            "max_length": context.max_length,
+        }
+        if smoothing % 2 == 0:
+            raise ValueError(f"smoothing {smoothing} is even, expected as many lags on either side")
+        if kernel == "free":
+            convolution: LongConvolution = FreeConvolution(
+                **size, start=start, threshold=threshold,
+                smoothing=smoothing, kernel_dropout=kernel_dropout,
+            )  # fmt: skip
+        else:
+            _check_multiscale(start, threshold, smoothing, kernel_dropout)
+            convolution = MultiscaleConvolution(**size)
+        super().__init__(context, convolution, output=output, drops_convolved=False)
+        self.kernel_lr = kernel_lr
+
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Return the rate of kernels, see `Mixer.learning_rates`."""
+        return dict.fromkeys(self.convolution.parameters(), self.kernel_lr)
+
+
+def _check_multiscale(start: Start, threshold: float, smoothing: int, dropout: float) -> None:
+    """Refuse options of free kernels, with a ValueError."""
+    changed = {
+        "start": start != "random",
+        "threshold": threshold > 0,
+        "smoothing": smoothing > 1,
+        "kernel_dropout": dropout > 0,
+    }
+    for option, is_set in changed.items():
+        if is_set:
+            raise ValueError(f"{option} concerns free kernels, and kernel is multiscale")
