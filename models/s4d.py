@@ -1,7 +1,8 @@
 """S4D: diagonal state spaces.
 
 Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models",
-NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4.
+NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4. The two ways of tuning its frequencies, S4D-FT:
+Yu et al., "Tuning Frequency Bias of State Space Models", ICLR 2025 (arXiv:2410.02035), section 5.
 
 Symbols of the paper and their names here:
     L: length
@@ -16,17 +17,22 @@ Symbols of the paper and their names here:
     B' C (B with a bar): half of the second result of DiagonalConvolution.discretize
     K (with a bar): DiagonalConvolution.kernels
     V_L: the matrix of powers in vandermonde_product
+
+and of the second:
+    alpha: frequency_scale
+    beta: exponent
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 import torch
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from models.base import Added, MixerContext
+from models.base import Added, DecayingAt, MixerContext
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Rate,
@@ -42,11 +48,14 @@ from models.layers.state_space import (
     random_complex,
 )
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
+from models.ops.spectral_tilt import spectral_tilt
+from models.ops.toeplitz import LagKernel
 from models.ops.vandermonde import vandermonde_product
 
 Initialization = Literal["lin", "inv", "legs"]
 Discretization = Literal["zoh", "bilinear"]
 InputStart = Literal["hippo", "ones"]
+FrequencyScale = Annotated[float, Field(gt=0, le=1e3)]
 
 
 def initial_poles(kind: Initialization, state_size: int) -> Tensor:
@@ -95,7 +104,12 @@ class DiagonalConvolution(StateSpaceConvolution):
         into: (states,) complex, where B starts.
         log_step: (channels,) logarithms of the time steps.
         discretization: zero-order hold, "zoh", or "bilinear".
+        tilted_length: positions for which the spectrum is tilted by a power of the frequency that
+            each channel learns, from 0. None: it is not.
+        learns_input: whether B is learned, or stays as it starts.
     """
+
+    input: Tensor
 
     def __init__(
         self,
@@ -107,6 +121,8 @@ class DiagonalConvolution(StateSpaceConvolution):
         into: Tensor,
         log_step: nn.Parameter,
         discretization: Discretization,
+        tilted_length: int | None = None,
+        learns_input: bool = True,
     ) -> None:
         super().__init__()
         self.discretization = discretization
@@ -114,12 +130,33 @@ class DiagonalConvolution(StateSpaceConvolution):
         self.log_step = log_step
         self.log_decay = nn.Parameter((-poles.real).log().float().repeat(copies, 1))
         self.frequency = nn.Parameter(poles.imag.float().repeat(copies, 1))
-        self.input = complex_parameter(into.repeat(copies, 1))
+        b = complex_parameter(into.repeat(copies, 1))
+        if learns_input:
+            self.input = b
+        else:
+            self.register_buffer("input", b.detach())
         self.readout = complex_parameter(random_complex(directions, channels, len(poles)))
+        self.tilted_length = tilted_length
+        self.exponent = None if tilted_length is None else nn.Parameter(torch.zeros(channels))
+
+    def generate(self, length: int) -> LagKernel:
+        """See `LongConvolution.generate`; a tilted kernel is cut from that of the longest length.
+
+        So padding changes nothing, though the tilt depends on the length.
+        """
+        if self.tilted_length is None or self.exponent is None:
+            return super().generate(length)
+        longest = max(length, self.tilted_length)
+        return spectral_tilt(self.kernels(longest), self.exponent).cut(length)
+
+    def resolution(self, length: int) -> int:
+        """Return the length whose frequencies tilt the kernel, see `LongConvolution.resolution`."""
+        return 0 if self.tilted_length is None else max(length, self.tilted_length)
 
     def state_parameters(self) -> list[nn.Parameter]:
         """See `StateSpaceConvolution.state_parameters`."""
-        return [self.log_decay, self.frequency, self.input]
+        learned = [self.input] if isinstance(self.input, nn.Parameter) else []
+        return [self.log_decay, self.frequency, *learned]
 
     def discretize(self) -> tuple[Tensor, Tensor]:
         """Return the logarithms of A' and the weights 2 C B'.
@@ -155,13 +192,20 @@ class S4D(StateSpaceMixer):
         initialization: where the poles start, see `initial_poles`: lin, inv or legs.
         input_start: where B starts, see `initial_input`: hippo or ones. None: as published, hippo
             with legs and ones with lin and inv.
+        learns_input: whether B is learned, or stays as it starts, as in S4D-FT.
         discretization: zero-order hold or bilinear.
         step_min: smallest time step at the start.
         step_max: largest time step at the start.
         state_lr: highest learning rate of poles and B, which never decay. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
         readout_lr: highest learning rate of the readout C, which decays. None: the run's.
-    Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
+        frequency_scale: alpha, what the imaginary parts of the poles are multiplied by at the
+            start.
+        spectral_exponent: whether each channel's spectrum is multiplied by (1 + f) ** beta, with
+            beta learned from 0; such a filter looks both ways.
+        exponent_lr: highest learning rate of beta, which does not decay. None: the run's.
+    Raises: ValueError if num_copies does not divide the channels, if step_min exceeds step_max, and
+        for a spectral_exponent in a causal context, or an exponent_lr without one.
     """
 
     name = "s4d"
@@ -174,23 +218,42 @@ class S4D(StateSpaceMixer):
         num_copies: PositiveInt | None = 1,
         initialization: Initialization = "legs",
         input_start: Annotated[InputStart | None, Added("ones")] = None,
+        learns_input: Annotated[bool, Added(True)] = True,
         discretization: Discretization = "zoh",
         step_min: Step = 0.001,
         step_max: Step = 0.1,
         state_lr: Rate | None = 0.001,
         step_lr: Rate | None = 0.001,
         readout_lr: Annotated[Rate | None, Added(None)] = None,
+        frequency_scale: Annotated[FrequencyScale, Added(1.0)] = 1.0,
+        spectral_exponent: Annotated[bool, Added(False)] = False,
+        exponent_lr: Annotated[Rate | None, Added(None)] = None,
     ) -> None:
+        if spectral_exponent and context.causal:
+            raise ValueError("spectral_exponent filters by later positions, too: it is not causal")
+        if exponent_lr is not None and not spectral_exponent:
+            raise ValueError("exponent_lr concerns spectral_exponent, which is false")
+        poles = initial_poles(initialization, state_size)
         start = input_start or ("hippo" if initialization == "legs" else "ones")
         convolution = DiagonalConvolution(
             channels=context.dim,
             directions=num_directions(context),
             copies=check_copies(num_copies, context.dim),
-            poles=initial_poles(initialization, state_size),
+            poles=torch.complex(poles.real, frequency_scale * poles.imag),
             into=initial_input(start, state_size),
             log_step=initial_log_steps(context.dim, step_min, step_max),
             discretization=discretization,
+            tilted_length=context.max_length if spectral_exponent else None,
+            learns_input=learns_input,
         )
         super().__init__(
             context, convolution, state_lr=state_lr, step_lr=step_lr, readout_lr=readout_lr
         )
+        self.exponent_lr = exponent_lr
+
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Return the rates of the dynamics, and of beta, see `Mixer.learning_rates`."""
+        assert isinstance(self.convolution, DiagonalConvolution)
+        exponent = self.convolution.exponent
+        own = {} if exponent is None else {exponent: self.exponent_lr}
+        return {**super().learning_rates(), **own}

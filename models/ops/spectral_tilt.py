@@ -1,0 +1,27 @@
+"""Kernels whose spectrum is tilted by a power of the frequency."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.ops.toeplitz import LagKernel
+
+
+def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
+    """Multiply the spectrum of kernels by (1 + f) ** exponent, f the frequency in [0, 1/2].
+
+    The spectrum is that of circulant matrices of twice the length, as in the published code, where
+    it is the output's that is multiplied. The filter has no phase: it looks both ways.
+
+    Args:
+        kernels: (2, channels, length), for lags 0, 1, ... and for lags -1, -2, ...
+        exponent: (channels,).
+    Returns: a kernel of all lags of the length.
+    """
+    length = kernels.shape[-1]
+    response = torch.fft.rfft(torch.cat([kernels[0], kernels[1].flip(-1)], dim=-1))
+    frequency = torch.arange(length + 1, device=exponent.device) / (2 * length)
+    tilted = response * (1 + frequency.to(exponent.dtype)) ** exponent[:, None]
+    circle = torch.fft.irfft(tilted, n=2 * length)
+    return LagKernel(torch.cat([circle[:, length + 1 :], circle[:, :length]], dim=1), 1 - length)
