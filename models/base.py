@@ -117,6 +117,29 @@ class Mixer(nn.Module, abc.ABC):
         return {}
 
 
+class GatedMixer(Mixer):
+    """A mixer with a gate against what its result is added to: x + gate * (value - x).
+
+    x is what the block was given, before any norm. A mixer that is used by itself takes its own
+    input for it, so that `forward` gives what is to be added.
+    """
+
+    @abc.abstractmethod
+    def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix positions.
+
+        Args:
+            x: (batch, length, dim).
+            mask: see `Mixer.forward`.
+        Returns: (batch, length, 2 * dim), the value and then the gate, in [0, 1].
+        """
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        value, gate = self.value_and_gate(x, mask).chunk(2, dim=-1)
+        return gate * (value - x)
+
+
 State = Tensor | tuple[Tensor, ...]
 """What a recurrence carries from position to position: each tensor is (batch, ...)."""
 
@@ -138,6 +161,20 @@ class Recurrence(abc.ABC):
         state = self.initial_state(1)
         tensors = (state,) if isinstance(state, Tensor) else state
         return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)
+
+
+class GatedRecurrence(Recurrence):
+    """The recurrence of a `GatedMixer`."""
+
+    @abc.abstractmethod
+    def value_and_gate(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
+        """Take in a position: x (batch, dim) -> value and gate, (batch, 2 * dim), and the state."""
+
+    def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
+        """See `Recurrence.step`."""
+        parts, state = self.value_and_gate(x, state)
+        value, gate = parts.chunk(2, dim=-1)
+        return gate * (value - x), state
 
 
 class RecurrentMixer(Mixer):

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, TypeGuard
 
 from torch import Tensor, nn
 
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from models.base import Mixer, MixerContext
+from models.base import GatedMixer, Mixer, MixerContext
 from models.layers.two_axes import GridModule
 from tasks.base import TaskInfo
+
+
+def is_gated(mixer: nn.Module) -> TypeGuard[GatedMixer | AlongAxis]:
+    """Whether a mixer, or the one that is along an axis, gives a value and a gate."""
+    return isinstance(mixer.mixer if isinstance(mixer, AlongAxis) else mixer, GatedMixer)
 
 
 class AlongAxis(GridModule):
@@ -33,12 +39,20 @@ class AlongAxis(GridModule):
         Raises: ValueError for padding, or another number of positions: no task with a grid
             has either.
         """
+        return self._along(self.mixer, x, mask)
+
+    def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Mix grids as `forward` does, by a `GatedMixer`: -> (batch, height * width, 2 * dim)."""
+        assert isinstance(self.mixer, GatedMixer)
+        return self._along(self.mixer.value_and_gate, x, mask)
+
+    def _along(self, mix: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:
             raise ValueError("got a mask, expected a grid that has all of its positions")
         lines = self.on_grid(x)
         if self.is_turned:
             lines = lines.transpose(1, 2)
-        mixed = self.mixer(lines.flatten(0, 1), None).view(lines.shape)
+        mixed = mix(lines.flatten(0, 1), None).unflatten(0, lines.shape[:2])
         return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
 
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from lra.classifier.axes import is_gated
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.layers.dropout import ChannelDropout, Dropout, build_dropout
-from models.layers.norms import SimpleRMSNorm
+from models.layers.norms import ScaleNorm, SimpleRMSNorm
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
 from models.ops.reference import forms_as_now
@@ -24,6 +25,7 @@ NORMS: dict[str, Callable[[int], nn.Module]] = {
     "batch": nn.BatchNorm1d,
     "layer": nn.LayerNorm,
     "simple_rms": lambda dim: SimpleRMSNorm(),
+    "scale": lambda dim: ScaleNorm(),
 }
 
 
@@ -73,19 +75,32 @@ CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
 
 
 class Residual(nn.Module):
-    """Norm, sublayer, dropout, sum; or the norm after the sum."""
+    """Norm, sublayer, dropout, sum; or the norm after the sum.
 
-    def __init__(self, config: ModelConfig) -> None:
+    Args:
+        config: of the model.
+        is_gated: whether the sublayer gives a value and a gate, and in the place of the sum is
+            x + gate * (value - x).
+    """
+
+    def __init__(self, config: ModelConfig, *, is_gated: bool = False) -> None:
         super().__init__()
         self.prenorm = config.prenorm
+        self.is_gated = is_gated
         self.norm = NORMS[config.norm](config.dim)
         self.dropout = build_dropout(config.dropout, tied=config.tied_dropout)
 
     def forward(self, sublayer: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
         """Add a sublayer's output: x (positions, dim), packed -> the same shape."""
         if self.prenorm:
-            return x + self._drop(sublayer(self.norm(x)), packing)
-        return self.norm(x + self._drop(sublayer(x), packing))
+            return self._joined(x, sublayer(self.norm(x)), packing)
+        return self.norm(self._joined(x, sublayer(x), packing))
+
+    def _joined(self, x: Tensor, result: Tensor, packing: Packing) -> Tensor:
+        if not self.is_gated:
+            return x + self._drop(result, packing)
+        value, gate = result.chunk(2, dim=-1)
+        return x + gate * (self._drop(value, packing) - x)
 
     def _drop(self, x: Tensor, packing: Packing) -> Tensor:
         if isinstance(self.dropout, ChannelDropout) and self.dropout.is_active:
@@ -116,7 +131,7 @@ class Block(nn.Module):
     def __init__(self, config: ModelConfig, mixer: nn.Module) -> None:
         super().__init__()
         self.mixer = mixer
-        self.mixer_residual = Residual(config)
+        self.mixer_residual = Residual(config, is_gated=is_gated(mixer))
         self.channel_mixer = None
         if config.channel_mixer != "none":
             self.channel_mixer = CHANNEL_MIXERS[config.channel_mixer](
@@ -129,10 +144,21 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
         """Transform packed positions: x (positions, dim) -> the same shape."""
-        return self.around(functools.partial(packing.mix, self.mixer), x, packing)
+        return self.around(functools.partial(packing.mix, self.mixing), x, packing)
+
+    @property
+    def mixing(self) -> Callable[..., Tensor]:
+        """What maps (batch, length, dim) and a mask to what the residual takes."""
+        return self.mixer.value_and_gate if is_gated(self.mixer) else self.mixer
 
     def around(self, mix: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
-        """Compute `forward` with another form of the mixer, of packed positions as x."""
+        """Compute `forward` with another form of the mixer, of packed positions as x.
+
+        Args:
+            mix: gives what is added to x, or value and gate of a `GatedMixer`.
+            x: (positions, dim).
+            packing: where sequences lie.
+        """
         x = self.mixer_residual(mix, x, packing)
         if self.channel_mixer is None:
             return x

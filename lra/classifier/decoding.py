@@ -12,7 +12,7 @@ from torch.nn import functional
 from lra.classifier.block import Block
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
-from models.base import Recurrence, RecurrentMixer
+from models.base import GatedRecurrence, Recurrence, RecurrentMixer
 
 
 def has_recurrence(model: Classifier) -> bool:
@@ -81,7 +81,10 @@ class ByRecurrence(Decoder):
         return x
 
     def _mix(self, layer: int, x: Tensor) -> Tensor:
-        mixed, self.states[layer] = self.recurrences[layer].step(x, self.states[layer])
+        recurrence = self.recurrences[layer]
+        is_gated = isinstance(recurrence, GatedRecurrence)
+        step = recurrence.value_and_gate if is_gated else recurrence.step
+        mixed, self.states[layer] = step(x, self.states[layer])
         return mixed
 
 

@@ -8,6 +8,8 @@ sequences are of full length the two compute the same function.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -31,7 +33,7 @@ class ReferenceClassifier(Classifier):
             x, mask = self._embed(inputs, lengths.flatten())
             for block in self.blocks:
                 assert isinstance(block, Block)
-                x = _residual(block.mixer_residual, block.mixer, x)
+                x = _residual(block.mixer_residual, block.mixing, x)
                 if block.channel_mixer is not None:
                     x = _residual(block.channel_residual, block.channel_mixer, x)
             if self.norm is not None:
@@ -57,10 +59,14 @@ class ReferenceClassifier(Classifier):
         return embedding.dropout(embedding.locate(x, position)), real
 
 
-def _residual(residual: Residual, sublayer: nn.Module, x: Tensor) -> Tensor:
-    if residual.prenorm:
-        return x + residual.dropout(sublayer(_normalise(residual.norm, x)))
-    return _normalise(residual.norm, x + residual.dropout(sublayer(x)))
+def _residual(residual: Residual, sublayer: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    result = sublayer(_normalise(residual.norm, x) if residual.prenorm else x)
+    if residual.is_gated:
+        value, gate = result.chunk(2, dim=-1)
+        x = torch.lerp(x, residual.dropout(value), gate)
+    else:
+        x = x + residual.dropout(result)
+    return x if residual.prenorm else _normalise(residual.norm, x)
 
 
 def _normalise(norm: nn.Module, x: Tensor) -> Tensor:

@@ -25,6 +25,22 @@ class SimpleRMSNorm(nn.Module):
         return x / (rms + SMALLEST_RMS)
 
 
+class ScaleNorm(nn.Module):
+    """Divide by the root mean square over channels, and multiply by one learned number.
+
+    Nguyen and Salazar, "Transformers without Tears", 2019, as facebookresearch/mega has it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise x: (..., channels) -> the same shape."""
+        mean_square = x.square().mean(dim=-1, keepdim=True)
+        return x * (self.scale * torch.rsqrt(mean_square + 1e-5))
+
+
 def build_norm(norm: Norm, dim: int) -> nn.Module:
     """Build the norm of a given name over the last dimension, of size `dim`."""
     if norm == "none":

@@ -1,0 +1,174 @@
+"""Mega: gated attention of one head on top of a damped exponential moving average.
+
+Ma et al., "Mega: Moving Average Equipped Gated Attention", ICLR 2023 (arXiv:2209.10655), section 3;
+what the paper leaves open is as in facebookresearch/mega.
+
+Symbols of the paper and their names here:
+    n: length
+    d: context.dim
+    z: attention_dim
+    v: value_dim
+    h (of the average): average_size
+    c: chunk
+    X': smoothed
+    Z, U, gamma (a gate), phi: the parts of Mega.parts; phi is the gate against the residual
+    kappa, mu: query_key_scale and query_key_shift
+    b_rel: by_lag
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
+from models.layers.damped_average import DampedAverage
+from models.layers.dropout import build_dropout
+from models.layers.state_space import num_directions
+from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
+
+
+class Mega(GatedMixer, RecurrentMixer):
+    """Moving average equipped gated attention, O(length^2); with a chunk, O(length * chunk).
+
+    The context's inner dropout acts on values; both dropouts are tied where the context says so.
+
+    Args:
+        attention_dim: z, channels of queries and keys.
+        value_dim: v, channels of values and of their gate. None: twice the mixer's.
+        average_size: moving averages of each channel, in each direction.
+        chunk: positions; attention stays within blocks of so many. None: it reaches over all, and
+            lags beyond max_length have the bias of the last one before.
+        weighting: of attention: "softmax", or "laplace", whose weights are not normalised.
+        average_dropout: fraction to drop from X'.
+    """
+
+    name = "mega"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        attention_dim: PositiveInt = 64,
+        value_dim: PositiveInt | None = None,
+        average_size: PositiveInt = 16,
+        chunk: PositiveInt | None = None,
+        weighting: Weighting = "softmax",
+        average_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    ) -> None:
+        super().__init__()
+        dim = context.dim
+        self.context = context
+        self.attention_dim = attention_dim
+        self.value_dim = 2 * dim if value_dim is None else value_dim
+        self.chunk = None if chunk is None else min(chunk, context.max_length)
+        self.weighting: Weighting = weighting
+        self.average = DampedAverage(
+            channels=dim, directions=num_directions(context), size=average_size
+        )
+        self.direct = nn.Parameter(torch.randn(dim))
+        self.value = nn.Linear(dim, self.value_dim)
+        self.parts = nn.Linear(dim, 2 * dim + attention_dim + self.value_dim)
+        self.output = nn.Linear(self.value_dim, dim)
+        self.query_key_scale = nn.Parameter(torch.randn(2, attention_dim) * 0.02)
+        self.query_key_shift = nn.Parameter(torch.zeros(2, attention_dim))
+        longest = context.max_length if self.chunk is None else self.chunk
+        self.by_lag = nn.Parameter(torch.randn(2 * longest - 1) * 0.02)
+        self.average_dropout = build_dropout(average_dropout, tied=context.tied_dropout)
+        self.value_dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
+        for linear in (self.value, self.parts, self.output):
+            nn.init.normal_(linear.weight, std=0.02)
+            nn.init.zeros_(linear.bias)
+
+    def value_and_gate(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `GatedMixer.value_and_gate` (Mega, equations 7 to 15)."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        query, key, value, rest = self.attended(x, self.average(x))
+        mixed = biased_attention(
+            query, key, value, self.by_lag,
+            weighting=self.weighting, causal=self.context.causal, chunk=self.chunk, mask=mask,
+        )  # fmt: skip
+        return self.gated(mixed, rest)
+
+    def attended(self, x: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Make what attention takes.
+
+        Args:
+            x: (..., dim).
+            average: (..., dim), the moving average of x.
+        Returns: queries and keys (..., attention_dim), values (..., value_dim), and for `gated`
+            the rest, (..., 2 * dim + value_dim).
+        """
+        smoothed = functional.silu(average + self.direct.to(x.dtype) * x)
+        smoothed = self.average_dropout(smoothed)
+        dim, sizes = x.shape[-1], (self.attention_dim, self.value_dim)
+        gate, shared, value_gate, direct = self.parts(smoothed).split([dim, *sizes, dim], dim=-1)
+        shared = functional.silu(shared)[..., None, :] * self.query_key_scale.to(shared.dtype)
+        query, key = (shared + self.query_key_shift.to(shared.dtype)).unbind(dim=-2)
+        rest = torch.cat([gate, value_gate, direct], dim=-1)
+        return query, key, self.value_dropout(functional.silu(self.value(x))), rest
+
+    def gated(self, mixed: Tensor, rest: Tensor) -> Tensor:
+        """Return value and gate from what attention gives, (..., value_dim), and the rest."""
+        dim = self.context.dim
+        gate, value_gate, direct = rest.split([dim, self.value_dim, dim], dim=-1)
+        value = functional.silu(direct + self.output(mixed * functional.silu(value_gate)))
+        return torch.cat([value, torch.sigmoid(gate)], dim=-1)
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> GatedRecurrence:
+        """Keep averages, and the keys and values of a chunk, or of all `length` without chunks.
+
+        Args:
+            length: positions over which it must be equal to `forward`.
+        Raises: ValueError if the context is not causal.
+        """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return _Chunked(self, length if self.chunk is None else self.chunk)
+
+
+MegaState = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+class _Chunked(GatedRecurrence):
+    """Averages, and attention to the keys and values of this chunk so far."""
+
+    def __init__(self, mixer: Mega, size: int) -> None:
+        self.mixer = mixer
+        self.size = size
+        self.average = mixer.average.recurrence()
+
+    def initial_state(self, batch: int) -> MegaState:
+        """Return zeros: averages, keys, values and the position, (batch, ...)."""
+        mixer, like = self.mixer, self.mixer.output.weight
+        return (
+            self.average.initial_state(batch),
+            like.new_zeros(batch, self.size, mixer.attention_dim),
+            like.new_zeros(batch, self.size, mixer.value_dim),
+            like.new_zeros(batch, dtype=torch.long),
+        )
+
+    @torch.no_grad()
+    def value_and_gate(self, x: Tensor, state: MegaState) -> tuple[Tensor, MegaState]:
+        """See `GatedRecurrence.value_and_gate`."""
+        averages, keys, values, position = state
+        average, averages = self.average.step(x, averages)
+        query, key, value, rest = self.mixer.attended(x, average)
+        place = position % self.size
+        slots = torch.arange(self.size, device=x.device)
+        is_here = (slots == place[:, None])[..., None]
+        keys, values = (
+            torch.where(is_here, key[:, None], keys),
+            torch.where(is_here, value[:, None], values),
+        )
+        lag = place[:, None] - slots
+        bias = bias_of(self.mixer.by_lag, lag)[:, None]
+        weights = weights_of(query[:, None], keys, bias, (lag >= 0)[:, None], self.mixer.weighting)
+        mixed = (weights @ values)[:, 0]
+        return self.mixer.gated(mixed, rest), (averages, keys, values, position + 1)
