@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from lra.classifier.resolve import resolve
-from lra.config.compose import CONFIGS, compose_task
+from lra.config.compose import compose_task
+from lra.config.presets import CONFIGS, published_presets
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
 from lra.config.yaml_layers import SettingsFile, parse_yaml
 from lra.record.run import all_records
@@ -360,6 +361,34 @@ def test_a_mixer_file_may_know_the_presets_of_every_task(
         resolve("listops", "tnn", configs=tmp_path)
 
 
+def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "tasks").mkdir()
+    shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
+    text = (
+        "published_presets: {wide: a paper}\npresets: {wide: {model: {dim: 64}}}\n"
+        "per_task:\n  listops: {source: another, model: {pooling: last}, presets: {wide: {}}}\n"
+        "  image: {source: another}\n"
+    )
+    write(tmp_path, "mixers/tnn.yaml", text)
+    config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
+    assert (config.model.dim, config.model.pooling) == (64, "last")
+    assert config.settings_source == "a paper"
+    shutil.copy(CONFIGS / "tasks/image.yaml", tmp_path / "tasks")
+    unpublished = resolve("image", "tnn", preset="wide", configs=tmp_path).settings_source
+    assert unpublished == "preset wide, of our choosing, over another"
+    assert published_presets(tmp_path) == {"paper", "wide"}
+    own = resolve("listops", "tnn", preset="wide", configs=tmp_path).build_task()
+    assert compose_task("listops", preset="wide", configs=tmp_path).info == own.info
+    with pytest.raises(UserError, match="wide is published for another mixer than s4"):
+        resolve("listops", "s4", preset="wide", configs=tmp_path)
+    write(tmp_path, "mixers/tnn.yaml", text.replace("presets: {wide: {", "presets: {wdie: {"))
+    with pytest.raises(UserError, match="unknown preset 'wdie'; did you mean wide"):
+        resolve("listops", "tnn", configs=tmp_path)
+    write(tmp_path, "mixers/tnn.yaml", "published_presets: {wide: [1]}\n")
+    with pytest.raises(UserError, match=r"published_presets\.wide\): got \[1\], expected a text"):
+        resolve("listops", "tnn", configs=tmp_path)
+
+
 def test_task_alone_takes_task_settings_only() -> None:
     assert compose_task("listops", preset="quick").info.max_length == 144
     with pytest.raises(UserError, match="does not concern the data"):
@@ -410,6 +439,7 @@ def per_task_settings() -> list[tuple[str, str]]:
 def test_most_mixers_have_settings_for_every_task() -> None:
     found = {mixer for mixer, task in per_task_settings() if task in BENCHMARK}
     published = {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
+    published |= {"s5", "lru", "mega", "long-conv"}
     assert found == published | {"toroidal"}
     for task in BENCHMARK:
         assert found == {mixer for mixer, other in per_task_settings() if other == task}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pydantic import ValidationError
 from torch import nn
 
 from lra.config.schema import TrainConfig
@@ -46,6 +47,14 @@ def test_rsqrt_and_constant() -> None:
     assert rate_factor(399, 1000, rsqrt) == pytest.approx(0.5)
     assert rate_factor(77, 1000, train(schedule="constant")) == 1.0
     assert schedule_warning(1000, rsqrt) is None
+
+
+def test_linear() -> None:
+    linear = train(schedule="linear", warmup_steps=100)
+    factors = [rate_factor(step, 1100, linear) for step in (49, 99, 100, 600, 1100)]
+    assert factors == pytest.approx([0.5, 1.0, 1.0, 0.5, 0.0])
+    with pytest.raises(ValidationError, match="has no meaning for schedule linear"):
+        train(schedule="linear", schedule_steps=50)
 
 
 def test_warmup_longer_than_the_run_is_remarked_upon() -> None:

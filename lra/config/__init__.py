@@ -1,6 +1,6 @@
 """A run's settings: their types, where each value is from, and the classes that they name."""
 
 __all__ = [
-    "changes", "compose", "mixers", "plugin", "plugin_code", "registry", "schema", "source",
-    "tasks", "yaml_layers",
+    "changes", "compose", "mixers", "plugin", "plugin_code", "presets", "registry", "schema",
+    "source", "tasks", "yaml_layers",
 ]  # fmt: skip

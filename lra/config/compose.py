@@ -14,7 +14,7 @@ A preset compares mixers with the task's own pooling and head: what `per_task` s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from typing import Any
 from lra.config.changes import Flags, effective, flag_layers, refuse_idle
 from lra.config.merge import Merged, Values, merge
 from lra.config.mixers import MixerSource, find_mixer
+from lra.config.presets import CONFIGS, published_presets
 from lra.config.registry import TASKS, Section
 from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from lra.config.source import Source
@@ -32,7 +33,6 @@ from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, Layer, SettingsFile
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK, Task
 
-CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 OWN_TASK = "own_task.yaml"
 """File of the settings of tasks that have none of their own."""
 
@@ -69,10 +69,14 @@ def compose(
     known = _names(configs)
     task_source = find_task(task, "--task")
     name = task_source.name
-    task_file = _task_file(name, preset, protocol, configs, known)
     mixer_source = find_mixer(mixer, "--mixer")
     mixer_path = f"mixers/{mixer_source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
+    own_presets = mixer_file.published_presets()
+    if preset not in (PAPER, *own_presets) and preset in published_presets(configs):
+        raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
+    chosen = {"preset": preset, "protocol": protocol}
+    task_file = _task_file(name, chosen, configs, known, own_presets)
     mixer_file.check(known)
     layers = _in_order(task_file, mixer_file, name, protocol, preset)
     sections = _sections(task_source, mixer_source)
@@ -129,10 +133,12 @@ def compose_task(
 ) -> Task:
     """Construct the task that a run of any mixer would use; arguments as for `compose`.
 
+    The data of a published preset that only a mixer has is that of preset paper.
     Raises: UserError, also for an override of anything but the task.
     """
     source = find_task(task, "--task")
-    file = _task_file(source.name, preset, protocol, configs, _names(configs))
+    chosen = {"preset": preset, "protocol": protocol}
+    file = _task_file(source.name, chosen, configs, _names(configs), published_presets(configs))
     found = file.layers(source.name, protocol, preset)
     sections = {"task": source.options}
     changes = flag_layers(overrides, flags, _known(sections))
@@ -183,20 +189,26 @@ def _origins(merged: Merged) -> dict[str, str]:
 
 def _task_file(
     task: str,
-    preset: str,
-    protocol: str,
+    chosen: Mapping[str, str],
     configs: Path,
     names: Mapping[str, Mapping[str, set[str]]],
+    own_presets: Collection[str] = (),
 ) -> SettingsFile:
-    """Open a task's settings, refusing unknown names of presets and protocols."""
+    """Open a task's settings, refusing unknown names of presets and protocols.
+
+    Args:
+        chosen: the preset and the protocol of the run.
+        own_presets: presets that the mixer has beside the task's.
+    """
     file = _open_task_file(task, configs)
     known = names.get(task) or _names_in(file)
     missing = f"configs/tasks/{task}.yaml"
     lacking = "" if file.shown == missing else f"; {missing}, which could have it, is not there"
-    for kind, name in (("preset", preset), ("protocol", protocol)):
-        if name not in known[f"{kind}s"]:
-            raise UserError(f"{unknown(kind, name, known[f'{kind}s'], f'--{kind}')}{lacking}")
-    for key in ("per_task", "published_under"):
+    choices = {"presets": {*known["presets"], *own_presets}, "protocols": known["protocols"]}
+    for kind, name in chosen.items():
+        if name not in choices[f"{kind}s"]:
+            raise UserError(f"{unknown(kind, name, choices[f'{kind}s'], f'--{kind}')}{lacking}")
+    for key in ("per_task", "published_presets", "published_under"):
         if key in file.body:
             raise UserError(f"{file.shown}: {key} belongs into a mixer's file")
     file.check({**names, task: known})

@@ -38,7 +38,7 @@ class ModelConfig(Section):
     positions: Literal["none", "sinusoidal", "learned"] = "none"
     """Absolute position encoding added to the embedding."""
     embedding_dropout: Fraction = 0.0
-    norm: Literal["layer", "batch", "simple_rms"] = "layer"
+    norm: Literal["layer", "batch", "simple_rms", "scale"] = "layer"
     """Batch norm counts real positions only; simple RMS norm has no parameters."""
     prenorm: bool = True
     """Norm before each sublayer and at the end, or after each residual sum."""
@@ -115,9 +115,9 @@ class TrainConfig(Section):
     """Whether batches hold sequences of like length: faster, but no company for batch norm."""
     lr: PositiveFloat = 1e-3
     """Highest learning rate."""
-    schedule: Literal["cosine", "rsqrt", "constant", "plateau"] = "cosine"
-    """After the linear warm-up: cosine to 0, the inverse square root of the step, flat, or flat
-    until the validation accuracy stays where it is, then lower."""
+    schedule: Literal["cosine", "linear", "rsqrt", "constant", "plateau"] = "cosine"
+    """After the linear warm-up: cosine to 0, a straight line to 0, the inverse square root of the
+    step, flat, or flat until the validation accuracy stays where it is, then lower."""
     plateau_patience: Annotated[NonNegativeInt | None, Added(None)] = None
     """Validations without a better one that schedule plateau waits for."""
     plateau_factor: Annotated[Annotated[float, Field(gt=0, lt=1)], Added(0.2)] = 0.2

@@ -24,7 +24,9 @@ PAPER = "paper"
 
 DEFAULT_PROTOCOL = "s4"
 
-BESIDE = frozenset({"per_task", "presets", "protocols", "published_under", "source"})
+BESIDE = frozenset(
+    {"per_task", "presets", "protocols", "published_presets", "published_under", "source"}
+)
 """Keys of a file that stand beside the sections."""
 
 
@@ -207,14 +209,14 @@ class SettingsFile:
     def layers(self, task: str, protocol: str, preset: str) -> FileLayers:
         """List this file's layers.
 
-        What `per_task` states of the readout is left out with a preset other than `paper`, unless
-        it is for that preset.
+        What `per_task` states of the readout is left out with a preset that is not published,
+        unless it is for that preset.
         """
         every = self._layers(self.body, self.shown, protocol, preset)
         if task in (per_task := self.per_task()):
             origin = f"{self.shown} (per_task.{task})"
             own = self._layers(mapping(per_task[task], origin), origin, protocol, preset)
-            if preset != PAPER:
+            if preset not in (PAPER, *self.published_presets()):
                 own = [[layer.without(READOUT) for layer in group] for group in own[:2]] + own[2:]
             every = [[*first, *second] for first, second in zip(every, own, strict=True)]
         return FileLayers(*every)
@@ -227,6 +229,18 @@ class SettingsFile:
             place = f"{origin} ({section}.{name})"
             groups.append([layer_of(inner[name], place, BESIDE)] if name in inner else [])
         return groups
+
+    def published_presets(self) -> dict[str, str]:
+        """Return where presets of published settings are from, which this mixer has beside `paper`.
+
+        Raises: UserError for anything but names with texts.
+        """
+        found = self.nested("published_presets")
+        for name, source in found.items():
+            if not isinstance(source, str):
+                origin = f"{self.shown} (published_presets.{name})"
+                raise UserError(f"{origin}: got {source!r}, expected a text")
+        return found
 
     @property
     def published_under(self) -> str:
@@ -241,8 +255,15 @@ class SettingsFile:
         Raises: UserError for an unknown section, or a name that does not exist.
         """
         kinds = ("presets", "protocols")
+        own = self.published_presets()
+        names = {
+            task: {**of_task, "presets": {*of_task["presets"], *own}}
+            for task, of_task in names.items()
+        }
         every = {kind: {n for of_task in names.values() for n in of_task[kind]} for kind in kinds}
-        self._check_part(self.body, self.shown, every, {"per_task", "published_under"})
+        self._check_part(
+            self.body, self.shown, every, {"per_task", "published_presets", "published_under"}
+        )
         if "published_under" in self.body and self.published_under not in every["protocols"]:
             raise unknown("protocol", self.published_under, every["protocols"], self.shown)
         for task, body in self.per_task().items():
@@ -271,10 +292,16 @@ class SettingsFile:
         body = mapping(self.per_task().get(task), self.shown)
         own = mapping(mapping(body.get("protocols"), self.shown).get(protocol), self.shown)
         under = protocol if "source" in own else self.published_under
-        source = own.get("source", body.get("source"))
+        has_preset = preset in mapping(body.get("presets"), self.shown)
+        published = self.published_presets() if has_preset else {}
+        source = published.get(preset) or own.get("source", body.get("source"))
         if source is None:
             return None
         text = " ".join(source.split()).rstrip(".")
         if under != protocol:
             text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
-        return text if preset == PAPER else f"preset {preset}, of our choosing, over {text}"
+        return (
+            text
+            if preset in (PAPER, *published)
+            else f"preset {preset}, of our choosing, over {text}"
+        )

@@ -68,7 +68,9 @@ def add_settings(
         help_text: help of --task, in which {names} stands for them.
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
-    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument(
+        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
+    )
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
 

@@ -64,7 +64,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
     parser.add_argument("--seeds", default="0", help="comma-separated (0)")
-    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument(
+        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
+    )
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     add_overrides(parser, "change a setting in every run; of several the last wins")
     parser.add_argument(

@@ -107,6 +107,8 @@ def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
         return 1.0
     end = config.schedule_steps or total_steps
     done = min(1.0, (step - warmup) / max(1, end - warmup))
+    if config.schedule == "linear":
+        return 1.0 - done
     return 0.5 * (1.0 + math.cos(math.pi * done))
 
 
