@@ -21,7 +21,7 @@ from lra.bench.pretraining import LENGTHS as PRETRAINED_LENGTHS
 from lra.bench.pretraining import MIXERS as PRETRAINED_MIXERS
 from lra.bench.pretraining import RPE_LAYERS, pretraining_cases
 from lra.bench.rounds import Case, measure, units
-from lra.bench.steps import CASES
+from lra.bench.steps import CASES, WHOLE_BATCH
 from lra.config.registry import MIXERS, TASKS
 from lra.record.benchmark import BenchRecord
 from lra.report.benchmarks import bench_boards, benchmark_tables
@@ -105,7 +105,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     task = parser.add_argument("--task", default="listops", help="%(default)s (default); {names}")
     name_in_help(task, lambda: sorted(TASKS.classes))
-    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument(
+        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
+    )
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     _add_mixers(parser, CLASSIFIER_MIXERS)
     parser.add_argument(
@@ -123,7 +125,9 @@ def _add_pretraining_flags(parser: argparse.ArgumentParser) -> None:
         "--rpe-layers", default=RPE_LAYERS,
         help="hidden layers of the encoder of positions, comma-separated (%(default)s)",
     )  # fmt: skip
-    parser.add_argument("--preset", default="paper", help="paper (default), quick or budget")
+    parser.add_argument(
+        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
+    )
     parser.add_argument(
         "--lengths", default=PRETRAINED_LENGTHS,
         help="positions of synthetic sequences, comma-separated (%(default)s)",
@@ -192,7 +196,8 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
     """List the classifiers to measure, in a group for each length, which has its own rounds."""
     overrides = list(options.overrides)
     if options.batch_size is not None:
-        overrides.append(f"train.batch_size={options.batch_size}")
+        # A mixer's micro-batch is of its own batch, and may be larger than this one.
+        overrides = [WHOLE_BATCH, *overrides, f"train.batch_size={options.batch_size}"]
     lengths: Sequence[int | None]
     if options.lengths == TASK:
         lengths = [None]

@@ -29,6 +29,10 @@ EVALUATED_BATCHES = 4
 evaluation."""
 
 
+WHOLE_BATCH = "train.micro_batch=null"
+"""What a batch size of a measurement's own brings with it."""
+
+
 class SyntheticSplit(Split):
     """Random sequences that are all of one length."""
 
@@ -151,7 +155,7 @@ class StepCase(Case):
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
         config = self.config()
-        named = ("train.batch_size=", "train.precision=")
+        named = (WHOLE_BATCH, "train.batch_size=", "train.precision=")
         return {
             "mode": "step",
             "mixer": config.mixer_name,
