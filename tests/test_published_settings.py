@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -21,12 +23,16 @@ from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
 from tasks.base import BENCHMARK
 
-PUBLISHED_MIXERS = ("tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss")
+PUBLISHED_MIXERS = (
+    "tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss", "s5", "lru", "mega",
+    "long-conv",
+)  # fmt: skip
 PROTOCOLS = ("s4", "lra")
 
 
 def test_every_published_mixer_is_audited() -> None:
-    assert set(names()) == {*PUBLISHED_MIXERS, "tnn-lm", "transformer-lra", "data-s4", "data-lra"}
+    others = {"s4d-ft", "tnn-lm", "transformer-lra", "data-s4", "data-lra"}
+    assert set(names()) == {*PUBLISHED_MIXERS, *others}
 
 
 @pytest.mark.parametrize("name", names())
@@ -130,8 +136,10 @@ def test_an_unknown_protocol_of_a_mixers_settings_is_refused(tmp_path: Path) -> 
 
 
 # By building the released modules (OpenNLPLab/lra; jonathanmei/lra-tnn with jonathanmei/ski-tnn;
-# state-spaces/s4 V4; ag1988/dss) at these settings, with the vocabularies of S4's pipelines: 18 on
+# state-spaces/s4 V4; ag1988/dss; lindermanlab/S5; NicolasZucchet/minimal-LRU, which has neither
+# Retrieval nor two directions) at these settings, with the vocabularies of S4's pipelines: 18 on
 # ListOps, 135 on Text, 98 on Retrieval. Norms that they build and never apply are not counted.
+# Likewise long-conv from HazyResearch/safari, whose pipelines are S4's.
 RELEASED_SIZES = {
     "tnn": (428_042, 639_618, 89_218, 3_094_538, 458_882, 458_882),
     "fd-tnn": (448_906, 660_482, 91_874, 3_204_746, 491_138, 491_138),
@@ -139,13 +147,42 @@ RELEASED_SIZES = {
     "s4": (815_186, 843_594, 1_096_522, 3_564_682, 1_288_706, 1_288_706),
     "s4d": (815_162, 843_570, 1_096_498, 3_564_298, 1_190_402, 1_190_402),
     "dss": (205_578, 152_450, 888_322, 1_991_434, 601_346, 601_346),
+    "long-conv": (4_728_330, 14_200_578, 14_158_594, 12_607_498, 7_875_074, 102_246_914),
+    "s5": (188_490, 1_321_154, 772_098, 5_133_706, 1_113_602, 694_018),
+    "lru": (995_466, 2_012_546, None, 7_892_746, None, None),
 }
+OF_JAX = ("s5", "lru")
+MORE_IN_JAX = {"listops": 3, "text": 1, "retrieval": 1}
+"""Numbers a channel that S5's and LRU's maps of one-hot tokens have beyond our embeddings: a bias,
+and 20 columns on ListOps. They lack the norm after the last block, two numbers a channel."""
 
 
 @pytest.mark.parametrize("mixer", RELEASED_SIZES)
 def test_models_are_as_large_as_released(mixer: str) -> None:
-    sizes = tuple(count_parameters(resolve(task, mixer)) for task in BENCHMARK)
-    assert sizes == RELEASED_SIZES[mixer]
+    for task, released in zip(BENCHMARK, RELEASED_SIZES[mixer], strict=True):
+        config = resolve(task, mixer)
+        more = 2 - MORE_IN_JAX.get(task, 0) if mixer in OF_JAX else 0
+        if released is not None:
+            assert count_parameters(config) == released + more * config.model.dim, task
+
+
+# Likewise the modules of facebookresearch/mega, with these vocabularies for its own, which only its
+# data have. Then the longest sequence there, blocks and classes.
+MEGA = {
+    "listops": (602_098, 2002, 6, 10), "text": (974_484, 4002, 4, 2),
+    "retrieval": (1_464_350, 4002, 6, 2), "image": (2_839_096, 1024, 8, 10),
+    "pathfinder": (1_386_874, 1024, 6, 2), "pathx": (381_948, 16_384, 4, 2),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", MEGA)
+def test_mega_is_as_large_as_released(task: str) -> None:
+    """But for biases of lags, of the last map's output, and the features of two documents."""
+    released, longest, depth, classes = MEGA[task]
+    config = resolve(task, "mega")
+    biases = depth * 2 * (config.build_task().info.max_length - longest) + classes
+    features = 2 * config.model.dim * config.model.head_hidden if task == "retrieval" else 0
+    assert count_parameters(config) == released + biases + features
 
 
 # Rows of the embedding but for the one of <mask>, width, depth, width inside, classes (Amos et al.,
@@ -200,11 +237,22 @@ APART = {
         "log_decay": "state_lr", "frequency": "state_lr", "input": "state_lr",
         "log_step": "step_lr",
     },
+    "s4d-ft": {
+        "log_decay": "state_lr", "frequency": "state_lr", "log_step": "step_lr",
+        "exponent": "exponent_lr",
+    },
+    "long-conv": {"kernels": "kernel_lr"},
     "dss": {
         "decay": "state_lr", "frequency": "state_lr", "readout": "state_lr", "log_step": "step_lr",
     },
+    "s5": {
+        "real_part": "state_lr", "frequency": "state_lr", "input": "state_lr",
+        "log_step": "state_lr",
+    },
+    "lru": dict.fromkeys(("log_decay", "log_phase", "log_gain", "input"), "state_lr"),
 }  # fmt: skip
-"""By mixer, the parameters of the convolution that never decay, and whose rate they have."""
+"""By mixer, the parameters of the convolution or of the states that never decay, and whose rate
+they have; `s5_otherwise` for exceptions."""
 
 
 RELEASED_WITHOUT = dict.fromkeys(("s4", "s4d"), re.compile(r"^(blocks\..*(bias$|norm\.)|norm\.)"))
@@ -212,11 +260,22 @@ RELEASED_WITHOUT = dict.fromkeys(("s4", "s4d"), re.compile(r"^(blocks\..*(bias$|
 state-spaces/s4: biases and norms of its backbone."""
 
 
+def s5_otherwise(parameter: str, value: Callable[[str], Any]) -> tuple[bool, bool]:
+    """Say whether a parameter of S5 in `APART` has the run's rate, and whether it decays.
+
+    By create_train_state in s5/train_helpers.py of lindermanlab/S5.
+    """
+    if parameter == "log_step":
+        return (value("mixer.step_has_run_lr"),) * 2
+    groups = value("mixer.rate_groups") if parameter == "input" else "standard"
+    return groups == "input_fast", groups in ("input_fast", "input_and_readout_decay")
+
+
 def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[float, float]:
     """Say how released code would train a parameter, by the published values alone."""
     values = {key: stated.by_task for key, stated in read_published(name).settings.items()}
 
-    def value(key: str) -> float | None:
+    def value(key: str) -> Any:
         return values[key][task][0]
 
     lr, decay = value("train.lr"), value("train.weight_decay")
@@ -226,12 +285,13 @@ def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[floa
     assert decay is not None
     if name in RELEASED_WITHOUT and RELEASED_WITHOUT[name].search(parameter):
         return lr, 0.0
-    _, convolution, short = parameter.rpartition("convolution.")
+    _, convolution, short = parameter.replace("states.", "convolution.").rpartition("convolution.")
     apart = APART.get(name, {})
     if convolution and short in apart:
         own = value(f"mixer.{apart[short]}")
-        return (lr if own is None else own), 0.0
-    if convolution and short == "readout":
+        has_run_lr, decays = s5_otherwise(short, value) if name == "s5" else (False, False)
+        return (lr if own is None or has_run_lr else own), decay * decays
+    if short == "readout" and "mixer.readout_lr" in values:
         return value("mixer.readout_lr") or lr, decay
     return lr, decay
 
@@ -239,7 +299,10 @@ def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[floa
 def shallow(task: str, name: str) -> RunConfig:
     published = read_published(name)
     assert published.mixer is not None
-    return resolve(task, published.mixer, protocol=published.protocol, overrides=["model.depth=1"])
+    return resolve(
+        task, published.mixer, preset=published.preset, protocol=published.protocol,
+        overrides=["model.depth=1"],
+    )  # fmt: skip
 
 
 MODELS = [name for name in names() if not name.startswith("data")]
@@ -323,10 +386,14 @@ def head_of(model: Classifier) -> tuple[int, int, str]:
 
 @pytest.mark.parametrize("mixer", PUBLISHED_MIXERS)
 def test_the_head_of_retrieval_is_the_published_one(mixer: str) -> None:
-    """Linear(4 d, d), GELU, Linear(d, 2) in all of S4's descendants, whatever the channel mixer."""
+    """Linear(4 d, d), GELU, Linear(d, 2) in all of S4's descendants, whatever the channel mixer.
+
+    Mega's is no descendant, and twice as wide.
+    """
     config = resolve("retrieval", mixer)
     head = head_of(Classifier(config, config.build_task().info))
-    assert head == (4 * config.model.dim, config.model.dim, "gelu")
+    hidden = config.model.dim * (2 if mixer == "mega" else 1)
+    assert head == (4 * config.model.dim, hidden, "gelu")
 
 
 def test_heads_have_settings_of_their_own() -> None:
