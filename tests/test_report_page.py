@@ -16,7 +16,7 @@ from lra.report.build import ReportOptions, write_report
 from lra.report.results import Results
 
 pytestmark = pytest.mark.slow
-LARGEST = 2_000_000
+LARGEST = 1_500_000
 """Most bytes of the page of the shipped records."""
 ERRORS = ("SEVERE", "WARNING")
 
@@ -108,7 +108,7 @@ def test_every_figure_is_drawn(browser: Any) -> None:
         """
         const done = arguments[0];
         const images = [...document.images];
-        Promise.allSettled(images.map((image) => image.decode())).then((tried) =>
+        drawn.then(() => Promise.allSettled(images.map((image) => image.decode()))).then((tried) =>
           done([images.length, tried.filter((one) => one.status === "rejected").length]));
         """
     )
@@ -179,6 +179,8 @@ def test_searching_shows_what_has_all_words(browser: Any) -> None:
     assert search(browser, "nowhere to be found") == "0 tables, 0 figures, 0 runs"
     assert shown(browser, ".item") == 0
     browser.find_element("css selector", "nav a[href='#runs']").click()
+    browser.implicitly_wait(5)
+    assert browser.find_element("css selector", "details.run:not([hidden])")
     assert shown(browser, "details.run") > 60, "a link leads out of the search"
     search(browser, "x\b")
     assert (shown(browser, ".item"), shown(browser, "tbody tr")) == (everything, rows)

@@ -18,14 +18,14 @@ PRESETS = ("paper", "budget", "quick")
 
 
 def leading_board(boards: Sequence[Board]) -> Board | None:
-    """Choose the main board of the first preset that has a whole row, else the fullest board.
+    """Choose the main board that has the fullest row, of several the first preset's.
 
-    A row is whole if it has a result on every task but Path-X; one at chance does not count.
+    Path-X does not count, nor do results at chance.
     """
     main = [board for board in boards if board.is_main and board.preset in PRESETS]
     main.sort(key=lambda board: PRESETS.index(board.preset))
-    whole = [board for board in main if any(set(FIVE) <= done for done in _done(board))]
-    return whole[0] if whole else max(main, key=lambda b: sum(map(len, _done(b))), default=None)
+    fullest = [max((len(done & {*FIVE}) for done in _done(board)), default=0) for board in main]
+    return main[fullest.index(max(fullest))] if main else None
 
 
 def _done(board: Board) -> list[set[str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
 import re
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import quote
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
@@ -24,8 +25,6 @@ from lra.runtime.console import MISSING
 
 TEMPLATE = Path(__file__).with_name("page.html")
 TITLE = "Long Range Arena"
-_UNQUOTED = " !$'()*,/:;<=>?@[]^{|}"
-"""What may stand as it is, with letters and digits, in a data address between double quotes."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +70,24 @@ def summary(records: Sequence[RunRecord]) -> str:
     return f"{len(records):,} runs, {done:,} of them done{on}."
 
 
+@dataclass(frozen=True)
+class _Image:
+    """A figure within the page; packed, it takes a fifth of its room."""
+
+    width: int
+    """In pixels of 1/96 inch."""
+    height: int
+    packed: str
+    """The SVG compressed by zlib, in base64."""
+
+    @classmethod
+    def of(cls, svg: bytes) -> _Image:
+        found = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+        assert found is not None
+        width, height = (round(float(points) * 96 / 72) for points in found.groups())
+        return cls(width, height, base64.b64encode(zlib.compress(svg, 9)).decode())
+
+
 def headings(chapters: Sequence[Chapter]) -> list[Heading]:
     """Sort chapters under the headings of the page."""
     made: list[Heading] = []
@@ -110,7 +127,7 @@ def write_page(
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    encoded = {slug: _address(image.decode()) for slug, image in images.items()}
+    packed = {slug: _Image.of(image) for slug, image in images.items()}
     names = Names(results.records, results.bench)
     ordered = sorted(
         results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
@@ -120,18 +137,12 @@ def write_page(
         summary=summary(results.records),
         headings=headings(chapters),
         files_of=lambda one: files_of(one, files),
-        images=encoded,
+        images=packed,
         runs=[
             *(_listed(results, record, names.of(record), out) for record in ordered),
             *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),
         ],
     )
-
-
-def _address(svg: str) -> str:
-    """Quote an SVG for an address in double quotes, in which its own are single where they can."""
-    tags = re.sub("<[^>]*>", lambda tag: re.sub('="([^"\']*)"', r"='\1'", tag[0]), svg)
-    return quote(tags, safe=_UNQUOTED)
 
 
 def _number(value: float | None, text: str) -> str:
