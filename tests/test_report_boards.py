@@ -271,28 +271,27 @@ def test_ranks_share_a_place_where_print_is_equal() -> None:
 
 def _average(row: PublishedRow, rule: str) -> float | None:
     """Recompute the average of a row by a rule, as `mean_over` would not."""
-    tasks = FIVE if rule == "of 5" else BENCHMARK
+    tasks = {"of 5": FIVE, "of 5, no ListOps": BENCHMARK[1:]}.get(rule, BENCHMARK)
     fail = 50.0 if rule == "of 6, FAIL as 50" else None
     values = [fail if row.printed[task] == "FAIL" else row.values[task] for task in tasks]
     numbers = [value for value in values if value is not None]
     return math.fsum(numbers) / len(numbers) if len(numbers) == len(tasks) else None
 
 
-RULES = ("of 6", "of 5", "of 6, FAIL as 50")
-ROUNDING = 0.0101
-"""Cells and averages are rounded, or cut off, to two digits."""
+RULES = ("of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as 50")
 
 
 @pytest.mark.parametrize("row", published_rows(), ids=lambda row: row.method)
 def test_the_printed_average_follows_from_its_rule(row: PublishedRow) -> None:
+    rounding = 1.01 * 10.0 ** -len(row.printed_average.partition(".")[2])  # or cut off
     fitting = [
         rule
         for rule in RULES
         if row.printed_average
         and (average := _average(row, rule)) is not None
-        and abs(average - float(row.printed_average)) <= ROUNDING
+        and abs(average - float(row.printed_average)) <= rounding
     ]
-    if not row.printed_average:
+    if not row.printed_average or not any(row.printed.values()):
         assert row.average_rule == ""
     elif row.average_rule == "wrong":
         assert fitting == []
@@ -300,10 +299,22 @@ def test_the_printed_average_follows_from_its_rule(row: PublishedRow) -> None:
         assert row.average_rule in fitting
 
 
-def test_one_printed_average_is_wrong() -> None:
-    wrong = [row for row in published_rows() if row.average_rule == "wrong"]
-    assert [row.method for row in wrong] == ["Sinkhorn Transformer"]
-    assert wrong[0].average_text == "51.39 (wrong: the row gives 51.48)"
+def test_some_printed_averages_are_wrong() -> None:
+    wrong = {row.method: row for row in published_rows() if row.average_rule == "wrong"}
+    assert {method: row.average_text for method, row in wrong.items()} == {
+        "Sinkhorn Transformer": "51.39 (wrong: the row gives 51.48)",
+        "cosFormer": "51.76 (wrong: the row gives 62.11)",
+        "S5 (rerun by FRACTAL authors)": "87.04 (wrong: the row gives 87.06)",
+        "LION-D": "85.63 (wrong: the row gives 85.68)",
+        "LION-S": "86.07 (wrong: the row gives 86.02)",
+        "RWKV": "72.07 (wrong: the row gives 71.84)",
+    }
+
+
+def test_an_average_without_its_row_is_not_checked() -> None:
+    (row,) = choose_published("MRConv")
+    assert row.average_text == "88.2 (not checked)"
+    assert published_table([row]).rows[0][1:9] == ["-"] * 8
 
 
 def test_published_holes_have_no_average() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lra.config.presets import published_presets
 from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell
@@ -85,7 +86,7 @@ def caption_of(board: Board, seeds: str = "mean ± standard deviation over n see
 def conditions_of(board: Board) -> str:
     """Say what the numbers of a board compare with, and what each column was measured on."""
     parts: list[str] = []
-    if board.preset != "paper":
+    if board.preset not in published_presets():
         parts.append(
             f"The {board.preset} preset has data and models of its own: its rows compare with each "
             f"other, not with published ones."

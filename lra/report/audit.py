@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, parse_yaml, plain
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, parse_yaml, plain
 from lra.report.table import Table
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
@@ -76,15 +76,21 @@ class Published(BaseModel):
     mixer: str | None = None
     """The mixer that the settings are of; None: they are of the tasks' data."""
     protocol: str = DEFAULT_PROTOCOL
+    preset: str = PAPER
     tasks: list[str] = Field(default_factory=lambda: [*BENCHMARK])
     """The tasks that the settings are for."""
-    rows: dict[str, list[str]] = {}
+    rows: dict[str, list[str] | dict[str, list[str]]] = {}
     """Rows of results/published.csv that runs of these settings repeat, by their method; each with
-    the changes that it takes, as for --set."""
+    the changes that it takes, as for --set, or by task, `all` standing for those not named."""
     sources: dict[str, str] = {}
     """Repository and commit, or paper, by the word that places begin with."""
     settings: dict[str, Stated]
     """By "section.key"."""
+
+    def changes(self, method: str, task: str) -> list[str]:
+        """Return the changes that a row takes on a task."""
+        found = self.rows[method]
+        return found if isinstance(found, list) else found.get(task, found["all"])
 
 
 @dataclass(frozen=True)
@@ -144,10 +150,10 @@ def audit(name: str, folder: Path = FOLDER) -> Audit:
     """
     published = read_published(name, folder)
     harness = read_published(_HARNESS, folder)
-    mixer, protocol = published.mixer or ANY_MIXER, published.protocol
+    mixer, protocol, preset = published.mixer or ANY_MIXER, published.protocol, published.preset
     sections = ("mixer", "model", "train") if published.mixer else ("task",)
     values = {
-        task: dict(_values(compose(task, mixer, protocol=protocol).config, sections))
+        task: dict(_values(compose(task, mixer, preset=preset, protocol=protocol).config, sections))
         for task in published.tasks
     }
     every = dict.fromkeys(key for of_task in values.values() for key in of_task)
@@ -216,6 +222,8 @@ def audit_table(name: str) -> Table:
 
 def _conditions(published: Published) -> str:
     """Name the protocol of settings for the benchmark, or the tasks that they are for."""
+    if published.preset != PAPER:
+        return f"preset {published.preset}"
     if published.tasks == [*BENCHMARK]:
         return f"protocol {published.protocol}"
     return f"task {', '.join(published.tasks)}"

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from lra.config.presets import published_presets
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubble_figures
 from lra.report.build import DEFAULT_RELATIVE_TO, files_before, write_files
@@ -138,9 +139,9 @@ def _tables(
     tables = []
     for i, names in columns.items():
         trivial = main[i].trivial_baselines() if BASELINES in choice.rows else {}
-        compared = published if shown[i].preset == "paper" else []
+        compared = published if shown[i].preset in published_presets() else []
         tables.append(board_table(shown[i], names, options.precision, trivial, compared))
-    if published and any(shown[i].preset != "paper" for i in columns):
+    if published and any(shown[i].preset not in published_presets() for i in columns):
         every = dict.fromkeys(name for names in columns.values() for name in names)
         # In the benchmark's order, then averages; a task of one's own is published nowhere.
         names = [*(task for task in BENCHMARK if task in every), *(every.keys() - set(BENCHMARK))]

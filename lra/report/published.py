@@ -40,8 +40,8 @@ class PublishedRow:
     printed_average: str
     """The average that the source prints, or nothing."""
     average_rule: str
-    """The rule that gives the printed average: "of 6", "of 5", "of 6, FAIL as 50" or WRONG; empty
-    if no average is printed."""
+    """The rule that gives the printed average: "of 6", "of 5", "of 5, no ListOps", "of 6, FAIL as
+    50" or WRONG; empty if no average is printed, or nothing else."""
     source: str
     """Key of the source in sources.yaml."""
     note: str
@@ -59,9 +59,12 @@ class PublishedRow:
         """The printed average with its rule or, if that is WRONG, with the row's real average."""
         if not self.printed_average:
             return MISSING
+        if not self.average_rule:
+            return f"{self.printed_average} (not checked)"
         if self.average_rule != WRONG:
             return f"{self.printed_average} ({self.average_rule})"
-        real = mean_over(FIVE, self.values)
+        averages = [mean_over(tasks, self.values) for tasks in (BENCHMARK, FIVE)]
+        real = next((average for average in averages if average is not None), None)
         gives = "does not follow from the row" if real is None else f"the row gives {real:.2f}"
         return f"{self.printed_average} (wrong: {gives})"
 
@@ -99,8 +102,12 @@ def choose_published(named: str | None) -> list[PublishedRow]:
 
 
 def is_variant(method: str, mixers: Collection[str]) -> bool:
-    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not."""
-    return any(re.match(rf"{re.escape(mixer)}(?!\w)", method, re.IGNORECASE) for mixer in mixers)
+    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not.
+
+    A space in a method's name is a hyphen in a mixer's: Long Conv is long-conv.
+    """
+    joined = method.replace(" ", "-")
+    return any(re.match(rf"{re.escape(mixer)}(?!\w)", joined, re.IGNORECASE) for mixer in mixers)
 
 
 def published_table(rows: Sequence[PublishedRow]) -> Table:

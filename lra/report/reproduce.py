@@ -41,6 +41,8 @@ class Repeat:
         line = ["python", "run_task.py", "--task", self.task, "--mixer", self.config.mixer_name]
         if self.config.protocol != DEFAULT_PROTOCOL:
             line += ["--protocol", self.config.protocol]
+        if self.config.preset != PAPER:
+            line += ["--preset", self.config.preset]
         return shlex.join([*line, *(part for text in self.overrides for part in ("--set", text))])
 
 
@@ -49,13 +51,15 @@ def repeats() -> Iterator[Repeat]:
     by_method = {row.method: row for row in published_rows()}
     for name in names():
         published = read_published(name)
-        for method, overrides in published.rows.items():
+        for method in published.rows:
             row = by_method[method]
             for task in BENCHMARK:
+                overrides = published.changes(method, task)
                 if row.values[task] is not None and published.mixer is not None:
                     composed = compose(
-                        task, published.mixer, protocol=published.protocol, overrides=overrides
-                    )
+                        task, published.mixer, preset=published.preset,
+                        protocol=published.protocol, overrides=overrides,
+                    )  # fmt: skip
                     yield Repeat(row, task, composed.config, overrides)
 
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
+from lra.config.presets import published_presets
 from lra.record.run import RunRecord, with_shipped
 from lra.report.boards import Board, boards, position_boards
 from lra.report.cells import Cell
@@ -44,7 +45,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
             rows.append({"method": row.method, "setting": row.source, "published, %": value})
     what = "accuracy on" if record.positions is None else "next tokens of"
     text = f"\n{record.task}, {what} the test set\n\n{markdown(rows)}\n"
-    if record.preset != "paper":
+    if record.preset not in published_presets():
         text += (
             f"Preset {record.preset} has data and models of its own: its rows compare with each "
             f"other, not with published ones.\n"
