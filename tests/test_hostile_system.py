@@ -231,6 +231,7 @@ def test_kills_lose_nothing(place: Place, made: Path, name: str) -> None:
         ended = place.forked.run(command, arguments, place.folder, kill_after=moment)
         kills += ended.code == -9
         if ended.code == 0:
+            took = min(took, ended.seconds)  # the first may have compiled code
             CHECKS[name](place.folder, unbroken.folder)
             forget(place, name)
         if kills == KILLS[name]:

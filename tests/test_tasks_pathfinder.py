@@ -132,7 +132,8 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
     calls: list[int] = []
 
     def interrupted(law: Any, seed: int, first: int, images: Any, labels: Any) -> None:
-        calls.append(first)
+        if len(labels):  # without, it is compiled
+            calls.append(first)
         if len(calls) == 4:
             raise KeyboardInterrupt
         draw(law, seed, first, images, labels)
