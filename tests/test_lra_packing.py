@@ -115,7 +115,10 @@ def test_company_never_changes_a_sequence(mixer: str, pooling: str) -> None:
         pytest.skip("refused: a position alone knows nothing of the others")
     if pooling == "cls" and mixer == "dss":
         pytest.skip("refused: a position that comes first sees nothing of the others")
-    model = classifier(mixer, TOKENS, f"model.pooling={pooling}").eval()
+    changes = [f"model.pooling={pooling}"]
+    if pooling == "cls":
+        changes.append("model.causal=false")
+    model = classifier(mixer, TOKENS, *changes).eval()
     values, lengths = batch_of([[5], [80], [33], [1]])
     together = model(values, lengths)
     for row, part in enumerate(values.split(lengths[:, 0].tolist())):

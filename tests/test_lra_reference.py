@@ -56,7 +56,10 @@ def first_batch(trainer: Trainer) -> Batch:
     ("task", "changes"),
     [
         ("listops", ()),
-        ("listops", ("model.norm=layer", "model.prenorm=false", "model.pooling=cls")),
+        (
+            "listops",
+            ("model.norm=layer", "model.prenorm=false", "model.pooling=cls", "model.causal=false"),
+        ),
         ("listops", ("model.positions=learned", "model.channel_mixer=mlp", "model.head=mlp")),
         ("retrieval", ("model.positions=sinusoidal",)),
     ],
