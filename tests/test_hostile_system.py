@@ -197,7 +197,8 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
         line, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         env=nothing_compiled,
     ) as process:  # fmt: skip
-        while not list((tmp_path / "compiled").rglob("*.nbi")):  # its first function is compiled
+        # until its first function is compiled
+        while process.poll() is None and not list((tmp_path / "compiled").rglob("*.nbi")):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         start = time.monotonic()

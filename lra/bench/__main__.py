@@ -29,6 +29,7 @@ from lra.report.names import Names
 from lra.runtime.cli import (
     Parser,
     add_overrides,
+    add_preset,
     carry_out,
     name_in_help,
     name_list,
@@ -105,9 +106,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     task = parser.add_argument("--task", default="listops", help="%(default)s (default); {names}")
     name_in_help(task, lambda: sorted(TASKS.classes))
-    parser.add_argument(
-        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
-    )
+    add_preset(parser)
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     _add_mixers(parser, CLASSIFIER_MIXERS)
     parser.add_argument(
@@ -125,9 +124,7 @@ def _add_pretraining_flags(parser: argparse.ArgumentParser) -> None:
         "--rpe-layers", default=RPE_LAYERS,
         help="hidden layers of the encoder of positions, comma-separated (%(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
-    )
+    add_preset(parser)
     parser.add_argument(
         "--lengths", default=PRETRAINED_LENGTHS,
         help="positions of synthetic sequences, comma-separated (%(default)s)",

@@ -73,7 +73,8 @@ def compose(
     mixer_path = f"mixers/{mixer_source.name}.yaml"
     mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
     own_presets = mixer_file.published_presets()
-    if preset not in (PAPER, *own_presets) and preset in published_presets(configs):
+    common = known.get(name, {"presets": {PAPER}})["presets"]
+    if preset not in {*common, *own_presets} and preset in published_presets(configs):
         raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
     chosen = {"preset": preset, "protocol": protocol}
     task_file = _task_file(name, chosen, configs, known, own_presets)

@@ -68,11 +68,16 @@ def add_settings(
         help_text: help of --task, in which {names} stands for them.
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
+    add_preset(parser)
+    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
+
+
+def add_preset(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that chooses a preset."""
     parser.add_argument(
         "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
     )
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
-    add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
 
 
 def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:

@@ -22,6 +22,7 @@ from lra.runtime.cli import (
     STOPPED,
     Parser,
     add_overrides,
+    add_preset,
     carry_out,
     name_in_help,
     name_list,
@@ -64,9 +65,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
     parser.add_argument("--seeds", default="0", help="comma-separated (0)")
-    parser.add_argument(
-        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
-    )
+    add_preset(parser)
     parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
     add_overrides(parser, "change a setting in every run; of several the last wins")
     parser.add_argument(

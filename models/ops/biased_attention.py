@@ -106,16 +106,10 @@ def biased_attention(
     if query.numel() == 0:
         return value.clone()
     size = length if chunk is None else min(chunk, length)
-    count = -(-length // size)
-    excess = count * size - length
-    if mask is None and excess:
+    if mask is None and length % size:
         mask = torch.ones(batch, length, dtype=torch.bool, device=query.device)
-    if excess:
-        query, key, value = (functional.pad(x, (0, 0, 0, excess)) for x in (query, key, value))
-        assert mask is not None
-        mask = functional.pad(mask, (0, excess))
-    query, key, value = (x.unflatten(1, (count, size)) for x in (query, key, value))
-    real = None if mask is None else mask.view(batch, count, 1, size)
+    query, key, value = (_cut(x, size) for x in (query, key, value))
+    real = None if mask is None else _cut(mask, size)[:, :, None]
     position = torch.arange(size, device=query.device)
 
     def attend(part: Tensor, first: int) -> Tensor:
@@ -135,3 +129,10 @@ def biased_attention(
         ]
         mixed = torch.cat([part for part in again if isinstance(part, Tensor)], dim=2)
     return mixed.flatten(1, 2)[:, :length]
+
+
+def _cut(x: Tensor, size: int) -> Tensor:
+    """Cut (batch, length, ...) into chunks (batch, count, size, ...), zeros filling up the last."""
+    missing = -x.shape[1] % size
+    filled = functional.pad(x, (*(0, 0) * (x.dim() - 2), 0, missing)) if missing else x
+    return filled.unflatten(1, (-1, size))
