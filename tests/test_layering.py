@@ -40,6 +40,7 @@ LATE = {
     "lra.report.attention_bias": "torch, for reports without checkpoints",
     "lra.report.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
+    "models.ops.selective_scan": "numba, for states of single channels",
     "tasks.listops.data": "numba, for data that is generated",
     "tasks.listops.task": "numba, for data that is generated",
     "tasks.pathfinder.official": "numba, for data that is no release",

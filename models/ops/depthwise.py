@@ -14,6 +14,8 @@ from models.ops.reference import fast_form_of
 
 SHORTEST_BLOCK = 16
 """Fewest positions of a block in the gradient of the taps."""
+FEW_TAPS = 8
+"""Up to so many, the gradient of each tap of a causal filter is summed by itself."""
 
 
 def depthwise_convolution_reference(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
@@ -98,6 +100,8 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     """
     batch, length, channels = x.shape
     working = torch.promote_types(torch.float32, x.dtype)
+    if num_lags <= FEW_TAPS and first_lag == 0:
+        return _correlate_each_lag(y.to(working), x.to(working), num_lags)
     block = max(SHORTEST_BLOCK, num_lags - 1)
     blocks = -(-(length + num_lags - 1) // block)  # of a row; zeros end it, so rows can be joined
     rows = x.new_zeros(2, channels, batch * blocks + 1, block, dtype=working)
@@ -110,3 +114,12 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     strides = (products.stride(0), 1, 2 * block + 1)
     diagonals = products.as_strided((channels, num_lags, block), strides)
     return diagonals.sum(dim=-1).flip(1)
+
+
+def _correlate_each_lag(y: Tensor, x: Tensor, num_lags: int) -> Tensor:
+    """Compute `_correlate` for lags 0..num_lags - 1, one by one."""
+    count = min(num_lags, x.shape[1])
+    sums = x.new_zeros(num_lags, x.shape[2])
+    for lag in range(count):
+        sums[lag] = (y[:, lag:] * x[:, : x.shape[1] - lag]).sum(dim=(0, 1))
+    return sums.T

@@ -1,0 +1,117 @@
+"""Linear attention whose keys fade by decays that depend on the input.
+
+The matrix form of state-space duality (Dao and Gu, "Transformers are SSMs", ICML 2024,
+arXiv:2405.21060, section 6), with decays of single channels of keys as gated linear attention has
+them (Yang et al., ICML 2024, arXiv:2312.06635).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from models.ops.reference import fast_form_of
+from models.ops.scan import scan
+
+
+def decaying_attention_reference(
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int = 32
+) -> Tensor:
+    """Compute `decaying_attention` one position at a time."""
+    state = torch.zeros_like(key[..., 0, :, None] * value[..., 0, None, :])
+    results = []
+    for k in range(key.shape[-2]):
+        decay = log_decay[..., k, :].exp()[..., None]
+        state = decay * state + key[..., k, :, None] * value[..., k, None, :]
+        results.append((query[..., k, None, :] @ state)[..., 0, :])
+    return torch.stack(results, dim=-2)
+
+
+@fast_form_of(decaying_attention_reference)
+def decaying_attention(
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int = 32
+) -> Tensor:
+    """Compute y[i] = sum over j <= i of (q[i] . exp(a[j + 1] + ... + a[i]) k[j]) v[j].
+
+    Within a chunk pairs are scored. Where each channel of keys has a decay of its own, blocks are
+    halved again and again: the keys of a left half fade up to its end, the queries of the right
+    half from there, and both factors are at most 1, so that no decay is divided by. States are
+    carried from chunk to chunk. O(length (chunk + channels)) for each pair of a key's and a value's
+    channel.
+
+    Args:
+        query: (batch, heads, length, channels), real or complex.
+        key: of the same shape. At padding, which may come first or last, it must be 0.
+        value: (batch, heads, length, value channels), of the same type.
+        log_decay: (batch, heads, length, channels or 1), a, whose real part is at most 0.
+        chunk: positions of a chunk, a power of 2.
+    Returns: (batch, heads, length, value channels).
+    """
+    length = query.shape[-2]
+    if query.numel() == 0 or value.numel() == 0:
+        return torch.zeros_like(value)
+    while chunk >= 2 * length:
+        chunk //= 2
+    excess = -length % chunk
+    query, key, value, log_decay = (
+        torch.nn.functional.pad(x, (0, 0, 0, excess)).unflatten(-2, (-1, chunk))
+        for x in (query, key, value, log_decay)
+    )
+    if log_decay.shape[-1] == 1:
+        scores = (query @ key.mT) * segment_sums(log_decay[..., 0]).exp()
+    else:
+        scores = _scores_by_halves(query, key, log_decay)
+    mixed = scores @ value
+    if query.shape[-3] > 1:
+        mixed = mixed + _carried(query, key, value, log_decay)
+    return mixed.flatten(-3, -2)[..., :length, :]
+
+
+def segment_sums(x: Tensor) -> Tensor:
+    """Add up x[j + 1] + ... + x[i] for all pairs i >= j, without differences of sums.
+
+    Args:
+        x: (..., positions).
+    Returns: (..., positions, positions), -inf where i < j.
+    """
+    count = x.shape[-1]
+    rows = x[..., None].expand(*x.shape, count)
+    is_later = torch.ones(count, count, dtype=torch.bool, device=x.device)
+    sums = rows.masked_fill(~is_later.tril(-1), 0).cumsum(dim=-2)
+    return sums.masked_fill(~is_later.tril(), -torch.inf)
+
+
+def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
+    """Score the pairs of a chunk: (..., chunk, channels) three times -> (..., chunk, chunk)."""
+    chunk = query.shape[-2]
+    # (..., blocks, positions, positions), of blocks that double
+    scores = (query * key).sum(dim=-1)[..., None, None]
+    half = 1
+    while half < chunk:
+        (_, right), (left, _), (fading, reaching) = (
+            x.unflatten(-2, (-1, 2, half)).unbind(dim=-3) for x in (query, key, log_decay)
+        )
+        cross = (right * reaching.cumsum(dim=-2).exp()) @ (left * _to_the_end(fading).exp()).mT
+        first, second = scores.unflatten(-3, (-1, 2)).unbind(dim=-3)
+        upper = torch.cat([first, torch.zeros_like(cross)], dim=-1)
+        scores = torch.cat([upper, torch.cat([cross, second], dim=-1)], dim=-2)
+        half *= 2
+    return scores[..., 0, :, :]
+
+
+def _to_the_end(log_decay: Tensor) -> Tensor:
+    """Add up what comes after each position: (..., positions, channels) -> the same shape."""
+    later = log_decay[..., 1:, :].flip(-2).cumsum(dim=-2).flip(-2)
+    return torch.nn.functional.pad(later, (0, 0, 0, 1))
+
+
+def _carried(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """Attend to all chunks before: (..., chunks, chunk, value channels)."""
+    added = (key * _to_the_end(log_decay).exp()).mT @ value
+    decay = log_decay.sum(dim=-2).exp()[..., None].to(added.dtype).expand_as(added)
+    # (batch, heads, chunks, channels, value channels): one recurrence for each number of a state
+    shape = added.shape
+    rows = (x.flatten(0, 1).flatten(-2) for x in (decay, added))
+    states = scan(*rows).view(shape)
+    before = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], dim=2)
+    return (query * log_decay.cumsum(dim=-2).exp()) @ before

@@ -1,0 +1,225 @@
+"""State spaces of single channels whose time steps, B and C depend on the input.
+
+Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023
+(arXiv:2312.00752), section 3.2.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.utils.checkpoint import checkpoint
+
+from models.ops.reference import fast_form_of
+from models.ops.scan import scan
+
+BLOCK = 2**22
+"""Numbers in the states that exist at once, of a block of channels."""
+TILE = 2**19
+"""Numbers in the states that exist at once, of a tile of positions."""
+
+_COMPILED: set[tuple[object, torch.dtype, torch.dtype]] = set()
+"""Loops that have run, with the types of decays and of inputs."""
+
+
+def selective_scan_reference(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` one position at a time."""
+    groups = into.shape[2]
+    size = x.shape[-1] // groups
+    state = (x[:, 0, :, None] * poles) * 0
+    results = []
+    for k in range(x.shape[1]):
+        b, c = (part[:, k].repeat_interleave(size, dim=1) for part in (into, out))
+        b = b if bias is None else b + bias
+        dt = step[:, k, :, None]
+        state = (dt * poles).exp() * state + dt * b * x[:, k, :, None]
+        results.append((c * state).real.sum(dim=-1))
+    return torch.stack(results, dim=1) if results else torch.zeros_like(x)
+
+
+@fast_form_of(selective_scan_reference)
+def selective_scan(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Run h[k] = exp(dt[k] A) h[k - 1] + dt[k] (B[k] + bias) x[k], and y[k] = Re(C[k] h[k]).
+
+    On a CPU compiled loops go over tiles of positions, and what is kept for the backward pass are
+    the states between tiles. On a GPU channels are taken in blocks, whose states are made again.
+    Memory is O(length) either way, whatever the number of states.
+
+    Args:
+        x: (batch, length, channels).
+        step: (batch, length, channels), dt, not negative. At padding, which may come first
+            or last, it must be 0.
+        poles: (channels, states), A, real or complex, of real part at most 0.
+        into: (batch, length, groups, states), B, of the type of A; a group is of neighbours among
+            the channels.
+        out: (batch, length, groups, states), C.
+        bias: (channels, states), or None.
+    Returns: (batch, length, channels), real.
+    """
+    if x.numel() == 0 or poles.numel() == 0:
+        return torch.zeros_like(x)
+    if x.device.type != "cpu":
+        return selective_scan_by_blocks(x, step, poles, into, out, bias=bias)
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    bias = torch.zeros_like(poles) if bias is None else bias
+    poles, bias = (part.unflatten(0, (groups, -1)).mT for part in (poles, bias))
+    result = _Compiled.apply(x, step, poles, into, out, bias)
+    assert isinstance(result, Tensor)
+    return result.flatten(2)
+
+
+def selective_scan_by_blocks(
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    *,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Compute `selective_scan` by blocks of channels, on any device."""
+    batch, length, channels = x.shape
+    size = channels // into.shape[2]
+    states = poles.shape[1] * (2 if poles.is_complex() else 1)
+    width = max(1, min(size, BLOCK // (batch * length * states)))
+    results = []
+    for group in range(into.shape[2]):
+        maps = into[:, :, group], out[:, :, group]
+        for first in range(group * size, (group + 1) * size, width):
+            part = slice(first, min(first + width, (group + 1) * size))
+            given = x[..., part], step[..., part], poles[part], *maps
+            own = None if bias is None else bias[part]
+            results.append(checkpoint(_block, *given, bias=own, use_reentrant=False))
+    return torch.cat(results, dim=-1)
+
+
+def _block(
+    x: Tensor, step: Tensor, poles: Tensor, into: Tensor, out: Tensor, *, bias: Tensor | None
+) -> Tensor:
+    decay = (step[..., None] * poles).exp()
+    b = into[:, :, None] if bias is None else into[:, :, None] + bias
+    added = (step * x)[..., None] * b
+    states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
+    if not states.is_complex():
+        return (states @ out[..., None])[..., 0]
+    # The real part of a product is a product of real parts with those of the conjugate.
+    states, out = (torch.view_as_real(part.resolve_conj()) for part in (states, out.conj()))
+    return (states.flatten(-2) @ out.flatten(-2)[..., None])[..., 0]
+
+
+class _Compiled(Function):
+    """x and dt: (batch, length, groups, size); A and what B gains: (groups, states, size)."""
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
+        ctx: Any, x: Tensor, step: Tensor, poles: Tensor, into: Tensor, out: Tensor, bias: Tensor
+    ) -> Tensor:
+        from models.ops.compiled_scan import run_tile
+
+        x, step, poles, into, out, bias = (
+            part.detach().resolve_conj().contiguous() for part in (x, step, poles, into, out, bias)
+        )
+        y = torch.empty_like(x)
+        state = poles.new_zeros(len(x), *poles.shape)
+        states = []
+        for tile in _tiles(x, poles):
+            states.append(state.clone())
+            decay = _decay(step[:, tile], poles)
+            _side_by_side(run_tile, tile.start, decay, (x, step), (into, out, bias), state, y)
+        ctx.save_for_backward(x, step, poles, into, out, bias, *states)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx: Any, to_y: Tensor
+    ) -> tuple[Tensor, ...]:
+        from models.ops.compiled_scan import run_tile_back
+
+        x, step, poles, into, out, bias, *states = ctx.saved_tensors
+        to_inputs = [torch.empty_like(x) for _ in range(2)]
+        to_state, *to_parameters = (torch.zeros_like(states[0]) for _ in range(3))
+        to_maps = [torch.zeros_like(into), torch.zeros_like(out), *to_parameters]
+        inputs, maps = (x, step, to_y.contiguous()), (into, out, bias, poles)
+        for tile, state in reversed(list(zip(_tiles(x, poles), states, strict=True))):
+            decay = _decay(step[:, tile], poles)
+            given = decay, inputs, maps, state, to_inputs, to_maps, to_state
+            _side_by_side(run_tile_back, tile.start, *given)
+        to_into, to_out, to_bias, to_poles = to_maps
+        return *to_inputs, to_poles.sum(dim=0), to_into, to_out, to_bias.sum(dim=0)
+
+
+def _tiles(x: Tensor, poles: Tensor) -> list[slice]:
+    """Cut positions into tiles."""
+    batch, length = x.shape[:2]
+    size = max(1, TILE // (batch * poles.numel()))
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]
+
+
+def _decay(step: Tensor, poles: Tensor) -> Tensor:
+    """Compute exp(dt A): (..., groups, size), (groups, states, size) -> (..., states, size)."""
+    step = step[..., None, :]
+    if not poles.is_complex():
+        return (step * poles).exp_()
+    # torch's exponential of complex numbers is not vectorised.
+    size, angle = (step * poles.real).exp_(), step * poles.imag
+    return torch.complex(angle.cos().mul_(size), angle.sin_().mul_(size))
+
+
+def _side_by_side(
+    kernel: Callable[..., None],
+    start: int,
+    decay: Tensor,
+    inputs: Sequence[Tensor],
+    maps: Sequence[Tensor],
+    *others: Tensor | Sequence[Tensor],
+) -> None:
+    """Run a kernel for all pairs of a sequence and a group of channels, some on each thread."""
+    arrays = [_as_arrays(given) for given in (decay, inputs, maps, *others)]
+    count = len(decay) * maps[0].shape[2]
+    threads = min(torch.get_num_threads(), count)
+    types = kernel, decay.dtype, inputs[0].dtype
+    if threads == 1 or types not in _COMPILED:
+        # The first call compiles: in this thread, as interruptions reach the main one alone.
+        kernel((0, count), start, *arrays)
+        _COMPILED.add(types)
+        return
+    ends = [count * thread // threads for thread in range(threads + 1)]
+    pairs = itertools.pairwise(ends)
+    list(_pool(os.getpid(), threads).map(lambda some: kernel(some, start, *arrays), pairs))
+
+
+def _as_arrays(given: Tensor | Sequence[Tensor]) -> Any:
+    return given.numpy() if isinstance(given, Tensor) else tuple(part.numpy() for part in given)
+
+
+@functools.cache
+def _pool(process: int, threads: int) -> ThreadPoolExecutor:
+    """Return the threads of a process, which a fork of it would lack."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="selective-scan")
