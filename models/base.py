@@ -47,6 +47,8 @@ class MixerContext:
     """Fraction to drop within the mixer, where it has a place for that."""
     tied_dropout: bool = False
     """Whether a channel is dropped at all positions of what the mixer is given or at none."""
+    shared: nn.Module | None = None
+    """What `Mixer.shared` built for the mixers of all blocks; None for one that is built alone."""
 
     @classmethod
     def of(
@@ -94,6 +96,19 @@ class Mixer(nn.Module, abc.ABC):
                 f"MixerContext.of(dim=64, length=1024) for instance; options are named"
             )
         return super().__new__(cls)
+
+    @classmethod
+    def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
+        """Build what the mixers of all blocks have in common, once for a model.
+
+        Each of them finds it in its `context.shared`, and keeps it as a module of its own.
+
+        Args:
+            context: the first block's.
+            options: those of the mixers.
+        Returns: None if there is nothing.
+        """
+        return None
 
     @abc.abstractmethod
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -162,7 +162,7 @@ def build_mixer(
 
     Skips the test where the mixer cannot be causal.
     """
-    context = MixerContext(dim=8, max_length=128, layer=0, depth=1, causal=causal)
+    context = MixerContext(dim=8, max_length=128, layer=1, depth=2, causal=causal)
     try:
         mixer = EVERY_MIXER[name](context, **options)
     except ValueError as error:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lra.classifier.axes import AlongAxis, build_layer
+from lra.classifier.axes import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
@@ -55,7 +55,7 @@ def test_a_mixer_sees_each_line_as_a_sequence(axis: str) -> None:
 
 def test_alternate_takes_rows_then_columns() -> None:
     config = config_of("conv", "alternate")
-    layers = [build_layer(config, IMAGE, 15, layer) for layer in range(3)]
+    layers = list(build_layers(config, IMAGE, 15, 3))
     assert all(isinstance(layer, AlongAxis) for layer in layers)
     assert [layer.is_turned for layer in layers if isinstance(layer, AlongAxis)] == [
         False, True, False,
@@ -67,7 +67,7 @@ def test_contexts_know_the_length_of_a_line() -> None:
     config = config_of("fd-tnn", "alternate")
     lengths = []
     for layer in range(2):
-        built = build_layer(config, IMAGE, 15, layer)
+        built = list(build_layers(config, IMAGE, 15, layer + 1))[layer]
         assert isinstance(built, AlongAxis)
         lengths.append(built.mixer.get_submodule("unit.operator").max_length)
     assert lengths == [5, 3]
@@ -81,7 +81,7 @@ def test_axes_change_the_model() -> None:
 
 
 def test_native_reaches_the_mixer() -> None:
-    built = build_layer(config_of("tnn", "native"), IMAGE, 15, 0)
+    built = next(build_layers(config_of("tnn", "native"), IMAGE, 15, 1))
     assert any(isinstance(module, RowsThenColumns) for module in built.modules())
 
 
@@ -96,7 +96,7 @@ def test_images_are_independent() -> None:
 
 def test_causal_alternation_does_not_look_ahead() -> None:
     config = config_of("tnn", "alternate", "model.causal=true", "model.norm=layer")
-    layers = [build_layer(config, IMAGE, 15, layer).double().eval() for layer in range(2)]
+    layers = [layer.double().eval() for layer in build_layers(config, IMAGE, 15, 2)]
     x = torch.randn(1, 15, 8, dtype=torch.float64)
     changed = x.clone()
     changed[:, 7:] += 1
@@ -113,7 +113,7 @@ def test_a_task_without_a_grid_has_flat_axes_only(axes: str) -> None:
 
 def test_a_mixer_of_sequences_is_not_native() -> None:
     with pytest.raises(UserError, match="mixer s4 mixes sequences only"):
-        build_layer(config_of("s4", "native"), IMAGE, 15, 0)
+        next(build_layers(config_of("s4", "native"), IMAGE, 15, 1))
 
 
 def test_a_cls_position_lies_on_no_grid() -> None:

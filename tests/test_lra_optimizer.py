@@ -98,7 +98,7 @@ class Apart(Mixer):
     def __init__(self, context: MixerContext, *, rates: list[float | DecayingAt | None]) -> None:
         super().__init__()
         self.own = nn.ParameterList(nn.Parameter(torch.ones(2, 2)) for _ in rates)
-        self.shared = nn.Parameter(torch.ones(2, 2))
+        self.common = nn.Parameter(torch.ones(2, 2))
         self.rates = rates
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
@@ -122,7 +122,7 @@ def test_parameters_train_apart_as_their_mixer_says(decay_on: str) -> None:
         groups = optimizer.param_groups
         return {id(p): (g["lr"], g["weight_decay"]) for g in groups for p in g["params"]}
 
-    expected = {mixer.own[0]: (0.01, 0.0), mixer.own[1]: (0.5, 0.0), mixer.shared: (0.5, 0.1)}
+    expected = {mixer.own[0]: (0.01, 0.0), mixer.own[1]: (0.5, 0.0), mixer.common: (0.5, 0.1)}
     expected |= {mixer.own[2]: (0.02, 0.1)}
     assert settings() == {id(p): value for p, value in expected.items()}
     set_rate_factor(optimizer, 0.5)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Literal, TypeGuard
 
 from torch import Tensor, nn
@@ -56,43 +57,61 @@ class AlongAxis(GridModule):
         return (mixed.transpose(1, 2) if self.is_turned else mixed).flatten(1, 2)
 
 
-def build_layer(config: RunConfig, info: TaskInfo, length: int, layer: int) -> nn.Module:
-    """Construct the mixer of a block as `model.axes` says.
+def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> Iterator[nn.Module]:
+    """Construct the mixers of the first blocks, one after another, as `model.axes` says.
 
     Args:
         length: positions of the longest sequence.
-        layer: 0-based index of the block.
-    Returns: a map (batch, length, dim), mask -> (batch, length, dim).
+        count: how many.
+    Yields: maps (batch, length, dim), mask -> (batch, length, dim).
     Raises: UserError if the task has no grid or the mixer cannot mix one, if pooling reads one
         position that sees no others, or for options of the mixer that contradict one another or
         the context.
     """
+    grid = None if config.model.axes == "flat" else _grid(config, info)
+    contexts = [_context(config, grid, length, layer) for layer in range(count)]
+    shared = config.build_shared(contexts[0])
+    for context in contexts:
+        yield _build_layer(config, grid, replace(context, shared=shared))
+
+
+def _context(
+    config: RunConfig, grid: tuple[int, int] | None, length: int, layer: int
+) -> MixerContext:
     model = config.model
-    grid = None if model.axes == "flat" else _grid(config, info)
-    is_row = layer % 2 == 0
     if model.axes == "alternate" and grid is not None:
-        length = grid[1] if is_row else grid[0]
-    mixer = config.build_mixer(
-        MixerContext(
-            dim=model.dim,
-            max_length=length,
-            layer=layer,
-            depth=model.depth,
-            grid=grid if model.axes == "native" else None,
-            causal=model.causal,
-            inner_dropout=model.inner_dropout,
-            tied_dropout=model.tied_dropout,
-        )
+        length = grid[1] if _is_row(layer) else grid[0]
+    return MixerContext(
+        dim=model.dim,
+        max_length=length,
+        layer=layer,
+        depth=model.depth,
+        grid=grid if model.axes == "native" else None,
+        causal=model.causal,
+        inner_dropout=model.inner_dropout,
+        tied_dropout=model.tied_dropout,
     )
-    if model.axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
+
+
+def _is_row(layer: int) -> bool:
+    """Whether a block mixes rows where rows and columns alternate."""
+    return layer % 2 == 0
+
+
+def _build_layer(
+    config: RunConfig, grid: tuple[int, int] | None, context: MixerContext
+) -> nn.Module:
+    mixer = config.build_mixer(context)
+    axes = config.model.axes
+    if axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
         raise UserError(
             f"mixer {config.mixer_name} mixes sequences only, and model.axes is native; "
             f"use --set model.axes=alternate or flat"
         )
     if isinstance(mixer, Mixer):
         _refuse_blind_pooling(config, mixer)
-    if model.axes == "alternate" and grid is not None:
-        return AlongAxis(mixer, grid, "rows" if is_row else "columns")
+    if axes == "alternate" and grid is not None:
+        return AlongAxis(mixer, grid, "rows" if _is_row(context.layer) else "columns")
     return mixer
 
 

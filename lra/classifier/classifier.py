@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from lra.classifier.axes import build_layer
+from lra.classifier.axes import build_layers
 from lra.classifier.block import NORMS, Block
 from lra.classifier.packing import Packing
 from lra.config.schema import RunConfig
@@ -140,7 +140,7 @@ class Classifier(nn.Module):
         self.embedding = Embedding(config, info)
         self.trained_length = length = input_length(config, known)
         self.blocks = nn.ModuleList(
-            Block(model, build_layer(config, known, length, layer)) for layer in range(model.depth)
+            Block(model, layer) for layer in build_layers(config, known, length, model.depth)
         )
         if info.grid is not None:
             for module in self.modules():

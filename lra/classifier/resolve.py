@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.classifier.axes import build_layer
+from lra.classifier.axes import build_layers
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.classifier.position_targets import refuse_unfit, refuse_unfit_pretraining
@@ -53,7 +53,7 @@ def _build(config: RunConfig) -> None:
     model = config.model
     # Alternate blocks see rows and columns, which may differ.
     different = min(model.depth, 2 if model.axes == "alternate" else 1)
-    mixers = [build_layer(config, info, length, layer) for layer in range(different)]
+    mixers = list(build_layers(config, info, length, different))
     refuse_unfit(config, info)
     refuse_unfit_pretraining(config, info)
     grid = None if model.axes == "flat" else info.grid

@@ -41,6 +41,19 @@ class MixerSource(Source):
             except ValueError as error:
                 raise UserError(f"mixer {self.name}: {error}") from None
 
+    def share(self, context: MixerContext, options: Section) -> nn.Module | None:
+        """Build what the mixers of all blocks have in common, see `Mixer.shared`.
+
+        Raises: UserError as `build`.
+        """
+        if not issubclass(self.cls, Mixer):
+            return None
+        with self.faults_named("its `shared` failed"):
+            try:
+                return self.cls.shared(context, **dict(options))
+            except ValueError as error:
+                raise UserError(f"mixer {self.name}: {error}") from None
+
 
 def find_mixer(spec: str, flag: str) -> MixerSource:
     """Find the mixer that a flag names; see `find`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from torch import nn
 
 from lra.config.mixers import MixerSource
 from lra.config.registry import NoEffect, Section
@@ -289,6 +290,13 @@ class RunConfig:
         Raises: UserError as `TaskSource.build`.
         """
         return self.task_source.build(self.task)
+
+    def build_shared(self, context: MixerContext) -> nn.Module | None:
+        """Construct what the mixers of all blocks have in common, if anything.
+
+        Raises: UserError as `MixerSource.share`.
+        """
+        return self.mixer_source.share(context, self.mixer)
 
     def build_mixer(self, context: MixerContext) -> Mixer:
         """Construct the mixer of one block.
