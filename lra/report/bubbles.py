@@ -202,7 +202,7 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
         margin = 0.18 * (high - low) or 0.1 * abs(high) or 1.0
         limits = axis.get_transform().inverted().transform(np.array([low - margin, high + margin]))
         setter(*limits)
-        if axis.get_scale() == "linear":  # room, but neither speed nor accuracy is negative
+        if axis.get_scale() != "log":  # room, but neither speed nor accuracy is negative
             axis.set_ticks([tick for tick in axis.get_ticklocs() if 0 <= tick <= limits[1]])
             axis.set_view_interval(*limits, ignore=True)
 

@@ -101,15 +101,20 @@ def rate_factor(step: int, total_steps: int, config: TrainConfig) -> float:
     warmup = warmup_of(total_steps, config)
     if step < warmup:
         return (step + 1) / warmup
-    if config.schedule == "rsqrt":
-        return math.sqrt(max(warmup, 1) / max(warmup, step + 1))
-    if config.schedule in ("constant", "plateau"):
-        return 1.0
     end = config.schedule_steps or total_steps
     done = min(1.0, (step - warmup) / max(1, end - warmup))
-    if config.schedule == "linear":
-        return 1.0 - done
-    return 0.5 * (1.0 + math.cos(math.pi * done))
+    return SCHEDULES[config.schedule](done, warmup, step + 1)
+
+
+SCHEDULES: dict[str, Callable[[float, int, int], float]] = {
+    "cosine": lambda done, warmup, steps: 0.5 * (1.0 + math.cos(math.pi * done)),
+    "linear": lambda done, warmup, steps: 1.0 - done,
+    "rsqrt": lambda done, warmup, steps: math.sqrt(max(warmup, 1) / max(warmup, steps)),
+    "constant": lambda done, warmup, steps: 1.0,
+    "plateau": lambda done, warmup, steps: 1.0,
+}
+"""Factors of the rate after warm-up, of the part of the schedule that is done, the steps of warm-up
+and all steps so far."""
 
 
 def warmup_of(total_steps: int, config: TrainConfig) -> int:
