@@ -38,7 +38,7 @@ def native(name: str, grid: tuple[int, int], *, causal: bool = False):
 
 def test_no_other_mixer_has_a_grid_of_its_own() -> None:
     found = {name for name, cls in MIXERS.classes.items() if cls.has_native_grid}
-    assert found == {*NATIVE, "toroidal"}
+    assert found == {*NATIVE, "hgrn", "toroidal"}
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)

@@ -25,13 +25,13 @@ from tasks.base import BENCHMARK
 
 PUBLISHED_MIXERS = (
     "tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss", "s5", "lru", "mega",
-    "long-conv",
+    "long-conv", "linear", "hgrn",
 )  # fmt: skip
 PROTOCOLS = ("s4", "lra")
 
 
 def test_every_published_mixer_is_audited() -> None:
-    others = {"s4d-ft", "tnn-lm", "transformer-lra", "data-s4", "data-lra"}
+    others = {"s4d-ft", "b2s6", "tnn-lm", "transformer-lra", "linear-lra", "data-s4", "data-lra"}
     assert set(names()) == {*PUBLISHED_MIXERS, *others}
 
 
@@ -139,7 +139,8 @@ def test_an_unknown_protocol_of_a_mixers_settings_is_refused(tmp_path: Path) -> 
 # state-spaces/s4 V4; ag1988/dss; lindermanlab/S5; NicolasZucchet/minimal-LRU, which has neither
 # Retrieval nor two directions) at these settings, with the vocabularies of S4's pipelines: 18 on
 # ListOps, 135 on Text, 98 on Retrieval. Norms that they build and never apply are not counted.
-# Likewise long-conv from HazyResearch/safari, whose pipelines are S4's.
+# Likewise long-conv from HazyResearch/safari, whose pipelines are S4's, and hgrn from
+# OpenNLPLab/lra with Doraemonzzz/hgru-pytorch, its Image in gray.
 RELEASED_SIZES = {
     "tnn": (428_042, 639_618, 89_218, 3_094_538, 458_882, 458_882),
     "fd-tnn": (448_906, 660_482, 91_874, 3_204_746, 491_138, 491_138),
@@ -150,6 +151,8 @@ RELEASED_SIZES = {
     "long-conv": (4_728_330, 14_200_578, 14_158_594, 12_607_498, 7_875_074, 102_246_914),
     "s5": (188_490, 1_321_154, 772_098, 5_133_706, 1_113_602, 694_018),
     "lru": (995_466, 2_012_546, None, 7_892_746, None, None),
+    "linear": (798_730, 176_258, 608_386, 12_623_882, 3_164_162, None),
+    "hgrn": (66_250, 683_394, 132_290, 15_797_258, 999_170, 253_826),
 }
 OF_JAX = ("s5", "lru")
 MORE_IN_JAX = {"listops": 3, "text": 1, "retrieval": 1}
@@ -216,16 +219,33 @@ TAY = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("task", TAY)
-def test_the_transformer_of_tay_is_as_large_as_released(task: str) -> None:
-    rows, dim, depth, attended, inside, classes, positions, cls = TAY[task]
+LINEAR_TAY = {**TAY, "pathfinder": (256, 128, 1, 64, 128, 2, 0, 0)}
+"""The Linear Transformer, which has sizes of its own there on Pathfinder alone."""
+
+
+def size_of_tay(sizes: tuple[int, ...], *, has_pairs: bool) -> int:
+    rows, dim, depth, attended, inside, classes, positions, cls = sizes
     attention = 4 * dim * attended
     feed_forward = 2 * dim * inside + inside + dim
-    features = 4 * dim if task == "retrieval" else dim
+    features = 4 * dim if has_pairs else dim
     head = features * inside + inside + inside * classes + classes
     body = depth * (attention + feed_forward + 2 * 2 * dim) + 2 * dim
-    expected = (rows + positions + cls) * dim + body + head
+    return (rows + positions + cls) * dim + body + head
+
+
+@pytest.mark.parametrize("task", TAY)
+def test_the_transformer_of_tay_is_as_large_as_released(task: str) -> None:
+    expected = size_of_tay(TAY[task], has_pairs=task == "retrieval")
     assert count_parameters(resolve(task, "transformer", protocol="lra")) == expected
+
+
+@pytest.mark.parametrize("task", LINEAR_TAY)
+def test_the_linear_transformer_of_tay_is_as_large_as_released(task: str) -> None:
+    """But for biases of the four maps of attention, and their channels, as many as the model's."""
+    released = size_of_tay(LINEAR_TAY[task], has_pairs=task == "retrieval")
+    _, dim, depth, attended, *_ = LINEAR_TAY[task]
+    more = depth * 4 * dim * (1 + dim - attended)
+    assert count_parameters(resolve(task, "linear", protocol="lra")) == released + more
 
 
 APART = {
@@ -305,11 +325,19 @@ def shallow(task: str, name: str) -> RunConfig:
     )  # fmt: skip
 
 
-MODELS = [name for name in names() if not name.startswith("data")]
+WITHOUT_CODE = {"b2s6"}
+"""Models of which no code is released, and so no groups of parameters."""
+MODELS = [name for name in names() if not name.startswith("data") and name not in WITHOUT_CODE]
 
 
 @pytest.mark.parametrize(
-    ("name", "task"), [(name, task) for name in MODELS for task in read_published(name).tasks]
+    ("name", "task"),
+    [
+        (name, task)
+        for name in MODELS
+        for task in read_published(name).tasks
+        if task in read_published(name).settings["train.lr"].by_task
+    ],
 )
 def test_a_step_of_adamw_moves_parameters_as_the_released_groups_would(
     name: str, task: str

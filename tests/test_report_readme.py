@@ -178,8 +178,8 @@ def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
 def test_published_rows_are_those_of_the_suites_mixers() -> None:
     methods = {row[0] for row in published_of_the_suite().rows}
     assert {"TNN", "SKI-TNN", "FD-TNN", "Transformer", "S4-LegS", "S4D-Lin", "DSS (exp)"} <= methods
-    assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv"} <= methods
-    assert not methods & {"Megalodon", "Mamba", "S7", "Liquid-S4", "Sparse Transformer"}
+    assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv", "Mamba", "B2S6"} <= methods
+    assert not methods & {"Megalodon", "S7", "Liquid-S4", "Sparse Transformer"}
     assert published_of_the_suite().columns[-1] == "source"
 
 

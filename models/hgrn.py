@@ -1,0 +1,154 @@
+"""HGRN: a gated linear recurrence whose forget gates have lower bounds that grow with depth.
+
+Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling", NeurIPS 2023
+(arXiv:2311.04823), section 3; what the paper leaves open is as in Doraemonzzz/hgru-pytorch.
+
+Symbols of the paper and their names here:
+    d: context.dim
+    c_t: candidate
+    mu_t: the sigmoid of forget
+    lambda_t: kept
+    theta: phase
+    gamma^k: lower_bound
+    g_t: the activated gate
+    h_t: states
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.ops.scan import scan
+
+
+class LowerBounds(nn.Module):
+    """Lower bounds of forget gates, a cumulative softmax over layers (HGRN, equation 4).
+
+    Args:
+        depth: layers.
+        dim: channels.
+    """
+
+    def __init__(self, depth: int, dim: int) -> None:
+        super().__init__()
+        self.logits = nn.Parameter(torch.ones(depth, dim))
+
+    def forward(self, layer: int) -> Tensor:
+        """Return the bounds of a layer, 0 in the first one: (dim,)."""
+        return self.logits.softmax(dim=0)[1 : layer + 1].sum(dim=0)
+
+
+class HGRN(RecurrentMixer):
+    """Complex gated linear recurrence, O(length dim); O(dim) a step.
+
+    In two directions each has phases of its own and all else is shared. On a grid it runs along
+    rows and along columns, and results are added.
+    """
+
+    name = "hgrn"
+    has_native_grid = True
+
+    @classmethod
+    def shared(cls, context: MixerContext, **options: Any) -> LowerBounds:
+        """Build the lower bounds of all blocks, see `Mixer.shared`."""
+        return LowerBounds(context.depth, context.dim)
+
+    def __init__(self, context: MixerContext) -> None:
+        super().__init__()
+        dim = context.dim
+        self.context = context
+        shared = context.shared
+        self.lower_bounds = shared if isinstance(shared, LowerBounds) else self.shared(context)
+        self.candidate = nn.Linear(dim, 2 * dim)
+        self.forget = nn.Linear(dim, dim)
+        self.gate = nn.Linear(dim, 2 * dim)
+        self.output = nn.Linear(2 * dim, dim)
+        self.norm = nn.LayerNorm(2 * dim)
+        rates = 10000.0 ** (-2 / dim * torch.arange(dim))
+        self.phase = nn.Parameter(rates.repeat(1 if context.causal else 2, 1))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        candidate, kept = self.candidates(x)
+        if mask is not None:
+            candidate = candidate * mask[..., None]
+        grid = self.context.grid
+        if grid is None:
+            states = self._both_ways(candidate, kept)
+        else:
+            parts = [part.unflatten(1, grid) for part in (candidate, kept)]
+            rows = self._both_ways(*(part.flatten(0, 1) for part in parts))
+            columns = self._both_ways(*(part.transpose(1, 2).flatten(0, 1) for part in parts))
+            batch, height, width = len(x), *grid
+            states = rows.view(batch, height, width, -1)
+            states = states + columns.view(batch, width, height, -1).transpose(1, 2)
+            states = states.flatten(1, 2)
+        return self.project(x, states)
+
+    def candidates(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return what enters the states, and how much of them is kept.
+
+        Args:
+            x: (..., dim).
+        Returns: (..., dim) complex, and (..., dim) in [lower bound, 1].
+        """
+        bound = self.lower_bounds(self.context.layer)
+        kept = bound + (1 - bound) * torch.sigmoid(self.forget(x))
+        pairs = functional.silu(self.candidate(x)).unflatten(-1, (-1, 2))
+        pairs = pairs.to(torch.promote_types(pairs.dtype, torch.float32))
+        return (1 - kept) * torch.view_as_complex(pairs), kept
+
+    def turned(self, kept: Tensor) -> Tensor:
+        """Turn what is kept by the phases: (..., dim) -> (directions, ..., dim) complex."""
+        phase = self.phase.view(len(self.phase), *[1] * (kept.dim() - 1), -1)
+        return torch.polar(kept.expand(len(phase), *kept.shape), phase.expand(-1, *kept.shape))
+
+    def _both_ways(self, candidate: Tensor, kept: Tensor) -> Tensor:
+        decays = self.turned(kept.to(candidate.real.dtype))
+        states = scan(decays[0], candidate)
+        if len(decays) == 1:
+            return states
+        return states + scan(decays[1], candidate, reverse=True)
+
+    def project(self, x: Tensor, states: Tensor) -> Tensor:
+        """Normalise, gate and project: x (..., dim), states (..., dim) complex -> (..., dim)."""
+        feature = torch.cat([states.real, states.imag], dim=-1).to(x.dtype)
+        return self.output(self.norm(feature) * functional.silu(self.gate(x)))
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> Recurrence:
+        """Return the recurrence of the states.
+
+        Args:
+            length: any number of positions.
+        Raises: ValueError if the context is not causal.
+        """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return _States(self)
+
+
+class _States(Recurrence):
+    def __init__(self, mixer: HGRN) -> None:
+        self.mixer = mixer
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros: (batch, dim) complex."""
+        phase = self.mixer.phase
+        return torch.zeros(
+            batch, phase.shape[1], dtype=phase.dtype.to_complex(), device=phase.device
+        )
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`."""
+        candidate, kept = self.mixer.candidates(x)
+        state = self.mixer.turned(kept)[0] * state + candidate
+        return self.mixer.project(x, state), state

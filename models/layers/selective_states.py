@@ -1,0 +1,294 @@
+"""State spaces whose time steps and maps depend on the input: those of Mamba, Mamba-2 and B2S6."""
+
+from __future__ import annotations
+
+import abc
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.layers.state_space import complex_parameter, initial_log_steps, random_complex
+from models.ops.decaying_attention import decaying_attention
+from models.ops.selective_scan import selective_scan
+
+SMALLEST_STEP = 1e-4
+
+
+@dataclass(frozen=True)
+class StepRange:
+    """Time steps at the start, drawn evenly on a logarithmic scale.
+
+    Args:
+        smallest: at least.
+        largest: at most.
+    """
+
+    smallest: float
+    largest: float
+
+    def draw(self, count: int) -> Tensor:
+        """Draw what softplus makes time steps of: (count,)."""
+        steps = initial_log_steps(count, self.smallest, self.largest).detach().exp()
+        steps = steps.clamp(min=SMALLEST_STEP)
+        return steps + torch.log(-torch.expm1(-steps))
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What drives the states at each position.
+
+    Attributes:
+        x: (..., channels), what enters them.
+        step: (..., channels), or (..., heads) of as many channels each, time steps.
+        into: (..., groups, states), B.
+        out: (..., groups, states), C.
+    """
+
+    x: Tensor
+    step: Tensor
+    into: Tensor
+    out: Tensor
+
+    def masked(self, mask: Tensor | None) -> Selection:
+        """Stand still at padding: time steps of 0, by which nothing decays and nothing enters."""
+        if mask is None:
+            return self
+        return Selection(self.x, self.step * mask[..., None], self.into, self.out)
+
+
+class SelectiveStates(nn.Module, abc.ABC):
+    """States h[k] = exp(dt A) h[k - 1] + dt B x[k], and y[k] = Re(C h[k]) + D x[k].
+
+    What is given is in two parts: one that has gone through a short convolution, x and what else
+    the states take from there, and one that has not.
+
+    Args:
+        channels: of x and of the result.
+        num_states: of a channel.
+        convolved: channels of the first part.
+        direct: channels of the second part.
+    """
+
+    def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:
+        super().__init__()
+        self.channels = channels
+        self.num_states = num_states
+        self.convolved = convolved
+        self.direct = direct
+
+    @abc.abstractmethod
+    def select(self, convolved: Tensor, direct: Tensor) -> Selection:
+        """Make what drives the states: (..., convolved), (..., direct)."""
+
+    @abc.abstractmethod
+    def poles(self) -> Tensor:
+        """Return A: (channels, states), or (channels, 1) where all states of a channel share it."""
+
+    @abc.abstractmethod
+    def skip(self) -> Tensor:
+        """Return D: (channels,)."""
+
+    @abc.abstractmethod
+    def undecayed(self) -> dict[str, list[nn.Parameter]]:
+        """Name the parameters without weight decay: those of "steps", and the "others"."""
+
+    def bias(self) -> Tensor | None:
+        """Return what is added to B, (channels, states), if anything."""
+        return None
+
+    def forward(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Tensor:
+        """Run over sequences: (batch, length, ...) -> (batch, length, channels)."""
+        selection = self.select(convolved, direct).masked(mask)
+        return self.mix(selection) + self.skip() * selection.x
+
+    def mix(self, chosen: Selection) -> Tensor:
+        """Run without the direct term D."""
+        return selective_scan(
+            chosen.x, chosen.step, self.poles(), chosen.into, chosen.out, bias=self.bias()
+        )
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros: (batch, channels, states)."""
+        poles = self.poles()
+        return poles.new_zeros(batch, self.channels, self.num_states)
+
+    def step(self, convolved: Tensor, direct: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Take in a position: (batch, ...), a state -> (batch, channels) and the next state."""
+        chosen = self.select(convolved, direct)
+        size = self.channels // chosen.into.shape[1]
+        into, out = (part.repeat_interleave(size, dim=1) for part in (chosen.into, chosen.out))
+        bias = self.bias()
+        into = into if bias is None else into + bias
+        dt = chosen.step.repeat_interleave(self.channels // chosen.step.shape[-1], dim=-1)
+        state = (dt[..., None] * self.poles()).exp() * state
+        state = state + (dt * chosen.x)[..., None] * into
+        return (out * state).real.sum(dim=-1) + self.skip() * chosen.x, state
+
+
+class MambaStates(SelectiveStates):
+    """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.
+
+    Args:
+        channels: of x and of the result.
+        num_states: of a channel.
+        rank: of the map from x to time steps.
+        steps: where they start.
+    """
+
+    def __init__(self, channels: int, *, num_states: int, rank: int, steps: StepRange) -> None:
+        super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
+        self.rank = rank
+        self.maps = nn.Linear(channels, rank + 2 * num_states, bias=False)
+        self.time = nn.Linear(rank, channels)
+        nn.init.uniform_(self.time.weight, -(rank**-0.5), rank**-0.5)
+        self.time.bias.data.copy_(steps.draw(channels))
+        rates = torch.arange(1.0, num_states + 1)
+        self.log_rate = nn.Parameter(rates.log().repeat(channels, 1))
+        self.factor = nn.Parameter(torch.ones(channels))
+
+    def select(self, convolved: Tensor, direct: Tensor) -> Selection:
+        """See `SelectiveStates.select`."""
+        sizes = [self.rank, self.num_states, self.num_states]
+        low, into, out = self.maps(convolved).split(sizes, dim=-1)
+        step = functional.softplus(self.time(low))
+        return Selection(convolved, step, into[..., None, :], out[..., None, :])
+
+    def poles(self) -> Tensor:
+        """See `SelectiveStates.poles`: -1, -2, ... at the start, S4D-Real."""
+        return -self.log_rate.exp()
+
+    def skip(self) -> Tensor:
+        """See `SelectiveStates.skip`."""
+        return self.factor
+
+    def undecayed(self) -> dict[str, list[nn.Parameter]]:
+        """See `SelectiveStates.undecayed`."""
+        return {"steps": [self.time.bias], "others": [self.log_rate, self.factor]}
+
+
+class HeadStates(SelectiveStates):
+    """The states of Mamba-2 (Dao and Gu 2024, section 7): one real pole and time step for a head.
+
+    Args:
+        channels: of x and of the result.
+        num_states: of a channel.
+        num_heads: heads, which divide the channels.
+        num_groups: groups of heads with B and C in common.
+        steps: where they start.
+    """
+
+    def __init__(
+        self, channels: int, *, num_states: int, num_heads: int, num_groups: int, steps: StepRange
+    ) -> None:
+        maps = 2 * num_groups * num_states
+        convolved = channels + maps
+        super().__init__(channels, num_states=num_states, convolved=convolved, direct=num_heads)
+        self.num_heads = num_heads
+        self.num_groups = num_groups
+        self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1, 16).log())
+        self.step_bias = nn.Parameter(steps.draw(num_heads))
+        self.factor = nn.Parameter(torch.ones(num_heads))
+
+    def select(self, convolved: Tensor, direct: Tensor) -> Selection:
+        """See `SelectiveStates.select`."""
+        maps = self.num_groups * self.num_states
+        x, into, out = convolved.split([self.channels, maps, maps], dim=-1)
+        into, out = (part.unflatten(-1, (self.num_groups, -1)) for part in (into, out))
+        step = functional.softplus(direct + self.step_bias)
+        return Selection(x, step, into, out)
+
+    def _of_heads(self, x: Tensor) -> Tensor:
+        """Repeat what heads have for their channels: (..., heads) -> (..., channels)."""
+        return x.repeat_interleave(self.channels // self.num_heads, dim=-1)
+
+    def poles(self) -> Tensor:
+        """See `SelectiveStates.poles`."""
+        return -self._of_heads(self.log_rate.exp())[:, None]
+
+    def skip(self) -> Tensor:
+        """See `SelectiveStates.skip`."""
+        return self._of_heads(self.factor)
+
+    def mix(self, chosen: Selection) -> Tensor:
+        """Run as attention with decay, see `decaying_attention`."""
+        step = chosen.step
+        value = step[..., None] * chosen.x.unflatten(-1, (self.num_heads, -1))
+        shared = self.num_heads // self.num_groups
+        query, key = (
+            part.transpose(1, 2).repeat_interleave(shared, dim=1)
+            for part in (chosen.out, chosen.into)
+        )
+        log_decay = (-self.log_rate.exp() * step).mT[..., None]
+        mixed = decaying_attention(query, key, value.transpose(1, 2), log_decay)
+        return mixed.transpose(1, 2).flatten(2)
+
+    def undecayed(self) -> dict[str, list[nn.Parameter]]:
+        """See `SelectiveStates.undecayed`."""
+        return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
+
+
+class BlockBiasedStates(SelectiveStates):
+    """The states of B2S6 (Yu and Erichson 2025): complex poles, blocks, and a bias on B.
+
+    Each block of channels has B, C and time steps of its own, made from its channels alone. What
+    the paper leaves open is as in S4D: poles of S4D-Lin, each for a conjugate pair.
+
+    Args:
+        channels: of x and of the result.
+        num_states: of a channel, for twice as many with their conjugates.
+        num_blocks: blocks, which divide the channels.
+        steps: where they start.
+    """
+
+    def __init__(
+        self, channels: int, *, num_states: int, num_blocks: int, steps: StepRange
+    ) -> None:
+        super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
+        self.num_blocks = num_blocks
+        size = channels // num_blocks
+        self.into, self.out = (
+            complex_parameter(random_complex(num_blocks, num_states, size) * size**-0.5)
+            for _ in range(2)
+        )
+        self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=torch.complex64))
+        bound = size**-0.5
+        self.time = nn.Parameter(torch.empty(num_blocks, size).uniform_(-bound, bound))
+        self.step_bias = nn.Parameter(steps.draw(channels))
+        self.log_rate = nn.Parameter(torch.full((channels, num_states), math.log(0.5)))
+        self.frequency = nn.Parameter(math.pi * torch.arange(num_states).repeat(channels, 1))
+        self.factor = nn.Parameter(torch.ones(channels))
+
+    def select(self, convolved: Tensor, direct: Tensor) -> Selection:
+        """See `SelectiveStates.select`."""
+        blocks = convolved.unflatten(-1, (self.num_blocks, -1))
+        moved = (blocks * self.time).sum(dim=-1, keepdim=True).expand_as(blocks).flatten(-2)
+        into, out = (_apply(blocks, torch.view_as_complex(w)) for w in (self.into, self.out))
+        # States stand for pairs of conjugates.
+        return Selection(convolved, functional.softplus(moved + self.step_bias), into, 2 * out)
+
+    def poles(self) -> Tensor:
+        """See `SelectiveStates.poles`: -1/2 + i pi n at the start."""
+        return torch.complex(-self.log_rate.exp(), self.frequency)
+
+    def skip(self) -> Tensor:
+        """See `SelectiveStates.skip`."""
+        return self.factor
+
+    def bias(self) -> Tensor:
+        """See `SelectiveStates.bias`."""
+        return torch.view_as_complex(self.into_bias)
+
+    def undecayed(self) -> dict[str, list[nn.Parameter]]:
+        """See `SelectiveStates.undecayed`."""
+        slow = [self.log_rate, self.frequency, self.factor, self.into_bias]
+        return {"steps": [self.time, self.step_bias], "others": slow}
+
+
+def _apply(x: Tensor, weight: Tensor) -> Tensor:
+    """Map blocks: real x (..., blocks, size), complex weight (blocks, states, size)."""
+    real = torch.view_as_real(weight).permute(0, 2, 1, 3).flatten(2)
+    mapped = torch.einsum("...bs,bsn->...bn", x, real)
+    return torch.view_as_complex(mapped.unflatten(-1, (-1, 2)).contiguous())

@@ -1,0 +1,40 @@
+"""Short causal convolutions in front of recurrences whose gates depend on the input."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from models.ops.depthwise import depthwise_convolution
+
+
+class ShortConvolution(nn.Module):
+    """A filter of every channel over a position and the ones just before it.
+
+    Args:
+        channels: in and out.
+        size: taps of a filter.
+        bias: whether a constant is added.
+    """
+
+    def __init__(self, channels: int, size: int, *, bias: bool) -> None:
+        super().__init__()
+        bound = size**-0.5
+        self.taps = nn.Parameter(torch.empty(size, channels).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Convolve: (batch, length, channels) -> the same shape."""
+        y = depthwise_convolution(x, self.taps.T, 0)
+        return y if self.bias is None else y + self.bias.to(y.dtype)
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros, the inputs before the first position: (batch, size - 1, channels)."""
+        return self.taps.new_zeros(batch, len(self.taps) - 1, self.taps.shape[1])
+
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Take in a position: (batch, channels), a state -> (batch, channels), the next state."""
+        latest = torch.cat([state, x[:, None].to(state.dtype)], dim=1)
+        y = (latest * self.taps.flip(0)).sum(dim=1)
+        y = y if self.bias is None else y + self.bias
+        return y.to(x.dtype), latest[:, 1:]

@@ -1,0 +1,222 @@
+"""Linear attention: sums of keys and values in place of scores, with or without decay.
+
+Katharopoulos et al., "Transformers are RNNs", ICML 2020 (arXiv:2006.16236), section 3, feature elu;
+Choromanski et al., "Rethinking Attention with Performers", ICLR 2021 (arXiv:2009.14794), section 2,
+feature favor; Qin et al., "cosFormer", ICLR 2022 (arXiv:2202.08791), section 3, feature cos; Sun et
+al., "Retentive Network", 2023 (arXiv:2307.08621), and Afzal et al., "LION", NeurIPS 2025
+(arXiv:2502.16249), section 3, decays.
+
+Symbols of the papers and their names here:
+    Q, K, V: query, key, value
+    phi: features
+    W_O: output
+    h: num_heads
+    M (Performer's m): num_random, the directions w; M (cosFormer): context.max_length
+    gamma, lambda (LION): exp(log_decay)
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.ops.decaying_attention import decaying_attention
+
+Feature = Literal["elu", "relu", "silu", "cos", "favor"]
+Decay = Literal["none", "fixed", "selective"]
+
+SMALLEST_WEIGHT = 1e-6
+"""Added to the sum of weights that results are divided by, as in the published code."""
+
+
+def orthogonal_directions(count: int, channels: int) -> Tensor:
+    """Draw directions as long as normal ones, orthogonal in blocks (Performer, section 2.4).
+
+    Returns: (count, channels).
+    """
+    blocks = [
+        torch.linalg.qr(torch.randn(channels, channels)).Q for _ in range(-(-count // channels))
+    ]
+    lengths = torch.linalg.vector_norm(torch.randn(count, channels), dim=-1, keepdim=True)
+    return lengths * torch.cat(blocks)[:count]
+
+
+class Linear(RecurrentMixer):
+    """Linear attention, O(length dim^2 / num_heads); O(dim^2 / num_heads) a step.
+
+    Args:
+        num_heads: attention heads.
+        feature: of queries and keys: "elu", elu + 1; "relu"; "silu", silu + 1/2 divided by its
+            norm, as in LION; "cos", relu weighed by the cosine of the distance over max_length;
+            "favor", random features whose products are the softmax's on average.
+        num_random: random features of favor. None: twice a head's channels.
+        redraw_steps: training steps after which favor draws new directions. None: it keeps them.
+        decay: "none"; "fixed", learned for each head, which start as RetNet's; "selective", made
+            from each position's input, as in LION.
+    Raises: ValueError if num_heads does not divide the channels, and for options of favor with
+        other features.
+    """
+
+    name = "linear"
+    directions: Tensor
+    steps_since: Tensor
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: PositiveInt = 4,
+        feature: Feature = "elu",
+        num_random: PositiveInt | None = None,
+        redraw_steps: PositiveInt | None = None,
+        decay: Decay = "none",
+    ) -> None:
+        super().__init__()
+        dim = context.dim
+        if dim % num_heads:
+            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        for option, value in {"num_random": num_random, "redraw_steps": redraw_steps}.items():
+            if value is not None and feature != "favor":
+                raise ValueError(f"{option} concerns feature favor, and feature is {feature}")
+        self.context = context
+        self.num_heads = num_heads
+        self.feature: Feature = feature
+        self.decay: Decay = decay
+        self.redraw_steps = redraw_steps
+        self.query_key_value = nn.Linear(dim, 3 * dim)
+        self.output = nn.Linear(dim, dim)
+        if feature == "favor":
+            count = num_random or 2 * dim // num_heads
+            self.register_buffer("directions", orthogonal_directions(count, dim // num_heads))
+            self.register_buffer("steps_since", torch.zeros((), dtype=torch.long))
+        if decay == "fixed":
+            gamma = 1 - 2.0 ** (-5 - torch.arange(num_heads))
+            self.decay_logit = nn.Parameter(torch.logit(gamma))
+        elif decay == "selective":
+            self.decay_gate = nn.Linear(dim, num_heads)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        self._redraw()
+        query, key, value = self._heads(x)
+        position = torch.arange(x.shape[1], device=x.device)
+        query, key = self.features(query, position), self.features(key, position)
+        log_decay = self.log_decays(x)
+        if mask is not None:
+            key = key * mask[:, None, :, None]
+        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+        sums = self._attend(query, key, weighed, log_decay)
+        return self._divided(sums)
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Make queries, keys and values: (batch, length, dim) -> (batch, heads, length, size)."""
+        parts = self.query_key_value(x).unflatten(-1, (3, self.num_heads, -1))
+        return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
+
+    def features(self, x: Tensor, position: Tensor) -> Tensor:
+        """Map queries or keys to features that are not negative.
+
+        Args:
+            x: (batch, heads, length, size).
+            position: (length,), whole numbers.
+        Returns: (batch, heads, length, features).
+        """
+        if self.feature == "elu":
+            return functional.elu(x) + 1
+        if self.feature == "silu":
+            return functional.normalize(functional.silu(x) + 0.5, dim=-1)
+        if self.feature == "relu":
+            return functional.relu(x)
+        if self.feature == "cos":
+            place = position[:, None].to(torch.promote_types(x.dtype, torch.float32)) + 1
+            angle = math.pi / 2 / self.context.max_length * place
+            turns = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+            return torch.cat([functional.relu(x) * turn for turn in turns], dim=-1)
+        x = x * x.shape[-1] ** -0.25
+        along = x @ self.directions.to(x.dtype).mT
+        return (along - x.square().sum(dim=-1, keepdim=True) / 2).exp() * along.shape[-1] ** -0.5
+
+    def log_decays(self, x: Tensor) -> Tensor:
+        """Return the logarithms of decays: (batch, length, dim) -> (batch, heads, length, 1)."""
+        batch, length, _ = x.shape
+        if self.decay == "selective":
+            return functional.logsigmoid(-self.decay_gate(x)).mT[..., None]
+        if self.decay == "fixed":
+            decay = functional.logsigmoid(self.decay_logit)
+            return decay[:, None, None].expand(batch, -1, length, 1)
+        return x.new_zeros(batch, self.num_heads, length, 1)
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+        if self.decay == "none" and not self.context.causal:
+            return query @ (key.mT @ value)
+        parts = query, key, value, log_decay
+        behind = _fading(*parts)
+        if self.context.causal:
+            return behind
+        ahead = _fading(*(part.flip(-2) for part in parts)).flip(-2)
+        return behind + ahead - (query * key).sum(dim=-1, keepdim=True) * value
+
+    def _divided(self, sums: Tensor) -> Tensor:
+        mixed = sums[..., :-1] / (sums[..., -1:] + SMALLEST_WEIGHT)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    @torch.no_grad()
+    def _redraw(self) -> None:
+        if self.redraw_steps is None or not self.training:
+            return
+        if self.steps_since >= self.redraw_steps:
+            self.directions.copy_(orthogonal_directions(*self.directions.shape))
+            self.steps_since.zero_()
+        self.steps_since += 1
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> Recurrence:
+        """Keep the sum of products of keys and values; see `RecurrentMixer.recurrence`.
+
+        Args:
+            length: any number of positions; with feature cos, up to max_length.
+        Raises: ValueError if the context is not causal.
+        """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return _LinearRecurrence(self)
+
+
+def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    """Attend to keys that fade by the decays from their own to the one before the query's."""
+    before = functional.pad(log_decay[..., :-1, :], (0, 0, 1, 0))
+    return decaying_attention(query, key, value, before)
+
+
+class _LinearRecurrence(Recurrence):
+    def __init__(self, mixer: Linear) -> None:
+        self.mixer = mixer
+
+    def initial_state(self, batch: int) -> tuple[Tensor, Tensor]:
+        """Return zeros: the sums, (batch, heads, features, size + 1), and the position."""
+        mixer, like = self.mixer, self.mixer.output.weight
+        size = mixer.context.dim // mixer.num_heads
+        empty = like.new_zeros(1, mixer.num_heads, 1, size)
+        count = mixer.features(empty, torch.zeros(1, device=like.device)).shape[-1]
+        sums = like.new_zeros(batch, mixer.num_heads, count, size + 1)
+        return sums, torch.zeros(batch, dtype=torch.long, device=like.device)
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See `Recurrence.step`."""
+        sums, position = state
+        mixer, one = self.mixer, x[:, None]
+        query, key, value = mixer._heads(one)
+        query, key = (mixer.features(part, position[:1]) for part in (query, key))
+        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+        sums = sums + key.mT @ weighed
+        y = mixer._divided(query @ sums)[:, 0]
+        return y, (mixer.log_decays(one).exp() * sums, position + 1)

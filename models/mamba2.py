@@ -1,0 +1,257 @@
+"""Mamba-2, with the selective states of Mamba and of B2S6 to compare it with.
+
+Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023
+(arXiv:2312.00752), section 3; Dao and Gu, "Transformers are SSMs", ICML 2024 (arXiv:2405.21060),
+section 7; Yu and Erichson, "Block-Biased Mamba for Long-Range Sequence Processing", NeurIPS 2025
+(arXiv:2505.09022).
+
+Symbols of the papers and their names here:
+    A, Delta, B, C, D: SelectiveStates.poles, Selection.step, .into, .out, SelectiveStates.skip
+    N: state_size
+    E: expand
+    x, z: the convolved part, gate
+    h (B2S6): num_heads
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.layers.selective_states import (
+    BlockBiasedStates,
+    HeadStates,
+    MambaStates,
+    SelectiveStates,
+    StepRange,
+)
+from models.layers.short_convolution import ShortConvolution
+from models.layers.state_space import Rate, Step
+
+Selective = Literal["mamba1", "mamba2", "b2s6"]
+StateSize = Annotated[int, Field(ge=1, le=2**12)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """What the states of a direction are built of, see `Mamba2`."""
+
+    dim: int
+    inner: int
+    state_size: int
+    num_heads: int | None
+    num_groups: int | None
+    steps: StepRange
+
+
+def _mamba1(sizes: Sizes) -> SelectiveStates:
+    for option, value in {"num_heads": sizes.num_heads, "num_groups": sizes.num_groups}.items():
+        if value is not None:
+            raise ValueError(f"{option} {value} does not concern selective=mamba1, without heads")
+    rank = math.ceil(sizes.dim / 16)
+    return MambaStates(sizes.inner, num_states=sizes.state_size, rank=rank, steps=sizes.steps)
+
+
+def _mamba2(sizes: Sizes) -> SelectiveStates:
+    heads = sizes.num_heads or max(1, sizes.inner // 64)
+    groups = sizes.num_groups or 1
+    _check_divides("num_heads", heads, sizes.inner)
+    if heads % groups:
+        raise ValueError(f"num_groups {groups} does not divide num_heads {heads}")
+    return HeadStates(
+        sizes.inner,
+        num_states=sizes.state_size,
+        num_heads=heads,
+        num_groups=groups,
+        steps=sizes.steps,
+    )
+
+
+def _b2s6(sizes: Sizes) -> SelectiveStates:
+    if sizes.num_groups is not None:
+        raise ValueError(f"num_groups {sizes.num_groups} concerns selective=mamba2 alone")
+    blocks = sizes.num_heads or math.gcd(8, sizes.inner)
+    _check_divides("num_heads", blocks, sizes.inner)
+    return BlockBiasedStates(
+        sizes.inner, num_states=sizes.state_size, num_blocks=blocks, steps=sizes.steps
+    )
+
+
+def _check_divides(option: str, count: int, inner: int) -> None:
+    if inner % count:
+        raise ValueError(f"{option} {count} does not divide the {inner} inner channels")
+
+
+STATES: dict[Selective, Callable[[Sizes], SelectiveStates]] = {
+    "mamba1": _mamba1,
+    "mamba2": _mamba2,
+    "b2s6": _b2s6,
+}
+
+
+class Direction(nn.Module):
+    """A short convolution, silu, and the states.
+
+    Args:
+        states: what runs over the positions.
+        conv_size: taps of the convolution; 1 for none, nor silu.
+    """
+
+    def __init__(self, states: SelectiveStates, conv_size: int) -> None:
+        super().__init__()
+        self.states = states
+        self.convolution = None
+        if conv_size > 1:
+            self.convolution = ShortConvolution(states.convolved, conv_size, bias=True)
+
+    def forward(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Tensor:
+        """Run over sequences whose padding is 0: (batch, length, ...) -> (batch, length, inner)."""
+        if self.convolution is not None:
+            convolved = functional.silu(self.convolution(convolved))
+        with torch.autocast(convolved.device.type, enabled=False):
+            working = torch.promote_types(convolved.dtype, torch.float32)
+            return self.states(convolved.to(working), direct.to(working), mask)
+
+
+class Mamba2(RecurrentMixer):
+    """Selective state spaces between a short convolution and a gate, O(length dim).
+
+    In both directions the gate and the first map are shared, and results are added.
+
+    Args:
+        selective: "mamba2", one pole and time step for each head; "mamba1", poles of every channel
+            and time steps of low rank; "b2s6", complex poles, blocks of channels, a bias on B.
+        state_size: N, states of a channel; complex ones in b2s6.
+        num_heads: heads of mamba2, blocks of b2s6. None: heads of 64 channels; 8 blocks, or as many
+            of these as divide the channels.
+        num_groups: groups of mamba2's heads with B and C in common. None: one.
+        expand: inner channels over outer ones.
+        conv_size: taps of the short convolution; 1 for none.
+        directions: in a context that is not causal, whether both directions have their "own"
+            convolution, poles and time steps, or "shared" ones.
+        step_min: smallest time step at the start.
+        step_max: largest time step at the start.
+        step_lr: highest learning rate of the time steps. None: the run's.
+    Raises: ValueError if heads, blocks or groups do not divide what they are of, for heads or
+        groups of states that have none, and if step_min exceeds step_max.
+    """
+
+    name = "mamba2"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        selective: Selective = "mamba2",
+        state_size: StateSize = 16,
+        num_heads: PositiveInt | None = None,
+        num_groups: PositiveInt | None = None,
+        expand: Annotated[int, Field(ge=1, le=64)] = 2,
+        conv_size: Annotated[int, Field(ge=1, le=64)] = 4,
+        directions: Literal["own", "shared"] = "own",
+        step_min: Step = 1e-3,
+        step_max: Step = 0.1,
+        step_lr: Rate | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = Sizes(
+            dim=context.dim,
+            inner=expand * context.dim,
+            state_size=state_size,
+            num_heads=num_heads,
+            num_groups=num_groups,
+            steps=StepRange(step_min, step_max),
+        )
+        self.context = context
+        self.step_lr = step_lr
+        count = 1 if context.causal or directions == "shared" else 2
+        self.directions = nn.ModuleList(
+            Direction(STATES[selective](sizes), conv_size) for _ in range(count)
+        )
+        states = self._direction(0).states
+        self.parts = [sizes.inner, states.convolved, states.direct]
+        self.input = nn.Linear(context.dim, sum(self.parts), bias=False)
+        self.output = nn.Linear(sizes.inner, context.dim, bias=False)
+        self.norm_groups = (num_groups or 1) if selective == "mamba2" else None
+        if self.norm_groups is not None:
+            self.scale = nn.Parameter(torch.ones(sizes.inner))
+
+    def _direction(self, number: int) -> Direction:
+        direction = self.directions[number]
+        assert isinstance(direction, Direction)
+        return direction
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
+        mixed = self._direction(0)(convolved, direct, mask)
+        if not self.context.causal:
+            turned = (None if part is None else part.flip(1) for part in (convolved, direct, mask))
+            mixed = mixed + self._direction(-1)(*turned).flip(1)
+        return self.project(mixed.to(x.dtype), gate)
+
+    def project(self, mixed: Tensor, gate: Tensor) -> Tensor:
+        """Gate, normalise in mamba2, and project: (..., inner) twice -> (..., dim)."""
+        gated = mixed * functional.silu(gate)
+        if self.norm_groups is not None:
+            groups = gated.unflatten(-1, (self.norm_groups, -1))
+            gated = functional.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(-2)
+            gated = gated * self.scale
+        return self.output(gated)
+
+    def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
+        """Return the rates of the states, see `Mixer.learning_rates`."""
+        rates: dict[nn.Parameter, float | DecayingAt | None] = {}
+        for number in range(len(self.directions)):
+            undecayed = self._direction(number).states.undecayed()
+            rates |= dict.fromkeys(undecayed["others"])
+            rates |= dict.fromkeys(undecayed["steps"], self.step_lr)
+        return rates
+
+    @torch.no_grad()
+    def recurrence(self, length: int) -> Recurrence:
+        """Return the recurrence of the convolution and of the states.
+
+        Args:
+            length: any number of positions.
+        Raises: ValueError if the context is not causal.
+        """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return _MambaRecurrence(self, self._direction(0))
+
+
+class _MambaRecurrence(Recurrence):
+    def __init__(self, mixer: Mamba2, direction: Direction) -> None:
+        self.mixer = mixer
+        self.states = direction.states
+        self.convolution = direction.convolution
+
+    def initial_state(self, batch: int) -> tuple[Tensor, ...]:
+        """Return zeros: the states and, with a convolution, the latest inputs."""
+        states = self.states.initial_state(batch)
+        return (
+            states,
+            *([] if self.convolution is None else [self.convolution.initial_state(batch)]),
+        )
+
+    @torch.no_grad()
+    def step(self, x: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `Recurrence.step`."""
+        states, *latest = state
+        gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
+        if self.convolution is not None:
+            convolved, inputs = self.convolution.step(convolved, latest[0])
+            convolved, latest = functional.silu(convolved), [inputs]
+        mixed, states = self.states.step(convolved, direct, states)
+        return self.mixer.project(mixed.to(x.dtype), gate), (states, *latest)

@@ -1,0 +1,523 @@
+"""Mixers whose decays depend on the input: their equations, options, starts and shared parts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from conftest import EVERY_MIXER
+from lra.classifier.classifier import Classifier
+from lra.classifier.resolve import resolve
+from lra.runtime.errors import UserError
+from models.base import Mixer, MixerContext, RecurrentMixer
+from models.delta import Delta
+from models.hgrn import HGRN, LowerBounds
+from models.layers.selective_states import BlockBiasedStates, HeadStates, MambaStates
+from models.layers.short_convolution import ShortConvolution
+from models.linear import Linear, orthogonal_directions
+from models.mamba2 import Direction, Mamba2
+from references import close, run
+
+CASES: list[tuple[str, dict[str, Any]]] = [
+    *(
+        ("linear", {"feature": feature, "decay": decay, "num_heads": 2})
+        for feature in ("elu", "relu", "silu", "cos", "favor")
+        for decay in ("none", "fixed", "selective")
+    ),
+    *(
+        ("mamba2", {"selective": selective, "state_size": 3, **options})
+        for selective in ("mamba1", "mamba2", "b2s6")
+        for options in ({}, {"directions": "shared"}, {"conv_size": 1, "expand": 1})
+    ),
+    ("mamba2", {"selective": "mamba2", "num_heads": 4, "num_groups": 2}),
+    ("mamba2", {"selective": "b2s6", "num_heads": 2}),
+    ("delta", {"num_heads": 2, "expand": 1, "conv_size": 1}),
+    ("delta", {"directions": "shared"}),
+]
+IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options in CASES]
+
+
+def build(name: str, *, causal: bool = False, **options: Any) -> Any:
+    torch.manual_seed(0)
+    context = MixerContext(dim=8, max_length=64, layer=1, depth=3, causal=causal)
+    mixer = EVERY_MIXER[name](context, **options).double().eval()
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return mixer
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_every_form_keeps_the_promises_of_a_mixer(name: str, options: dict[str, Any]) -> None:
+    x = torch.randn(2, 41, 8, dtype=torch.float64)
+    mask = torch.arange(41) < torch.tensor([[41], [29]])
+    for causal in (False, True):
+        mixer = build(name, causal=causal, **options)
+        alone = mixer(x[1:, :29])
+        x[1, 29:] = torch.nan
+        close(mixer(x, mask)[1:, :29], alone)
+        x[1, 29:] = 0.5
+        changed = x.clone()
+        changed[:, 20:] += 1
+        moved = (mixer(changed) - mixer(x)).abs().amax(dim=(0, 2)) > 1e-9
+        assert bool(moved[:20].any()) != causal
+        assert bool(moved[20:].all())
+    assert isinstance(mixer, RecurrentMixer)
+    recurrence = mixer.recurrence(41)
+    close(run(recurrence, x), mixer(x))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)
+def test_a_state_does_not_grow(name: str, options: dict[str, Any]) -> None:
+    mixer = build(name, causal=True, **options)
+    recurrence = mixer.recurrence(64)
+    state = recurrence.initial_state(1)
+    shapes = []
+    for _ in range(9):
+        _, state = recurrence.step(torch.randn(1, 8, dtype=torch.float64), state)
+        shapes.append([part.shape for part in (state if isinstance(state, tuple) else [state])])
+    assert all(shape == shapes[0] for shape in shapes)
+    assert mixer.state_size(8) == mixer.state_size(64)
+
+
+@pytest.mark.parametrize("name", ["linear", "mamba2", "hgrn", "delta"])
+def test_only_causal_mixers_have_a_recurrence(name: str) -> None:
+    with pytest.raises(ValueError, match=r"only a causal mixer has a recurrence"):
+        build(name).recurrence(8)
+
+
+def features(mixer: Linear, x: Tensor, position: int) -> Tensor:
+    """Compute the features of a query or key of one head: (size,) -> (features,)."""
+    if mixer.feature == "elu":
+        return torch.where(x > 0, x + 1, x.exp())
+    if mixer.feature == "relu":
+        return x.clamp(min=0)
+    if mixer.feature == "silu":
+        shifted = x * torch.sigmoid(x) + 0.5
+        return shifted / shifted.norm()
+    if mixer.feature == "cos":
+        angle = math.pi * (position + 1) / (2 * mixer.context.max_length)
+        return torch.cat([x.clamp(min=0) * math.sin(angle), x.clamp(min=0) * math.cos(angle)])
+    x = x / len(x) ** 0.25
+    along = mixer.directions.double() @ x
+    return (along - (x @ x) / 2).exp() / math.sqrt(len(along))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("decay", ["none", "fixed", "selective"])
+@pytest.mark.parametrize("feature", ["elu", "relu", "silu", "cos", "favor"])
+def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: bool) -> None:
+    mixer = build("linear", feature=feature, decay=decay, causal=causal, num_heads=2)
+    x = torch.randn(9, 8, dtype=torch.float64)
+    projected = mixer.query_key_value(x).unflatten(-1, (3, 2, 4))
+    mixed = torch.zeros(9, 2, 4, dtype=torch.float64)
+    for head in range(2):
+        query, key, value = projected[:, :, head].unbind(dim=1)
+        fades = torch.zeros(9, dtype=torch.float64)
+        if decay == "fixed":
+            fades += torch.sigmoid(mixer.decay_logit[head]).log()
+        elif decay == "selective":
+            fades += torch.sigmoid(-mixer.decay_gate(x)[:, head]).log()
+        for i in range(9):
+            weights = torch.zeros(9, dtype=torch.float64)
+            for j in range(i + 1 if causal else 9):
+                # A key fades by the decays from its own to the one before the query's.
+                passed = fades[j:i] if j < i else fades[i + 1 : j + 1]
+                product = features(mixer, query[i], i) @ features(mixer, key[j], j)
+                weights[j] = product * passed.sum().exp()
+            mixed[i, head] = weights @ value / (weights.sum() + 1e-6)
+    close(mixer(x[None])[0], mixer.output(mixed.flatten(1)))
+
+
+def convolved(convolution: ShortConvolution | None, x: Tensor) -> Tensor:
+    """Convolve and activate one sequence, tap by tap: (length, channels)."""
+    if convolution is None:
+        return x
+    y = torch.zeros_like(x)
+    for i in range(len(x)):
+        for lag in range(min(i + 1, len(convolution.taps))):
+            y[i] += convolution.taps[lag] * x[i - lag]
+    y = y if convolution.bias is None else y + convolution.bias
+    return y * torch.sigmoid(y)
+
+
+def in_order(causal: bool, x: Tensor) -> list[Tensor]:
+    return [x] if causal else [x, x.flip(0)]
+
+
+def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Tensor:
+    """Run the states of Mamba, Mamba-2 or B2S6 channel by channel: (length, inner)."""
+    states = direction.states
+    x = convolved(direction.convolution, x)
+    y = torch.zeros(len(x), inner, dtype=torch.float64)
+    for c in range(inner):
+        if isinstance(states, MambaStates):
+            rank, size = states.rank, states.num_states
+            low, into, out = (x @ states.maps.weight.T).split([rank, size, size], dim=-1)
+            dt = functional.softplus(low @ states.time.weight[c] + states.time.bias[c])
+            poles, skip = -states.log_rate[c].exp(), states.factor[c]
+        elif isinstance(states, HeadStates):
+            head = c // (inner // states.num_heads)
+            group = head // (states.num_heads // states.num_groups)
+            size = states.num_states
+            start = inner + group * size
+            into = x[:, start : start + size]
+            out = x[:, start + states.num_groups * size :][:, :size]
+            dt = functional.softplus(direct[:, head] + states.step_bias[head])
+            poles, skip = -states.log_rate[head].exp(), states.factor[head]
+        else:
+            assert isinstance(states, BlockBiasedStates)
+            size = inner // states.num_blocks
+            block = c // size
+            own = x[:, block * size : (block + 1) * size]
+            dt = functional.softplus(own @ states.time[block] + states.step_bias[c])
+            into = own.to(torch.complex128) @ torch.view_as_complex(states.into)[block].T
+            into = into + torch.view_as_complex(states.into_bias)[c]
+            out = 2 * own.to(torch.complex128) @ torch.view_as_complex(states.out)[block].T
+            poles, skip = (
+                torch.complex(-states.log_rate[c].exp(), states.frequency[c]),
+                states.factor[c],
+            )
+        state = torch.zeros(into.shape[1], dtype=into.dtype)
+        for i in range(len(x)):
+            state = (dt[i] * poles).exp() * state + dt[i] * into[i] * x[i, c]
+            y[i, c] = (out[i] @ state).real + skip * x[i, c]
+    return y
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"selective": "mamba1"},
+        {"selective": "mamba2", "num_heads": 4, "num_groups": 2},
+        {"selective": "mamba2", "directions": "shared"},
+        {"selective": "b2s6", "num_heads": 2},
+        {"selective": "b2s6", "conv_size": 1, "expand": 1},
+    ],
+)
+def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
+    mixer: Mamba2 = build("mamba2", state_size=3, causal=causal, **options)
+    x = torch.randn(9, 8, dtype=torch.float64)
+    gate, given, direct = mixer.input(x).split(mixer.parts, dim=-1)
+    mixed = torch.zeros_like(gate)
+    for number, (one, two) in enumerate(
+        zip(in_order(causal, given), in_order(causal, direct), strict=True)
+    ):
+        direction = mixer.directions[number % len(mixer.directions)]
+        assert isinstance(direction, Direction)
+        y = selected(direction, one, two, mixer.parts[0])
+        mixed += y.flip(0) if number else y
+    mixed = mixed * functional.silu(gate)
+    if options["selective"] == "mamba2":
+        groups = mixed.unflatten(-1, (options.get("num_groups", 1), -1))
+        mean = groups.square().mean(dim=-1, keepdim=True)
+        mixed = (groups / (mean + 1e-5).sqrt()).flatten(-2) * mixer.scale
+    close(mixer(x[None])[0], mixed @ mixer.output.weight.T)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_delta_rule_replaces_what_a_key_held(causal: bool) -> None:
+    mixer: Delta = build("delta", num_heads=2, causal=causal)
+    x = torch.randn(9, 8, dtype=torch.float64)
+    mixed = torch.zeros(9, 2, 8, dtype=torch.float64)
+    orders = zip(
+        in_order(causal, mixer.query_key_value(x)), in_order(causal, mixer.rate_and_decay(x)),
+        strict=True,
+    )  # fmt: skip
+    for number, (projected, moved) in enumerate(orders):
+        own = mixer.direction(number)
+        query, key, value = convolved(own.convolution, projected).split([8, 8, 16], dim=-1)
+        for head in range(2):
+            q, k = (part[:, 4 * head : 4 * head + 4] for part in (query, key))
+            q, k = (part / (part.square().sum(-1, True) + 1e-6).sqrt() for part in (q, k))
+            v = value[:, 8 * head : 8 * head + 8]
+            rate = torch.sigmoid(moved[:, head])
+            speed = functional.softplus(moved[:, 2 + head] + own.step_bias[head])
+            decay = (-own.log_rate[head].exp() * speed).exp()
+            matrix = torch.zeros(4, 8, dtype=torch.float64)
+            for i in range(9):
+                matrix = decay[i] * matrix
+                matrix = matrix + rate[i] * torch.outer(k[i], v[i] - matrix.T @ k[i])
+                place = 8 - i if number else i
+                mixed[place, head] += matrix.T @ q[i] / 2
+    mean = mixed.square().mean(dim=-1, keepdim=True)
+    normed = mixed / (mean + 1e-5).sqrt() * mixer.norm.weight
+    gated = normed.flatten(1) * functional.silu(x @ mixer.gate.weight.T)
+    close(mixer(x[None])[0], gated @ mixer.output.weight.T)
+
+
+def states_along(mixer: HGRN, x: Tensor, direction: int) -> Tensor:
+    """Run one direction of HGRN over a sequence: (length, 8) complex."""
+    bounds = mixer.lower_bounds.logits.softmax(dim=0)
+    bound = bounds[1 : mixer.context.layer + 1].sum(dim=0)
+    turn = torch.polar(torch.ones_like(bound), mixer.phase[direction])
+    states = torch.zeros(len(x), 8, dtype=torch.complex128)
+    state = torch.zeros(8, dtype=torch.complex128)
+    for i in range(len(x))[:: -1 if direction else 1]:
+        kept = bound + (1 - bound) * torch.sigmoid(mixer.forget(x[i]))
+        pair = functional.silu(mixer.candidate(x[i]))
+        entering = torch.complex(pair[0::2], pair[1::2])
+        state = kept * turn * state + (1 - kept) * entering
+        states[i] = state
+    return states
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("grid", [None, (3, 4)])
+def test_hgrn_is_its_equations(grid: tuple[int, int] | None, causal: bool) -> None:
+    context = MixerContext(dim=8, max_length=12, layer=1, depth=3, causal=causal, grid=grid)
+    mixer = HGRN(context).double()
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.5)
+    x = torch.randn(12, 8, dtype=torch.float64)
+    places = torch.arange(12)
+    lines = [places]
+    if grid is not None:
+        lines = [*places.view(grid), *places.view(grid).T]
+    states = torch.zeros(12, 8, dtype=torch.complex128)
+    for line in lines:
+        for direction in range(1 if causal else 2):
+            states[line] += states_along(mixer, x[line], direction)
+    feature = mixer.norm(torch.cat([states.real, states.imag], dim=-1))
+    close(mixer(x[None])[0], mixer.output(feature * functional.silu(mixer.gate(x))))
+
+
+def test_lower_bounds_grow_with_depth_from_nothing() -> None:
+    bounds = LowerBounds(4, 5)
+    for layer in range(4):
+        close(bounds(layer), torch.full((5,), layer / 4))
+    with torch.no_grad():
+        bounds.logits.copy_(torch.randn(4, 5))
+    each = torch.stack([bounds(layer) for layer in range(4)])
+    assert each[0].abs().max() == 0
+    assert (each.diff(dim=0) > 0).all()
+    assert each.max() < 1
+
+
+def hgrn_config(**settings: Any) -> Any:
+    changes = {"model.dim": 8, "model.depth": 3, **settings}
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    return resolve("image", "hgrn", preset="quick", overrides=overrides)
+
+
+@pytest.mark.parametrize("axes", ["flat", "alternate", "native"])
+def test_all_blocks_share_their_lower_bounds(axes: str) -> None:
+    config = hgrn_config(**{"model.axes": axes})
+    model = Classifier(config, config.build_task().info)
+    found = [module for module in model.modules() if isinstance(module, LowerBounds)]
+    assert len(found) == 1
+    assert found[0].logits.shape == (3, 8)
+    mixers = [module for module in model.modules() if isinstance(module, HGRN)]
+    assert [mixer.context.layer for mixer in mixers] == [0, 1, 2]
+    assert all(mixer.lower_bounds is found[0] for mixer in mixers)
+    names = [name for name, _ in model.named_parameters() if "logits" in name]
+    assert len(names) == 1
+    with torch.no_grad():
+        found[0].logits.copy_(torch.randn(3, 8))
+    other = Classifier(config, config.build_task().info)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(
+        next(m for m in other.modules() if isinstance(m, LowerBounds)).logits, found[0].logits
+    )
+
+
+class Sharing(Mixer):
+    name = "sharing"
+
+    def __init__(self, context: MixerContext, *, size: int = 2) -> None:
+        super().__init__()
+        assert context.shared is not None
+        self.common = context.shared
+        assert self.common.layer == 0
+
+    @classmethod
+    def shared(cls, context: MixerContext, **options: Any) -> nn.Module:
+        if options["size"] > 5:
+            raise ValueError(f"size {options['size']} is above 5")
+        common = nn.Linear(context.dim, options["size"])
+        common.layer = context.layer  # pyright: ignore
+        return common
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        return x * self.common(x).sum(dim=-1, keepdim=True)
+
+
+def test_a_mixer_of_ones_own_shares_parts_built_with_its_options() -> None:
+    spec = f"{__file__}:Sharing"
+    config = resolve("listops", spec, preset="quick", overrides=["mixer.size=3"])
+    model = Classifier(config, config.build_task().info)
+    parts = [module for module in model.modules() if type(module).__name__ == "Sharing"]
+    assert len({id(part.get_submodule("common")) for part in parts}) == 1
+    assert parts[0].get_parameter("common.weight").shape == (3, config.model.dim)
+    assert len(parts) == config.model.depth
+    with pytest.raises(UserError, match="size 6 is above 5"):
+        resolve("listops", spec, preset="quick", overrides=["mixer.size=6"])
+
+
+def test_a_fault_in_what_is_shared_is_the_mixer_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(context: MixerContext, **options: Any) -> LowerBounds:
+        raise ValueError("no bounds")
+
+    monkeypatch.setattr(HGRN, "shared", fail)
+    with pytest.raises(UserError, match="mixer hgrn: no bounds"):
+        hgrn_config()
+
+
+def initial(name: str, dim: int = 64, **options: Any) -> Any:
+    return EVERY_MIXER[name](MixerContext(dim=dim, max_length=64, layer=0, depth=3), **options)
+
+
+@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
+def test_time_steps_start_even_on_a_logarithmic_scale(selective: str) -> None:
+    """As Mamba's released code draws them, from .001 to .1."""
+    mixer = initial(
+        "mamba2", dim=512, selective=selective, num_heads={"mamba2": 512}.get(selective)
+    )
+    for direction in mixer.directions:
+        own = direction.states
+        bias = own.time.bias if selective == "mamba1" else own.step_bias
+        logs = functional.softplus(bias).log10()
+        assert logs.min() >= -3 - 1e-4
+        assert logs.max() <= -1 + 1e-4
+        assert abs(logs.mean() + 2) < 0.1
+        assert abs(logs.std() - 2 / 12**0.5) < 0.05
+
+
+def test_poles_start_where_the_papers_have_them() -> None:
+    own = initial("mamba2", selective="mamba1", state_size=5).directions[0].states
+    expected = -torch.arange(1.0, 6).expand(128, 5)
+    torch.testing.assert_close(own.poles(), expected)
+    assert own.rank == 4
+    assert own.time.weight.abs().max() <= 4**-0.5
+    assert own.skip().eq(1).all()
+    heads = initial("mamba2", dim=512, num_heads=512).directions[0].states
+    rates = heads.log_rate.exp()
+    assert rates.min() >= 1
+    assert rates.max() <= 16
+    assert abs(rates.mean() - 8.5) < 0.8
+    blocks = initial("mamba2", selective="b2s6", state_size=4).directions[0].states
+    expected = torch.complex(torch.tensor(-0.5), math.pi * torch.arange(4.0)).expand(128, 4)
+    torch.testing.assert_close(blocks.poles(), expected)
+    assert blocks.num_blocks == 8
+    assert blocks.bias().eq(1).all()
+
+
+def test_heads_blocks_and_convolutions_are_as_many_as_the_papers_have() -> None:
+    heads = [initial("mamba2", dim=dim).directions[0].states.num_heads for dim in (16, 64, 128)]
+    assert heads == [1, 2, 4]
+    blocks = initial("mamba2", dim=32, selective="b2s6", expand=1).directions[0].states.num_blocks
+    assert blocks == 8
+    sizes = {
+        size: initial("mamba2", conv_size=size).directions[0].convolution for size in (1, 2, 9)
+    }
+    assert sizes.pop(1) is None
+    for size, convolution in sizes.items():
+        assert convolution.taps.shape[0] == size
+        for start in (convolution.taps, convolution.bias):
+            assert size**-0.5 * 0.9 < start.abs().max() <= size**-0.5
+    least = initial("mamba2", selective="mamba1", step_min=1e-7).directions[0].states.time.bias
+    assert functional.softplus(least).min() >= 1e-4 * 0.999
+
+
+def test_the_decays_of_the_delta_rule_start_as_those_of_mamba2() -> None:
+    own = initial("delta", dim=512, num_heads=512).direction(0)
+    rates = own.log_rate.exp()
+    assert abs(rates.mean() - 8) < 0.8
+    assert 0 < rates.min() < 0.5
+    assert 15.5 < rates.max() < 16
+    rates = initial("delta").learning_rates()
+    assert set(rates.values()) == {None}
+    assert len(rates) == 4
+    steps = functional.softplus(own.step_bias)
+    assert 1e-3 * 0.999 <= steps.min() < steps.max() <= 0.1 * 1.001
+
+
+def test_the_phases_of_hgrn_start_at_geometric_rates() -> None:
+    mixer = initial("hgrn", dim=4)
+    expected = torch.tensor([1, 1e-2, 1e-4, 1e-6])
+    torch.testing.assert_close(mixer.phase, expected.expand(2, 4))
+
+
+def test_fixed_decays_start_as_retnet_s() -> None:
+    decays = torch.sigmoid(initial("linear", decay="fixed", num_heads=4).decay_logit)
+    expected = torch.tensor([1 - 1 / 32, 1 - 1 / 64, 1 - 1 / 128, 1 - 1 / 256])
+    torch.testing.assert_close(decays, expected)
+
+
+def test_random_features_have_the_softmax_s_products_on_average() -> None:
+    x = torch.randn(2, 1, 1, 16).double() * 0.7
+    found = []
+    for _ in range(300):
+        mixer = initial("linear", dim=16, feature="favor", num_heads=1, num_random=32)
+        query, key = (mixer.features(part, torch.zeros(1))[0, 0] for part in x)
+        found.append(query @ key)
+    products = torch.stack(found)
+    expected = ((x[0] * x[1]).sum() / 4).exp()
+    assert abs(products.mean() - expected) < 4 * products.std() / 300**0.5
+
+
+def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_ones() -> None:
+    directions = orthogonal_directions(200, 16)
+    lengths = directions.norm(dim=-1)
+    block = directions[16:32] / lengths[16:32, None]
+    torch.testing.assert_close(block @ block.T, torch.eye(16), atol=1e-5, rtol=0)
+    assert abs(lengths.square().mean() - 16) < 2
+
+
+def test_directions_are_drawn_again_in_training_alone() -> None:
+    mixer = initial("linear", feature="favor", redraw_steps=2)
+    x, first = torch.randn(1, 5, 64), mixer.directions.clone()
+    mixer.eval()
+    for _ in range(5):
+        mixer(x)
+    assert torch.equal(mixer.directions, first)
+    mixer.train()
+    same = []
+    for _ in range(5):
+        mixer(x)
+        same.append(torch.equal(mixer.directions, first))
+        first = mixer.directions.clone()
+    assert same == [True, True, False, True, False]
+    assert set(mixer.state_dict()) >= {"directions", "steps_since"}
+
+
+def test_steps_may_have_a_rate_of_their_own_and_dynamics_do_not_decay() -> None:
+    for selective in ("mamba1", "mamba2", "b2s6"):
+        mixer: Mamba2 = initial("mamba2", selective=selective, step_lr=1e-4)
+        rates = mixer.learning_rates()
+        assert set(rates.values()) == {None, 1e-4}
+        for direction in mixer.directions:
+            assert isinstance(direction, Direction)
+            undecayed = direction.states.undecayed()
+            assert all(rates[own] == 1e-4 for own in undecayed["steps"])
+            assert all(rates[own] is None for own in undecayed["others"])
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("linear", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
+        ("linear", {"num_random": 4}, "num_random concerns feature favor"),
+        ("linear", {"redraw_steps": 4}, "redraw_steps concerns feature favor"),
+        ("mamba2", {"num_heads": 5}, "num_heads 5 does not divide the 16 inner channels"),
+        ("mamba2", {"num_heads": 4, "num_groups": 3}, "num_groups 3 does not divide num_heads 4"),
+        ("mamba2", {"selective": "mamba1", "num_heads": 2}, "num_heads 2 does not concern"),
+        ("mamba2", {"selective": "mamba1", "num_groups": 1}, "num_groups 1 does not concern"),
+        ("mamba2", {"selective": "b2s6", "num_groups": 2}, "num_groups 2 concerns"),
+        ("mamba2", {"selective": "b2s6", "num_heads": 3}, "num_heads 3 does not divide"),
+        ("mamba2", {"step_min": 0.2}, "step_min 0.2 exceeds step_max 0.1"),
+        ("delta", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
+    ],
+)  # fmt: skip
+def test_options_that_contradict_are_refused(
+    name: str, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(name, **options)
