@@ -12,7 +12,7 @@ from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
 from lra.report.cells import Cell
 from lra.report.names import changes_of, complete, meant
-from lra.report.published import PublishedRow, choose_published, is_variant, published_rows
+from lra.report.published import PublishedRow, choose_published, rows_of
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
 ROW_KINDS = {
@@ -70,7 +70,7 @@ class Choice:
         if PUBLISHED not in self.rows:
             return []
         mixers = {run.mixer for board in boards for run in board.records}
-        return [row for row in published_rows() if is_variant(row.method, mixers)]
+        return rows_of(mixers)
 
 
 def choose(boards: Sequence[Board], rows: str, columns: str, published: str | None) -> Choice:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import re
 import statistics
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,6 +34,8 @@ class PublishedRow:
     """A row of published.csv."""
 
     method: str
+    mixer: str
+    """The mixer of this suite that the method is, or nothing."""
     printed: Mapping[str, str]
     """Printed text by task: a number, FAIL, or nothing."""
     printed_average: str
@@ -75,6 +76,7 @@ def published_rows() -> list[PublishedRow]:
         return [
             PublishedRow(
                 method=row["method"],
+                mixer=row["mixer"],
                 printed={task: row[task] for task in BENCHMARK},
                 printed_average=row["avg_as_published"],
                 average_rule=row["avg_rule"],
@@ -101,13 +103,9 @@ def choose_published(named: str | None) -> list[PublishedRow]:
     return [by_name[name.casefold()] for name in names]
 
 
-def is_variant(method: str, mixers: Collection[str]) -> bool:
-    """Whether a published method is one of the mixers: S4-LegS is s4, S4D-LegS is not.
-
-    A space in a method's name is a hyphen in a mixer's: Long Conv is long-conv.
-    """
-    joined = method.replace(" ", "-")
-    return any(re.match(rf"{re.escape(mixer)}(?!\w)", joined, re.IGNORECASE) for mixer in mixers)
+def rows_of(mixers: Collection[str]) -> list[PublishedRow]:
+    """Return the published rows of mixers of this suite."""
+    return [row for row in published_rows() if row.mixer in mixers]
 
 
 def published_table(rows: Sequence[PublishedRow]) -> Table:

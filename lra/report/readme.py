@@ -30,7 +30,7 @@ from lra.report.out_of_distribution import (
 from lra.report.position_figures import by_position_figures, perplexity_figures
 from lra.report.position_parts import metadata_tables, position_tables, windows_of
 from lra.report.positions import position_table
-from lra.report.published import is_variant, published_rows, published_table
+from lra.report.published import published_table, rows_of
 from lra.report.reproduce import reproduce_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
@@ -173,8 +173,7 @@ def _over_lengths(measured: Sequence[SpeedBoard], looks: Looks) -> list[ReportFi
 
 def published_of_the_suite() -> Table:
     """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
-    rows = [row for row in published_rows() if is_variant(row.method, MIXERS.classes)]
-    table = published_table(rows).with_columns(["method", *BENCHMARK, "source"])
+    table = published_table(rows_of(MIXERS.classes)).with_columns(["method", *BENCHMARK, "source"])
     return dataclasses.replace(
         table,
         title="Published results of these methods",

@@ -11,7 +11,7 @@ from lra.record.run import RunRecord, with_shipped
 from lra.report.boards import Board, boards, position_boards
 from lra.report.cells import Cell
 from lra.report.measures import ACCURACY, NEXT_TOKEN, measures_of
-from lra.report.published import is_variant, published_rows
+from lra.report.published import rows_of
 from lra.runtime.console import MISSING, markdown
 
 
@@ -39,9 +39,9 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         for name, value in measure.beneath(record).items():
             rows.append({"method": name, column: measure.text(value)})
     mixers = {r.mixer for r in like}
-    for row in published_rows():
+    for row in rows_of(mixers):
         value = row.printed.get(record.task)
-        if value and is_variant(row.method, mixers):
+        if value:
             rows.append({"method": row.method, "setting": row.source, "published, %": value})
     what = "accuracy on" if record.positions is None else "next tokens of"
     text = f"\n{record.task}, {what} the test set\n\n{markdown(rows)}\n"
