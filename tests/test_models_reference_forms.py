@@ -54,7 +54,7 @@ def test_products_in_chunks(
     shape: tuple[int, int, int], chunk: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever a chunk holds: rows, channels, remainders of both."""
-    monkeypatch.setitem(circulant.CHUNK_NUMBERS, "cpu", chunk)
+    monkeypatch.setattr(circulant, "_cache_bytes", lambda: 4 * chunk)
     monkeypatch.setattr(circulant, "FEWEST_CHANNELS", 7)
     monkeypatch.setattr(circulant, "BLOCK_POSITIONS", 10)
     _, length, channels = shape

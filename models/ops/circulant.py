@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,12 +14,13 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from models.ops.reference import fast_form_of
-
-CHUNK_NUMBERS = {"cpu": 2**19}
-"""Most numbers in one transform, by device: on a CPU so few that they stay in its cache."""
+from models.ops.workers import num_workers, on_workers
 
 CHUNK_NUMBERS_OTHERWISE = 2**28
-"""Most numbers in one transform on other devices: as many as keep them busy."""
+"""Most numbers in one transform on devices that are no CPU: as many as keep them busy."""
+
+DEFAULT_CACHE = 2**20
+"""Bytes of a core's second-level cache where the system does not say."""
 
 FEWEST_CHANNELS = 16
 """Fewest channels of a chunk: their numbers at one position fill a line of the cache."""
@@ -39,8 +43,8 @@ def circulant_multiply_reference(response: Tensor, size: int, x: Tensor) -> Tens
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
     """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
 
-    A chunk of the batch at a time goes through one workspace. Only the arguments are kept for the
-    backward pass, which transforms x again.
+    Each worker has some channels, and takes a chunk of the batch at a time through its workspace.
+    Only the arguments are kept for the backward pass, which transforms x again.
 
     Args:
         response: (channels, size // 2 + 1) complex, of at least single precision.
@@ -94,11 +98,16 @@ class _Multiply(Function):
         response = response.contiguous()
         ctx.save_for_backward(response, x)
         ctx.size = size
-        work = _Workspace(response, size, x)
         y = torch.empty_like(x)
-        for rows, channels in work.chunks():
-            spectrum = work.transform(x[rows, :, channels]).mul_(response[channels])
-            work.transform_back(spectrum, y[rows, :, channels])
+
+        def multiply(share: slice) -> None:
+            work = _Workspace(response, size, x, share)
+            for channels in work.channel_slices():
+                for rows in work.row_slices():
+                    spectrum = work.transform(x[rows, :, channels]).mul_(response[channels])
+                    work.transform_back(spectrum, y[rows, :, channels])
+
+        on_workers(multiply, _shares(x))
         return y
 
     @staticmethod
@@ -109,29 +118,66 @@ class _Multiply(Function):
         response, x = ctx.saved_tensors
         size, gradient = ctx.size, gradients[0]
         wants_response, _, wants_x = ctx.needs_input_grad
-        work = _Workspace(response, size, x)
-        conjugate = response.conj_physical()
         of_x = torch.empty_like(x) if wants_x else None
         of_response = torch.zeros_like(response)
-        for rows, channels in work.chunks():
-            spectrum = work.transform(gradient[rows, :, channels])
-            if wants_response:
-                product = work.transform(x[rows, :, channels]).conj_physical_().mul_(spectrum)
-                of_response[channels] += product[0] if len(product) == 1 else product.sum(dim=0)
-            if of_x is not None:
-                work.transform_back(spectrum.mul_(conjugate[channels]), of_x[rows, :, channels])
+
+        def multiply(share: slice) -> None:
+            work = _Workspace(response, size, x, share)
+            for channels in work.channel_slices():
+                conjugate = response[channels].conj_physical()
+                for rows in work.row_slices():
+                    spectrum = work.transform(gradient[rows, :, channels])
+                    if wants_response:
+                        product = work.transform(x[rows, :, channels]).conj_physical_()
+                        product = product.mul_(spectrum)
+                        product = product[0] if len(product) == 1 else product.sum(dim=0)
+                        of_response[channels] += product
+                        del product
+                    if of_x is not None:
+                        spectrum = spectrum.mul_(conjugate)
+                        work.transform_back(spectrum, of_x[rows, :, channels])
+
+        on_workers(multiply, _shares(x))
         of_response = _twice_but_ends(of_response, size).div_(size)
         return of_response if wants_response else None, None, of_x
 
 
-class _Workspace:
-    """Memory for the transforms of one chunk, which the next chunk uses again."""
+def _shares(x: Tensor) -> list[slice]:
+    """Cut the channels of x, (batch, length, channels), into a slice for each worker."""
+    channels = x.shape[2]
+    count = max(1, min(num_workers(x.device), channels // FEWEST_CHANNELS))
+    ends = [channels * i // count for i in range(count + 1)]
+    return [slice(first, end) for first, end in pairwise(ends)]
 
-    def __init__(self, response: Tensor, size: int, x: Tensor) -> None:
-        batch, self.length, channels = x.shape
-        self.shape = batch, channels
+
+def _chunk_numbers(device: torch.device) -> int:
+    """Return the most numbers in one transform: on a CPU so few that they stay in its cache."""
+    if device.type != "cpu":
+        return CHUNK_NUMBERS_OTHERWISE
+    threads = torch.get_num_threads() // num_workers(device)
+    return _cache_bytes() // 4 * max(1, threads)
+
+
+@functools.cache
+def _cache_bytes() -> int:
+    """Return the size of a core's second-level cache."""
+    try:
+        text = Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
+    except OSError:
+        return DEFAULT_CACHE
+    unit = {"K": 2**10, "M": 2**20}.get(text[-1:])
+    return int(text[:-1]) * unit if unit and text[:-1].isdecimal() else DEFAULT_CACHE
+
+
+class _Workspace:
+    """Memory for the transforms of one chunk of some channels, which the next chunk uses again."""
+
+    def __init__(self, response: Tensor, size: int, x: Tensor, share: slice) -> None:
+        batch, self.length, _ = x.shape
+        self.batch, self.share = batch, share
+        channels = share.stop - share.start
         self.size = size
-        limit = CHUNK_NUMBERS.get(x.device.type, CHUNK_NUMBERS_OTHERWISE) // size
+        limit = _chunk_numbers(x.device) // size
         chunks = -(-channels // max(FEWEST_CHANNELS, limit))
         self.channels = -(-channels // chunks)
         self.rows = max(1, min(batch, limit // self.channels))
@@ -140,12 +186,15 @@ class _Workspace:
         self.padded = torch.zeros(*chunk, size, dtype=working, device=x.device)
         self.result = torch.empty(*chunk, self.length + ROW_GAP, dtype=working, device=x.device)
 
-    def chunks(self) -> Iterator[tuple[slice, slice]]:
-        """Cut the batch into chunks, each a slice of its rows and one of its channels."""
-        batch, channels = self.shape
-        for row in range(0, batch, self.rows):
-            for channel in range(0, channels, self.channels):
-                yield slice(row, row + self.rows), slice(channel, channel + self.channels)
+    def row_slices(self) -> Iterator[slice]:
+        """Cut the batch into the rows of chunks."""
+        for row in range(0, self.batch, self.rows):
+            yield slice(row, row + self.rows)
+
+    def channel_slices(self) -> Iterator[slice]:
+        """Cut the channels into those of chunks."""
+        for channel in range(self.share.start, self.share.stop, self.channels):
+            yield slice(channel, min(channel + self.channels, self.share.stop))
 
     def transform(self, x: Tensor) -> Tensor:
         """Transform positions: (rows, length, channels) -> (rows, channels, size // 2 + 1)."""

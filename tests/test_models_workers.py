@@ -1,0 +1,131 @@
+"""Products whose chunks are shared out among threads."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+
+from lra.runtime.flops import FlopCounter
+from models.ops import circulant, workers
+from models.ops.circulant import circulant_multiply
+from models.ops.reference import reference_forms
+from models.ops.workers import num_workers, on_workers
+
+CPU = torch.device("cpu")
+SIZE = 48
+
+
+@pytest.fixture(params=[1, 2, 3, 6])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def product(
+    channels: int, dtype: torch.dtype = torch.float64, batch: int = 3
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Multiply once: the product, and the gradients of what was multiplied and of the response."""
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(batch, 20, channels, generator=generator, dtype=dtype)
+    parts = torch.randn(channels, SIZE // 2 + 1, 2, generator=generator, dtype=dtype)
+    response = torch.view_as_complex(parts)
+    response[:, [0, -1]] = response[:, [0, -1]].real.to(response.dtype)
+    x, response = x.requires_grad_(), response.requires_grad_()
+    y = circulant_multiply(response, SIZE, x)
+    y.backward(y.detach().cos())
+    assert x.grad is not None
+    assert response.grad is not None
+    return y.detach(), x.grad, response.grad
+
+
+@pytest.mark.parametrize("channels", [1, 16, 31, 50, 97])
+def test_any_number_of_threads_computes_the_reference(threads: int, channels: int) -> None:
+    y, of_x, of_response = product(channels)
+    with reference_forms():
+        expected = product(channels)
+    for ours, theirs in zip((y, of_x, of_response), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_what_is_watched_is_computed_on_one_thread_to_the_same_bits() -> None:
+    shared = product(64, torch.float32)
+    with FlopCounter() as counter:
+        counted = product(64, torch.float32)
+    with torch.autograd.profiler.profile(use_kineto=False) as profile:
+        profiled = product(64, torch.float32)
+    assert counter.total > 0
+    assert profile is not None
+    names = [event.name for event in profile.function_events or []]
+    assert names.count("aten::_fft_r2c") == 3 * len(circulant._shares(torch.empty(1, 1, 64)))
+    for other in (counted, profiled):
+        assert all(torch.equal(a, b) for a, b in zip(shared, other, strict=True))
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_repeated_products_are_equal_to_the_bit() -> None:
+    first = product(64, torch.float32, batch=40)
+    for _ in range(5):
+        again = product(64, torch.float32, batch=40)
+        assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_workers_have_their_share_of_the_threads_and_leave_the_others_theirs() -> None:
+    if num_workers(CPU) == 1:
+        pytest.skip("nothing here limits the threads of a thread")
+    found = on_workers(lambda _: (torch.get_num_threads(), threading.get_ident()), [0, 1])
+    assert [count for count, _ in found] == [1, 1]
+    assert threading.get_ident() not in {thread for _, thread in found}
+    assert torch.get_num_threads() == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_no_gradients_are_kept_on_workers_and_inference_stays_inference() -> None:
+    weight = torch.ones(1, requires_grad=True)
+    assert not any(on_workers(lambda share: (weight * share).requires_grad, [1, 2]))
+    with torch.inference_mode():
+        x = torch.ones(2, 20, 64)
+        y = circulant_multiply(torch.ones(64, SIZE // 2 + 1, dtype=torch.complex64), SIZE, x)
+    assert y.is_inference()
+    torch.testing.assert_close(y.clone(), x.clone())
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_an_error_on_a_worker_is_the_callers() -> None:
+    def fail(share: int) -> None:
+        raise ValueError(f"share {share}")
+
+    with pytest.raises(ValueError, match="share 1"):
+        on_workers(fail, [1, 2])
+    assert on_workers(lambda share: share, [1, 2]) == [1, 2]
+
+
+def test_without_openmp_nothing_is_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_limits", lambda: None)
+    assert num_workers(CPU) == 1
+    assert num_workers(torch.device("meta")) == 1
+
+
+def test_the_cache_decides_how_much_a_chunk_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(circulant, "_cache_bytes", lambda: 4 * 4096)
+    response = torch.ones(64, SIZE // 2 + 1, dtype=torch.complex64)
+    work = circulant._Workspace(response, SIZE, torch.ones(8, 20, 64), slice(0, 32))
+    assert list(work.channel_slices()) == [slice(0, 32)]
+    assert [rows.start for rows in work.row_slices()] == list(range(0, 8, work.rows))
+    numbers = work.rows * work.channels * SIZE
+    assert numbers <= circulant._chunk_numbers(CPU) < numbers + 32 * SIZE
