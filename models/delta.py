@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.layers.linear_map import LinearMap
 from models.layers.selective_states import StepRange
 from models.layers.short_convolution import ShortConvolution
 from models.ops.delta_rule import delta_rule
@@ -79,10 +80,10 @@ class Delta(RecurrentMixer):
         self.num_heads = num_heads
         values = expand * dim
         self.parts = [dim, dim, values]
-        self.query_key_value = nn.Linear(dim, sum(self.parts), bias=False)
-        self.rate_and_decay = nn.Linear(dim, 2 * num_heads, bias=False)
-        self.gate = nn.Linear(dim, values, bias=False)
-        self.output = nn.Linear(values, dim, bias=False)
+        self.query_key_value = LinearMap(dim, sum(self.parts), bias=False)
+        self.rate_and_decay = LinearMap(dim, 2 * num_heads, bias=False)
+        self.gate = LinearMap(dim, values, bias=False)
+        self.output = LinearMap(values, dim, bias=False)
         self.norm = nn.RMSNorm(values // num_heads, eps=1e-5)
         count = 1 if context.causal or directions == "shared" else 2
         self.directions = nn.ModuleList(

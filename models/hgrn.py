@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.layers.linear_map import LinearMap
 from models.ops.scan import scan
 
 
@@ -64,10 +65,10 @@ class HGRN(RecurrentMixer):
         self.context = context
         shared = context.shared
         self.lower_bounds = shared if isinstance(shared, LowerBounds) else self.shared(context)
-        self.candidate = nn.Linear(dim, 2 * dim)
-        self.forget = nn.Linear(dim, dim)
-        self.gate = nn.Linear(dim, 2 * dim)
-        self.output = nn.Linear(2 * dim, dim)
+        self.candidate = LinearMap(dim, 2 * dim)
+        self.forget = LinearMap(dim, dim)
+        self.gate = LinearMap(dim, 2 * dim)
+        self.output = LinearMap(2 * dim, dim)
         self.norm = nn.LayerNorm(2 * dim)
         rates = 10000.0 ** (-2 / dim * torch.arange(dim))
         self.phase = nn.Parameter(rates.repeat(1 if context.causal else 2, 1))

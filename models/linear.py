@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
 
 Feature = Literal["elu", "relu", "silu", "cos", "favor"]
@@ -89,8 +90,8 @@ class Linear(RecurrentMixer):
         self.feature: Feature = feature
         self.decay: Decay = decay
         self.redraw_steps = redraw_steps
-        self.query_key_value = nn.Linear(dim, 3 * dim)
-        self.output = nn.Linear(dim, dim)
+        self.query_key_value = LinearMap(dim, 3 * dim)
+        self.output = LinearMap(dim, dim)
         if feature == "favor":
             count = num_random or 2 * dim // num_heads
             self.register_buffer("directions", orthogonal_directions(count, dim // num_heads))
@@ -99,7 +100,7 @@ class Linear(RecurrentMixer):
             gamma = 1 - 2.0 ** (-5 - torch.arange(num_heads))
             self.decay_logit = nn.Parameter(torch.logit(gamma))
         elif decay == "selective":
-            self.decay_gate = nn.Linear(dim, num_heads)
+            self.decay_gate = LinearMap(dim, num_heads)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.layers.linear_map import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
     HeadStates,
@@ -178,8 +179,8 @@ class Mamba2(RecurrentMixer):
         )
         states = self._direction(0).states
         self.parts = [sizes.inner, states.convolved, states.direct]
-        self.input = nn.Linear(context.dim, sum(self.parts), bias=False)
-        self.output = nn.Linear(sizes.inner, context.dim, bias=False)
+        self.input = LinearMap(context.dim, sum(self.parts), bias=False)
+        self.output = LinearMap(sizes.inner, context.dim, bias=False)
         self.norm_groups = (num_groups or 1) if selective == "mamba2" else None
         if self.norm_groups is not None:
             self.scale = nn.Parameter(torch.ones(sizes.inner))

@@ -28,6 +28,7 @@ from torch.nn import functional
 from models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
 from models.layers.damped_average import DampedAverage
 from models.layers.dropout import build_dropout
+from models.layers.linear_map import LinearMap
 from models.layers.state_space import num_directions
 from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
 
@@ -71,9 +72,9 @@ class Mega(GatedMixer, RecurrentMixer):
             channels=dim, directions=num_directions(context), size=average_size
         )
         self.direct = nn.Parameter(torch.randn(dim))
-        self.value = nn.Linear(dim, self.value_dim)
-        self.parts = nn.Linear(dim, 2 * dim + attention_dim + self.value_dim)
-        self.output = nn.Linear(self.value_dim, dim)
+        self.value = LinearMap(dim, self.value_dim)
+        self.parts = LinearMap(dim, 2 * dim + attention_dim + self.value_dim)
+        self.output = LinearMap(self.value_dim, dim)
         self.query_key_scale = nn.Parameter(torch.randn(2, attention_dim) * 0.02)
         self.query_key_shift = nn.Parameter(torch.zeros(2, attention_dim))
         longest = context.max_length if self.chunk is None else self.chunk

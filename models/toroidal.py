@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer, State
+from models.layers.linear_map import LinearMap
 from models.layers.platter_fusion import Fusion, build_fusion
 from models.layers.torus_positions import TorusPositions
 from models.ops.spectral_attention import spectral_attention
@@ -109,7 +110,7 @@ class Toroidal(RecurrentMixer):
         self.has_own_circle = circle == "real_length"
         self.mode = mode
         self.causal = context.causal
-        self.query_key_value = nn.Linear(context.dim, 3 * context.dim)
+        self.query_key_value = LinearMap(context.dim, 3 * context.dim)
         self.positions = TorusPositions(
             context,
             num_heads=num_heads,
@@ -121,7 +122,7 @@ class Toroidal(RecurrentMixer):
             distance_weight=distance_weight,
         )
         self.fusion = build_fusion(fusion, num_platters, fusion_rank)
-        self.output = nn.Linear(context.dim, context.dim)
+        self.output = LinearMap(context.dim, context.dim)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`.

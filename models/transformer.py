@@ -25,10 +25,11 @@ from typing import Annotated
 
 import torch
 from pydantic import Field, PositiveInt
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from models.base import Added, Mixer, MixerContext
+from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from models.ops.rotary import geometric_rates, turn
 
@@ -93,8 +94,8 @@ class Transformer(Mixer):
         self.window = window
         self.head_dim = inner // num_heads
         self.causal = context.causal
-        self.query_key_value = nn.Linear(context.dim, 3 * inner, bias=projection_bias)
-        self.output = nn.Linear(inner, context.dim, bias=projection_bias)
+        self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
+        self.output = LinearMap(inner, context.dim, bias=projection_bias)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""

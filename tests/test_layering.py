@@ -268,6 +268,8 @@ BOUNDARY = {
     "lra.report.published": "a table of this repository",
     "lra.report.readme": "README files of this repository",
     "lra.runtime.environment": "what the kernel says",
+    "models.ops.circulant": "what the kernel says of the cache",
+    "models.ops.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",
 }
 """The only modules that call them: what they take in, and why it is safe there."""

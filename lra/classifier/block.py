@@ -15,6 +15,7 @@ from lra.classifier.axes import is_gated
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.layers.dropout import ChannelDropout, Dropout, build_dropout
+from models.layers.linear_map import LinearMap
 from models.layers.norms import ScaleNorm, SimpleRMSNorm
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
@@ -41,9 +42,9 @@ class GLU(nn.Module):
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
-        self.gate = nn.Linear(dim, hidden)
-        self.value = nn.Linear(dim, hidden)
-        self.output = nn.Linear(hidden, dim)
+        self.gate = LinearMap(dim, hidden)
+        self.value = LinearMap(dim, hidden)
+        self.output = LinearMap(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""
@@ -63,8 +64,8 @@ class MLP(nn.Module):
         super().__init__()
         self.activation = ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
-        self.hidden = nn.Linear(dim, hidden)
-        self.output = nn.Linear(hidden, dim)
+        self.hidden = LinearMap(dim, hidden)
+        self.output = LinearMap(hidden, dim)
 
     def forward(self, x: Tensor) -> Tensor:
         """Mix channels: (..., dim) -> (..., dim)."""

@@ -13,6 +13,7 @@ from lra.classifier.block import NORMS, Block
 from lra.classifier.packing import Packing
 from lra.config.schema import RunConfig
 from models.layers.dropout import Dropout
+from models.layers.linear_map import LinearMap
 from models.layers.two_axes import GridModule
 from models.ops.activations import ACTIVATIONS
 from tasks.base import TaskInfo
@@ -39,7 +40,7 @@ class Embedding(nn.Module):
         if config.model.tied_embeddings and self.table is not None:
             self.factor = math.sqrt(dim)
             nn.init.normal_(self.table.weight, std=1 / self.factor)
-        self.linear = None if info.channels is None else nn.Linear(info.channels, dim)
+        self.linear = None if info.channels is None else LinearMap(info.channels, dim)
         self.cls = nn.Parameter(torch.zeros(dim)) if _has_cls(config, info) else None
         length = input_length(config, info)
         self.learned = None
@@ -149,16 +150,16 @@ class Classifier(nn.Module):
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         self.activation = None
         if info.targets == "position":
-            self.output = nn.Linear(model.dim, info.num_classes, bias=not model.tied_embeddings)
+            self.output = LinearMap(model.dim, info.num_classes, bias=not model.tied_embeddings)
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
             return
         features = model.dim * (4 if info.towers > 1 else 1)
         if model.head == "mlp":
             self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
-            self.hidden = nn.Linear(features, model.head_hidden)
+            self.hidden = LinearMap(features, model.head_hidden)
             features = model.head_hidden
-        self.output = nn.Linear(features, info.num_classes)
+        self.output = LinearMap(features, info.num_classes)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """Classify.

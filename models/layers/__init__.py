@@ -6,6 +6,7 @@ __all__ = [
     "dropout",
     "gated_unit",
     "kernel_cache",
+    "linear_map",
     "long_convolution",
     "norms",
     "platter_fusion",

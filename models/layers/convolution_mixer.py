@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from models.base import Mixer, MixerContext
 from models.layers.dropout import Dropout, build_dropout
+from models.layers.linear_map import LinearMap
 from models.layers.long_convolution import LongConvolution
 from models.ops.toeplitz import LagKernel
 
@@ -45,7 +46,7 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
         self.is_gated = output == "glu"
         self.copies = convolution.channels // context.dim
         self.direct = nn.Parameter(torch.randn(convolution.channels))
-        self.output = nn.Linear(convolution.channels, context.dim * (2 if self.is_gated else 1))
+        self.output = LinearMap(convolution.channels, context.dim * (2 if self.is_gated else 1))
         probability = context.inner_dropout
         self.dropout = build_dropout(probability, tied=context.tied_dropout)
         self.convolved_dropout = Dropout(probability if drops_convolved else 0.0)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from models.base import MixerContext
 from models.layers.dropout import Dropout
+from models.layers.linear_map import LinearMap
 from models.layers.norms import Norm, build_norm
 from models.layers.two_axes import along_axes
 from models.ops.activations import ACTIVATIONS, Activation
@@ -46,9 +47,9 @@ class GatedToeplitzUnit(nn.Module):
     ) -> None:
         super().__init__()
         self.activation = ACTIVATIONS[activation]
-        self.gate = nn.Linear(context.dim, hidden)
-        self.value = nn.Linear(context.dim, hidden)
-        self.output = nn.Linear(hidden, context.dim)
+        self.gate = LinearMap(context.dim, hidden)
+        self.value = LinearMap(context.dim, hidden)
+        self.output = LinearMap(hidden, context.dim)
         self.operator = along_axes(context, operator)
         self.dropout = Dropout(0.0 if context.grid is None else context.inner_dropout)
         self.norm = build_norm(inner_norm, hidden)

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
+from models.layers.linear_map import LinearMap
 from models.layers.norms import build_norm
 from models.ops.activations import ACTIVATIONS, Activation
 
@@ -49,12 +50,12 @@ class RelativePositionEncoder(nn.Module):
             raise ValueError("rpe_residual concerns hidden layers, and rpe_layers is 0")
         self.activation = ACTIVATIONS[activation]
         self.residual = residual
-        self.first = nn.Linear(1, dim)
+        self.first = LinearMap(1, dim)
         before, last = ("none", "layer") if norm == "last_layer" else (norm, norm)
         self.norms = nn.ModuleList(build_norm(before, dim) for _ in range(num_layers))
         self.norms.append(build_norm(last, dim))
         widths = [dim] * num_layers + [channels]
-        self.linears = nn.ModuleList(nn.Linear(dim, width) for width in widths)
+        self.linears = nn.ModuleList(LinearMap(dim, width) for width in widths)
 
     def forward(self, numbers: Tensor) -> Tensor:
         """Encode numbers, which are lags or frequencies.

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.layers.linear_map import LinearMap
 from models.layers.state_space import complex_parameter, initial_log_steps, random_complex
 from models.ops.decaying_attention import decaying_attention
 from models.ops.selective_scan import selective_scan
@@ -141,8 +142,8 @@ class MambaStates(SelectiveStates):
     def __init__(self, channels: int, *, num_states: int, rank: int, steps: StepRange) -> None:
         super().__init__(channels, num_states=num_states, convolved=channels, direct=0)
         self.rank = rank
-        self.maps = nn.Linear(channels, rank + 2 * num_states, bias=False)
-        self.time = nn.Linear(rank, channels)
+        self.maps = LinearMap(channels, rank + 2 * num_states, bias=False)
+        self.time = LinearMap(rank, channels)
         nn.init.uniform_(self.time.weight, -(rank**-0.5), rank**-0.5)
         self.time.bias.data.copy_(steps.draw(channels))
         rates = torch.arange(1.0, num_states + 1)

@@ -12,9 +12,11 @@ from torch.nn import functional
 
 from models.base import MixerContext, Recurrence, RecurrentMixer
 from models.layers.dropout import build_dropout
+from models.layers.linear_map import LinearMap
 from models.layers.long_convolution import PositionOperator
 from models.layers.state_space import complex_parameter
 from models.ops.diagonal_recurrence import diagonal_recurrence
+from models.ops.linear_map import linear_map
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
 Gate = Literal["glu", "half_glu1", "half_glu2"]
@@ -85,13 +87,13 @@ States = TypeVar("States", bound=SharedStates)
 def drive(x: Tensor, into: Tensor) -> Tensor:
     """Compute B x for real x: (..., dim) and B (states, dim) complex -> (..., states) complex."""
     weight = torch.view_as_real(into).transpose(1, 2).flatten(0, 1)
-    return torch.view_as_complex(functional.linear(x, weight).unflatten(-1, (len(into), 2)))
+    return torch.view_as_complex(linear_map(x, weight).unflatten(-1, (len(into), 2)))
 
 
 def read(states: Tensor, readout: Tensor) -> Tensor:
     """Compute Re(C h): (..., states) complex and C (dim, states) complex -> (..., dim) real."""
     weight = torch.view_as_real(readout.conj().resolve_conj()).flatten(1)
-    return functional.linear(torch.view_as_real(states).flatten(-2), weight)
+    return linear_map(torch.view_as_real(states).flatten(-2), weight)
 
 
 class SharedStateMixer(RecurrentMixer, Generic[States]):
@@ -113,7 +115,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         self.states = states
         self.gate = gate
         self.direct = nn.Parameter(torch.randn(context.dim))
-        self.output = nn.Linear(context.dim, context.dim * (2 if gate == "glu" else 1))
+        self.output = LinearMap(context.dim, context.dim * (2 if gate == "glu" else 1))
         self.dropout = build_dropout(context.inner_dropout, tied=context.tied_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

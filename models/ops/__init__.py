@@ -11,6 +11,7 @@ __all__ = [
     "diagonal_recurrence",
     "hippo",
     "interpolation",
+    "linear_map",
     "linear_pair",
     "local_attention",
     "reference",
@@ -24,4 +25,5 @@ __all__ = [
     "torus",
     "torus_reach",
     "vandermonde",
+    "workers",
 ]

@@ -10,6 +10,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from models.ops.linear_map import is_by_convolution
 from models.ops.reference import fast_form_of
 
 
@@ -22,7 +23,7 @@ def linear_pair_reference(x: Tensor, first: nn.Linear, second: nn.Linear) -> tup
 def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor, Tensor]:
     """Apply two linear maps to x, converting x to autocast's type once.
 
-    The gradient in x is summed within the matrix products.
+    The gradient in x is summed within the matrix products, unless these are convolutions.
 
     Args:
         x: (..., inputs).
@@ -30,6 +31,8 @@ def linear_pair(x: Tensor, first: nn.Linear, second: nn.Linear) -> tuple[Tensor,
         second: with a bias.
     Returns: (..., outputs of the first) and (..., outputs of the second).
     """
+    if is_by_convolution(x, first.weight) and is_by_convolution(x, second.weight):
+        return first(x), second(x)
     device = x.device.type
     rounded = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     rows = x.reshape(-1, x.shape[-1])

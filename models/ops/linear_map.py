@@ -1,0 +1,83 @@
+"""Linear maps of many rows, by the faster of torch's two libraries on x86 processors."""
+
+from __future__ import annotations
+
+import functools
+import math
+import platform
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.ops.reference import fast_form_of
+
+FEWEST_PRODUCTS = 2**23
+"""Multiplications from which on a convolution is worth its longer start."""
+FEWEST_IMAGES = 16
+"""Images of a batch that torch hands to oneDNN even if it has one thread."""
+MOST_IMAGES = 128
+"""Images of a batch by which the gradient of W is fastest."""
+
+
+def linear_map_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute `linear_map` by torch's own function."""
+    return functional.linear(x, weight, bias)
+
+
+@fast_form_of(linear_map_reference)
+def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """Compute x W^T + b.
+
+    On x86 torch multiplies matrices of single precision by Intel's MKL, which on processors of
+    other makers takes half of the speed they have, and convolves by oneDNN, which does not: there
+    many rows are images of one line, and W a filter of one pixel.
+
+    Args:
+        x: (..., inputs).
+        weight: (outputs, inputs), W.
+        bias: (outputs,), b, or None.
+    Returns: (..., outputs).
+    """
+    if not is_by_convolution(x, weight):
+        return functional.linear(x, weight, bias)
+    rows = x.reshape(-1, x.shape[-1])
+    excess = -len(rows) % FEWEST_IMAGES if torch.get_num_threads() == 1 else 0
+    if excess:
+        rows = functional.pad(rows, (0, 0, 0, excess))
+    images = math.gcd(len(rows), MOST_IMAGES)
+    # Channels come last in memory, and stay there.
+    pixels = rows.view(images, 1, -1, x.shape[-1]).permute(0, 3, 1, 2)
+    y = functional.conv2d(pixels, weight[:, :, None, None], bias)
+    y = y.permute(0, 2, 3, 1).reshape(-1, len(weight))
+    if excess:
+        y = y[:-excess]
+    return y.view(*x.shape[:-1], len(weight))
+
+
+def is_by_convolution(x: Tensor, weight: Tensor) -> bool:
+    """Say whether `linear_map` is a convolution: for (..., inputs) and (outputs, inputs)."""
+    return (
+        x.device.type == "cpu"
+        and x.dtype == weight.dtype == torch.float32
+        and x.numel() * len(weight) >= FEWEST_PRODUCTS
+        and not torch.is_autocast_enabled("cpu")
+        and _mkl_is_slow()
+    )
+
+
+@functools.cache
+def _mkl_is_slow() -> bool:
+    """Say whether torch multiplies by MKL on a processor that is not Intel's."""
+    has_both = torch.backends.mkl.is_available() and torch.backends.mkldnn.is_available()
+    return has_both and platform.machine() in {"x86_64", "AMD64"} and "Intel" not in _maker()
+
+
+def _maker() -> str:
+    """Return what the processor says of its maker."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if not cpuinfo.is_file():
+        return platform.processor()
+    lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line for line in lines if line.startswith("vendor_id")), "")
