@@ -12,6 +12,8 @@ from conftest import readme_example
 from figure_checks import overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
+from lra.bench.case import Case
+from lra.bench.own_process import Here, Memory
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
 from lra.report.drawing import Looks, style
@@ -20,7 +22,19 @@ from lra.report.names import Names
 from lra.report.repeat import bench_command
 from made_results import bench_record
 
-MEMORY = rounds.Memory(base=3.0, peak=5.0, reserved=None)
+MEMORY = Memory(base=3.0, peak=5.0, reserved=None)
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set cases up in this process, as others take seconds to start."""
+    monkeypatch.setattr(rounds, "set_up", _here)
+
+
+def _here(case: Case) -> Here:
+    here = Here(case)
+    here.memory = MEMORY
+    return here
 
 
 @pytest.mark.slow
@@ -44,11 +58,11 @@ def test_steps_are_measured_in_interleaved_rounds(
     assert "(1.00 x)" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.slow
 def test_steps_stand_beside_the_reference(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     arguments = ["step", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
     arguments += ["--lengths", "32", "--repeats", "2", "--set", "train.precision=bf16"]
     assert bench.main([*arguments, "--compare", "reference", "--out", str(tmp_path / "bench")]) == 0
@@ -66,9 +80,9 @@ def test_steps_stand_beside_the_reference(
     assert "what a training step's time goes to" in shown
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.slow
-def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+def test_the_tasks_own_lengths(tmp_path: Path) -> None:
     small = ["train=40", "val=20", "test=20", "min_length=8", "max_length=20", "sequence_length=24"]
     changes = [word for change in small for word in ("--set", f"task.{change}")]
     arguments = ["--preset", "quick", "--mixers", "tnn", "--lengths", "task", "--batch-size", "4"]
@@ -82,10 +96,10 @@ def test_the_tasks_own_lengths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert all(len(r.overrides) == 6 for r in records)
 
 
+@pytest.mark.usefixtures("in_this_process")
 @pytest.mark.parametrize("mode", ["step", "forward"])
-def test_positions_are_targets(mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_positions_are_targets(mode: str, tmp_path: Path) -> None:
     """Those of synthetic sequences, beside the reference, and those of a text."""
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     text = tmp_path / "own.txt"
     text.write_bytes(bytes(range(256)) * 20)
     arguments = [mode, "--task", "lm", "--preset", "quick", "--mixers", "tnn", "--batch-size", "2"]
@@ -105,10 +119,10 @@ def test_positions_are_targets(mode: str, tmp_path: Path, monkeypatch: pytest.Mo
     assert {r.ratio_to_reference is not None for r in records} == {True, False}
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_pretraining_is_measured_over_layers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     arguments = ["pretraining", "--preset", "quick", "--rpe-layers", "1,2", "--lengths", "16"]
     arguments += ["--mixers", "fd-tnn"]
     for change in ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4"):
@@ -183,8 +197,8 @@ def test_pretraining_is_drawn_over_layers() -> None:
     assert sorted(map(str, lines)) == ["-", "-", "--", "--"]
 
 
-def test_operators_are_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
+@pytest.mark.usefixtures("in_this_process")
+def test_operators_are_measured(tmp_path: Path) -> None:
     arguments = ["op", "--dim", "4", "--lengths", "16,32", "--repeats", "2"]
     arguments += ["--compare", "reference", "--out", str(tmp_path / "bench")]
     assert bench.main([*arguments, "--mixers", "toeplitz,tnn,ski-tnn", "--set",
@@ -239,7 +253,7 @@ def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> Non
 def test_running_out_of_memory_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rounds, "memory_of", lambda case: None if case.mixer == "tnn" else MEMORY)
+    monkeypatch.setattr(rounds, "set_up", lambda case: None if case.mixer == "tnn" else _here(case))
     arguments = ["step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
     assert bench.main([*arguments, "--repeats", "2", "--out", str(tmp_path / "bench")]) == 0
     records, _ = all_bench_records(tmp_path)
@@ -247,12 +261,10 @@ def test_running_out_of_memory_is_recorded(
     assert "oom" in capsys.readouterr().out
 
 
-def test_a_plug_in_has_a_digest_in_its_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("in_this_process")
+def test_a_plug_in_has_a_digest_in_its_record(tmp_path: Path) -> None:
     plug_in = tmp_path / "gated_mean.py"
     plug_in.write_text(readme_example())
-    monkeypatch.setattr(rounds, "memory_of", lambda case: MEMORY)
     arguments = ["step", "--preset", "quick", "--mixers", f"{plug_in}:GatedMean"]
     arguments += ["--lengths", "16", "--repeats", "2", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+
 from lra.runtime.interrupts import expect_interrupts
+from lra.runtime.threads import choose_threads
 
 if __name__ == "__main__":
     expect_interrupts("lra.bench")
+    choose_threads(sys.argv)
 
 import argparse
 import logging
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from lra.bench.case import Case
 from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
 from lra.bench.decoding import MIXERS as DECODED_MIXERS
 from lra.bench.decoding import decode
@@ -20,7 +24,7 @@ from lra.bench.operators import PRODUCT, OperatorCase
 from lra.bench.pretraining import LENGTHS as PRETRAINED_LENGTHS
 from lra.bench.pretraining import MIXERS as PRETRAINED_MIXERS
 from lra.bench.pretraining import RPE_LAYERS, pretraining_cases
-from lra.bench.rounds import Case, measure, units
+from lra.bench.rounds import measure, units
 from lra.bench.steps import CASES, WHOLE_BATCH
 from lra.config.registry import MIXERS, TASKS
 from lra.record.benchmark import BenchRecord
@@ -30,6 +34,7 @@ from lra.runtime.cli import (
     Parser,
     add_overrides,
     add_preset,
+    add_threads,
     carry_out,
     name_in_help,
     name_list,
@@ -37,7 +42,7 @@ from lra.runtime.cli import (
     whole_numbers,
 )
 from lra.runtime.console import write_out
-from lra.runtime.environment import choose_device
+from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from tasks.progress import progress
 
@@ -65,6 +70,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     common, compared = Parser(add_help=False), Parser(add_help=False)
     common.add_argument("--repeats", type=positive_int, default=5, help="rounds (%(default)s)")
     common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
+    add_threads(common)
     common.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="for records (results/bench)"
     )
@@ -281,6 +287,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
 
 def bench(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
+    use_threads(options.threads)
     records = COMMANDS[options.command](options)
     logger.info(f"{len(records)} records in {options.out}")
     return 0

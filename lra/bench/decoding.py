@@ -13,9 +13,11 @@ import torch
 from torch import Tensor
 
 from lra.bench.operators import default_mixer
-from lra.bench.rounds import quartiles, synchronize
+from lra.bench.own_process import synchronize
+from lra.bench.rounds import quartiles
 from lra.config.mixers import MixerSource
 from lra.record.benchmark import BenchRecord
+from lra.record.schema import ThreadsRecord
 from lra.runtime.console import markdown, write_out
 from lra.runtime.environment import choose_device, device_name, git_state, versions
 from lra.runtime.errors import UserError
@@ -118,6 +120,7 @@ class Decoding:
                         batch_size=1,
                         channels=self.dim,
                         device=device_name(self.device),
+                        threads=ThreadsRecord.now(torch.get_num_threads(), self.device.type),
                         precision="fp32",
                         repeats=len(milliseconds),
                         steps_per_second=middle,

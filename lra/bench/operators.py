@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from lra.bench.rounds import Case, Subject
+from lra.bench.case import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose_options
 from lra.config.mixers import MixerSource, find_mixer

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lra.bench.rounds import Case
+from lra.bench.case import Case
 from lra.bench.steps import StepCase
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL

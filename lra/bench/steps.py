@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lra.bench.rounds import Case, Subject
+from lra.bench.case import Case, Subject
 from lra.bench.time_breakdown import profile_steps
 from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored

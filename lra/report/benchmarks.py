@@ -9,17 +9,17 @@ from typing import Any
 from lra.record.benchmark import BenchRecord
 from lra.report.drawing import slugify
 from lra.report.names import Names
-from lra.report.speed import Place, Speed, SpeedBoard, layers_in_words, tables_of
+from lra.report.speed import BUSY, Place, Speed, SpeedBoard, layers_in_words, tables_of
 from lra.report.table import Table
 from lra.runtime.console import MISSING
 
 _COMPARED = (
-    "Both were timed in interleaved rounds in one process. The reference is written as published "
-    "code is (lra/classifier/reference.py, and the reference form beside each fast one): "
-    "transforms along the positions at twice the length, autograd and allocator as they come, "
-    "single precision, every sequence padded to the task's longest. Medians of the ratios of "
-    "rounds, with the task's own lengths the ratio of all rounds together; in brackets the "
-    "quartiles of rounds."
+    "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
+    "as published code is (lra/classifier/reference.py, and the reference form beside each fast "
+    "one): transforms along the positions at twice the length, autograd, allocator and waiting "
+    "threads as they come, single precision, every sequence padded to the task's longest. Medians "
+    "of the ratios of rounds, with the task's own lengths the ratio of all rounds together; in "
+    "brackets the quartiles of rounds."
 )
 
 
@@ -73,7 +73,7 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
             r.steps_per_second,
             r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
             r.batch_size,
-            words="oom" if r.status == "oom" else "",
+            words="oom" if r.status == "oom" else BUSY if _is_busy(r) else "",
             low=r.low_quartile,
             high=r.high_quartile,
             link=bench_anchor(r),
@@ -86,6 +86,10 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
         SpeedBoard(device, title, slugify(slug, device), note, rows, unit)
         for (device, title, slug, note, unit, *_), rows in found.items()
     ]
+
+
+def _is_busy(r: BenchRecord) -> bool:
+    return r.threads is not None and r.threads.busy
 
 
 def _bench_order(r: BenchRecord) -> tuple[object, ...]:
@@ -212,7 +216,7 @@ def against_reference(
                 "the task's own" if r.lengths == "task" else "full",
                 r.precision,
                 f"{r.ratio_to_reference:.2f} ({r.ratio_low_quartile:.2f} to "
-                f"{r.ratio_high_quartile:.2f})",
+                f"{r.ratio_high_quartile:.2f})" + (f", {BUSY}" if _is_busy(r) else ""),
                 MISSING if memory is None else f"{memory:.0%}",
             ]
         )

@@ -1,0 +1,201 @@
+"""Cases that are set up and timed in processes of their own, as runs of their settings are."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+from lra.bench.case import Case
+from lra.runtime.allocator import keep_freed_memory
+from lra.runtime.console import show_messages
+from lra.runtime.environment import (
+    choose_device,
+    is_out_of_memory,
+    memory_mib,
+    peak_memory_mib,
+    reserved_memory_mib,
+    reset_peak_memory,
+)
+from lra.runtime.threads import chosen_variables
+
+WARMUP_ROUNDS = 3
+"""Number of rounds at the start that are not counted."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory of a process that runs a case, in MiB."""
+
+    base: float
+    peak: float
+    reserved: float | None
+
+
+class Place(Protocol):
+    """Where a case is set up and timed."""
+
+    memory: Memory
+    repetitions: int
+    """See `Subject.repetitions`."""
+
+    def seconds(self) -> float:
+        """Run the case twice; return how long the second time took.
+
+        The first time brings back into the caches what others put out of them.
+        """
+        ...
+
+    def facts(self) -> dict[str, Any]:
+        """See `Subject.facts`."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+class Here:
+    """A case in this process, whose allocator is set as the case needs it.
+
+    Raises: MemoryError or RuntimeError if memory runs out.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self.device = choose_device(case.device)
+        if self.device.type == "cpu" and case.keeps_memory():
+            keep_freed_memory()
+        self.subject = case.build()
+        self.repetitions = self.subject.repetitions
+        base = memory_mib(self.device)
+        reset_peak_memory(self.device)
+        for _ in range(WARMUP_ROUNDS):
+            self.subject.run()
+        self.memory = Memory(base, peak_memory_mib(self.device), reserved_memory_mib(self.device))
+
+    def seconds(self) -> float:
+        """See `Place.seconds`."""
+        self.subject.run()
+        synchronize(self.device)
+        start = time.perf_counter()
+        self.subject.run()
+        synchronize(self.device)
+        return time.perf_counter() - start
+
+    def facts(self) -> dict[str, Any]:
+        """See `Place.facts`."""
+        return self.subject.facts()
+
+    def close(self) -> None:
+        """See `Place.close`."""
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has done all its work."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+class _Process:
+    """What a process has been given to do."""
+
+    here: Here | None = None
+
+
+def _start() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process ends it
+    show_messages()
+
+
+def _set_up(case: Case, threads: int) -> tuple[Memory, int]:
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    _Process.here = Here(case)
+    return _Process.here.memory, _Process.here.repetitions
+
+
+def _here() -> Here:
+    assert _Process.here is not None
+    return _Process.here
+
+
+def _seconds() -> float:
+    return _here().seconds()
+
+
+def _facts() -> dict[str, Any]:
+    return _here().facts()
+
+
+class OwnProcess:
+    """A case in a process of its own, see `Place`.
+
+    That of a reference has the environment that the user has: how threads wait was chosen for ours.
+
+    Raises: MemoryError or RuntimeError if memory runs out.
+    """
+
+    def __init__(self, case: Case) -> None:
+        context = multiprocessing.get_context("spawn")
+        before = set(multiprocessing.active_children())
+        self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_start)
+        with _without(chosen_variables() if case.is_reference else ()):
+            started = self.pool.submit(_set_up, case, torch.get_num_threads())
+        self.children = set(multiprocessing.active_children()) - before
+        try:
+            self.memory, self.repetitions = started.result()
+        except BrokenProcessPool:
+            self.close()
+            raise MemoryError("the system ended the process") from None
+        except BaseException:
+            self.close()
+            raise
+
+    def seconds(self) -> float:
+        """See `Place.seconds`."""
+        return self._result(_seconds)
+
+    def facts(self) -> dict[str, Any]:
+        """See `Place.facts`."""
+        return self._result(_facts)
+
+    def _result(self, question: Any) -> Any:
+        try:
+            return self.pool.submit(question).result()
+        except BrokenProcessPool:
+            raise MemoryError("the system ended the process") from None
+
+    def close(self) -> None:
+        """End the process, whatever it is at."""
+        self.pool.shutdown(wait=False, cancel_futures=True)
+        for child in self.children:
+            child.kill()
+
+
+def set_up(case: Case) -> Place | None:
+    """Set a case up in a process of its own; None if memory runs out."""
+    try:
+        return OwnProcess(case)
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
+
+
+@contextmanager
+def _without(names: tuple[str, ...]) -> Iterator[None]:
+    """Take variables out of the environment for a while."""
+    taken = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
