@@ -9,6 +9,7 @@ __all__ = [
     "messages",
     "micro_batch",
     "optimizer",
+    "precision_trial",
     "pretraining",
     "run",
     "run_folder",

@@ -1,0 +1,31 @@
+"""The trial of bfloat16."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from lra.train import precision_trial
+from lra.train.precision_trial import ROUNDS, time_of_bf16, told_of_bf16
+
+
+def test_a_trial_leaves_random_numbers_as_they_are() -> None:
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    assert time_of_bf16(8, 16, 10**6) > 0
+    assert torch.equal(torch.rand(3), expected)
+
+
+@pytest.mark.parametrize(("bf16", "told"), [(3.0, True), (1.04, False), (0.5, False)])
+def test_bfloat16_that_does_not_pay_is_told_of(
+    bf16: float, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock by which a pass in bfloat16 takes so long, and one in single precision 1."""
+    ticks = itertools.chain.from_iterable(itertools.repeat([0.0, bf16, 10.0, 11.0], ROUNDS + 2))
+    monkeypatch.setattr(precision_trial.time, "perf_counter", lambda: next(ticks))
+    text = told_of_bf16(8, 8, 16)
+    assert text.startswith(f"bf16 takes {bf16:.2f} times as long as fp32")
+    assert ("--precision fp32 is faster here" in text) == told
