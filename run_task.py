@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 from lra.runtime.interrupts import expect_interrupts
+from lra.runtime.threads import choose_threads
 
 if __name__ == "__main__":
     expect_interrupts("run_task.py")
+    choose_threads(sys.argv)
 
 import argparse
 import functools
 import logging
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +23,7 @@ from lra.runtime.cli import (
     STOPPED,
     Parser,
     add_settings,
+    add_threads,
     carry_out,
     name_in_help,
     non_negative_float,
@@ -78,6 +82,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    add_threads(parser)
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
     _add_stops(parser)
     parser.add_argument(
@@ -150,12 +155,13 @@ def run(options: argparse.Namespace) -> int:
         hide_messages()
     if options.label is not None:
         row_label(options.label, "--label")
+    from lra.runtime.environment import choose_device, use_threads
+
+    use_threads(options.threads)
     config = configure(options)
     if options.show_config:
         write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
         return 0
-    from lra.runtime.environment import choose_device
-
     device = choose_device(local_device(options.device))
     group = join(device)
     try:
@@ -186,6 +192,7 @@ def train(
     from lra.runtime.allocator import keep_freed_memory
     from lra.runtime.distributed import is_restart
     from lra.runtime.environment import device_name
+    from lra.train.precision_trial import told_of_bf16
     from lra.train.run import Run
     from lra.train.run_folder import choose_folder
     from lra.train.stopping import StopRequest
@@ -209,6 +216,9 @@ def train(
             logger.info(f"{note}: {count:,}")
     for line in baselines_told(dataset):
         logger.info(line)
+    if device.type == "cpu" and config.train.precision == "bf16":
+        positions = config.train.batch_size * task.info.max_length
+        logger.info(told_of_bf16(config.model.dim, config.model.hidden, positions))
     with stop:
         record = Run(
             config=config,

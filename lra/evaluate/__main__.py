@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+
 from lra.runtime.interrupts import expect_interrupts
+from lra.runtime.threads import choose_threads
 
 if __name__ == "__main__":
     expect_interrupts("lra.evaluate")
+    choose_threads(sys.argv)
 
 import argparse
 import itertools
 import logging
-import sys
 from pathlib import Path
 
 from lra.config.yaml_layers import alternatives
@@ -28,7 +31,7 @@ from lra.runtime.cli import (
     whole_numbers,
 )
 from lra.runtime.console import MISSING, markdown, write_out
-from lra.runtime.environment import choose_device
+from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.train.stopping import Stopped, StopRequest
 
@@ -108,6 +111,7 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
 
 def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
+    use_threads(options.threads)
     device = choose_device(options.device)
     runs = [(folder, finished_run(folder)) for folder in options.run]
     conditions = _conditions(options)

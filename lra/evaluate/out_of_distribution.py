@@ -18,7 +18,7 @@ from lra.evaluate.recorded_code import is_changed
 from lra.evaluate.trained import best_model, config_of, has_changed_code
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
-from lra.record.schema import DataRecord
+from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, autocast_of, evaluate, position_scores
@@ -181,6 +181,7 @@ def _record_of(
         positions=position_scores(score, dataset) if score.predictions is None else None,
         examples_per_second=score.total / seconds,
         device=device_name(device),
+        threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
         precision=config.train.precision,
         versions=versions(),
         git=git_state(),

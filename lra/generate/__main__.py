@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+
 from lra.runtime.interrupts import expect_interrupts
+from lra.runtime.threads import choose_threads
 
 if __name__ == "__main__":
     expect_interrupts("lra.generate")
+    choose_threads(sys.argv)
 
 import argparse
 import codecs
 import functools
 import logging
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +32,7 @@ from lra.runtime.cli import (
     seed,
 )
 from lra.runtime.console import write_out
-from lra.runtime.environment import choose_device
+from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from tasks.base import Task
 from tasks.errors import DataError
@@ -78,6 +81,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     if options.tokens > MOST_TOKENS:
         raise UserError(f"--tokens {options.tokens}: expected 1 to {MOST_TOKENS:,}")
+    use_threads(options.threads)
     device = choose_device(options.device)
     folder: Path = options.run
     record = finished_run(folder)

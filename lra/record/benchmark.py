@@ -17,6 +17,7 @@ from lra.record.schema import (
     PositiveCount,
     Record,
     Text,
+    ThreadsRecord,
     read_all,
 )
 
@@ -62,6 +63,8 @@ class BenchRecord(Record):
     channels: PositiveCount | None = None
     """Channels that a part of a mixer works on; null for classifiers."""
     device: Label
+    threads: ThreadsRecord | None = None
+    """What it was computed with; null on a GPU, and in records older than this field."""
     precision: Name
     repeats: Count
     """Number of rounds that medians and quartiles are taken over."""

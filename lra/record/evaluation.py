@@ -23,6 +23,7 @@ from lra.record.schema import (
     PositiveCount,
     Record,
     Text,
+    ThreadsRecord,
     read_all,
 )
 
@@ -61,6 +62,8 @@ class EvaluationRecord(Record):
     """What is measured where targets are positions; null where they are examples."""
     examples_per_second: Amount
     device: Label
+    threads: ThreadsRecord | None = None
+    """What it was computed with; null on a GPU, and in records older than this field."""
     precision: Label
     versions: dict[Label, Label]
     git: Facts

@@ -24,6 +24,7 @@ from lra.record.schema import (
     RowLabel,
     Status,
     Text,
+    ThreadsRecord,
     read_all,
     read_record,
 )
@@ -112,6 +113,9 @@ class RunRecord(Record):
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
     device: Label
+    threads: ThreadsRecord | None = None
+    """What it was computed with, when last worked on; null on a GPU, and in records older than this
+    field."""
     precision: Label
     versions: dict[Label, Label]
     git: Facts

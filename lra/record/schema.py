@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -9,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from lra.runtime.errors import UserError
+from lra.runtime.threads import Threads, Waiting, threads
 from tasks.base import Dataset
 from tasks.errors import DataError
 from tasks.files import write_atomically
@@ -99,6 +101,36 @@ class Record(BaseModel):
 
 
 Kind = TypeVar("Kind", bound=Record)
+
+
+class ThreadsRecord(BaseModel):
+    """What a command computed with on a CPU, and what it shared that with as it started."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    count: PositiveCount
+    waiting: Waiting
+    """How threads wait for each other, see `lra.runtime.threads`."""
+    cores: PositiveCount
+    """Cores that the process might run on."""
+    load: Amount | None
+    """Cores that other processes kept busy as the command started; null if not known."""
+
+    @classmethod
+    def now(cls, count: int, device: str) -> ThreadsRecord | None:
+        """Describe this process, of so many threads; None for one that computes on a GPU.
+
+        Args:
+            device: type of the device that it computes on.
+        """
+        if device != "cpu":
+            return None
+        return cls(count=count, **dataclasses.asdict(threads()))
+
+    @property
+    def busy(self) -> bool:
+        """Whether other processes left too few cores for these threads, so that speeds are low."""
+        return Threads(self.waiting, self.cores, self.load).is_busy(self.count)
 
 
 class DataRecord(Record):

@@ -17,6 +17,9 @@ from lra.report.table import Table
 from lra.runtime.console import MISSING
 from tasks.base import BENCHMARK
 
+BUSY = "busy"
+"""Word on speeds that were measured while other processes kept the machine busy."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -59,7 +62,8 @@ class Speed:
     peak_memory_mib: float | None
     batch_size: int
     words: str = ""
-    """Text in place of a speed: oom if memory ran out."""
+    """Text in place of a speed, or after it: oom if memory ran out, busy if other processes kept
+    the machine busy."""
     low: float | None = None
     high: float | None = None
     """Upper quartile of steps per second, `low` being the lower one; only for benchmarks."""
@@ -112,11 +116,13 @@ def speed_of(runs: Iterable[RunRecord]) -> Speed:
     fits = [run for run in runs if run.status != "oom"]
     speeds = [run.steps_per_second for run in fits if run.steps_per_second is not None]
     failed = len(runs) - len(fits)
+    notes = [f"{failed} oom"] if failed else []
+    notes += [BUSY] if any(run.threads is not None and run.threads.busy for run in fits) else []
     return Speed(
         steps_per_second=statistics.median(speeds) if speeds else None,
         peak_memory_mib=max(run.peak_memory_mib for run in fits) if fits else None,
         batch_size=runs[0].batch_size,
-        words="oom" if not fits else f"{failed} oom" if failed else "",
+        words=", ".join(notes) if fits else "oom",
         link=anchor((fits or runs)[0]),
     )
 
@@ -218,10 +224,12 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
                     }
                 )
     in_brackets = f" In brackets: relative to {relative_to}." if compared_with else ""
+    is_busy = any(BUSY in speed.words for cells in board.rows.values() for speed in cells.values())
+    busy = " Busy: measured beside other processes, which slow it down." if is_busy else ""
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: {quantity.title}",
-        caption=board.note + in_brackets,
+        caption=board.note + in_brackets + busy,
         columns=["mixer", *map(str, places)],
         rows=rows,
         links=links,

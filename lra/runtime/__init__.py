@@ -11,4 +11,5 @@ __all__ = [
     "interrupts",
     "progress",
     "synchronized_norm",
+    "threads",
 ]

@@ -113,7 +113,16 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
         "is now",
     )
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
+    add_threads(parser)
     add_data_dir(parser)
+
+
+def add_threads(parser: argparse.ArgumentParser) -> None:
+    """Add the flag that says how many threads compute; `choose_threads` reads it before."""
+    parser.add_argument(
+        "--threads", type=positive_int,
+        help="that compute on a CPU (as OMP_NUM_THREADS has it, or all cores)",
+    )  # fmt: skip
 
 
 def positive_int(text: str) -> int:

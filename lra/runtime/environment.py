@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import platform
 import random
 import resource
@@ -19,7 +20,10 @@ from pydantic import AfterValidator, InstanceOf
 from typing_extensions import TypedDict
 
 from lra.runtime.errors import UserError
+from lra.runtime.threads import threads
 from tasks.errors import message
+
+logger = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
 CONTAINER_LIMITS = (
@@ -41,6 +45,19 @@ def choose_device(name: str) -> torch.device:
     if name not in valid:
         raise UserError(f"--device: no device {name!r} here (valid: {', '.join(valid)})")
     return torch.device(name)
+
+
+def use_threads(count: int | None) -> None:
+    """Compute with so many threads on a CPU, and say so if the machine is too busy for them.
+
+    Args:
+        count: None: as many as torch chose.
+    """
+    if count is not None and count != torch.get_num_threads():  # torch was loaded before
+        torch.set_num_threads(count)
+    told = threads().told(torch.get_num_threads())
+    if told is not None:
+        logger.warning(told)
 
 
 def device_name(device: torch.device) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from pydantic import ValidationError
 
 from lra.config.schema import RunConfig
 from lra.record.positions import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
-from lra.record.schema import DataRecord, Status, fault_of
+from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
 from lra.runtime.environment import versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, position_scores
@@ -103,6 +104,7 @@ class Recorder:
             train_seconds=before[1] + trainer.seconds,
             wall_seconds=session.wall_seconds(),
             device=session.hardware(),
+            threads=ThreadsRecord.now(torch.get_num_threads(), session.device.type),
             precision=config.train.precision,
             versions=versions(),
             git={**session.git, "all_commits": session.commits()},

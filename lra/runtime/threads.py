@@ -1,0 +1,145 @@
+"""How many threads a command computes with and how they wait, chosen before torch is loaded.
+
+Threads that are done with their share of an operation wait for the others at a barrier, and spin
+there for a while before they sleep. GNU's OpenMP spins for longer than a time slice of the system:
+beside a process that keeps all cores busy a step then takes ten times as long, as threads spin
+while those they wait for have no core. Asleep at once, threads take a third longer on an idle
+machine. A short spin costs neither.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Waiting = Literal["short spin", "passive", "as set", "unknown"]
+"""How threads wait: for a short while spinning, asleep at once, as the user's environment has it,
+or, in a program that is no command of this suite, not known."""
+
+SHORT_SPIN: Final = "10000"
+"""Rounds of spinning, some 0.2 ms: longer than what threads differ by in one operation."""
+SECONDS_WATCHED: Final = 0.15
+"""For how long other processes are watched as a command starts."""
+BUSY: Final = 1.25
+"""Times the cores that this process and others may want together before the machine is busy."""
+_WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+@dataclass(frozen=True)
+class Threads:
+    """How a command computes.
+
+    Args:
+        waiting: how its threads wait for each other.
+        cores: that it may run on.
+        load: cores that other processes kept busy as it started. None: not known.
+    """
+
+    waiting: Waiting
+    cores: int
+    load: float | None
+
+    def is_busy(self, count: int) -> bool:
+        """Say whether the machine has too few cores for so many threads and the other processes."""
+        return self.load is not None and count + self.load > BUSY * self.cores
+
+    def told(self, count: int) -> str | None:
+        """Describe a machine that is too busy for so many threads in a line; None if it is not."""
+        if not self.is_busy(count):
+            return None
+        sleep = ", which sleep while they wait for each other" if self.waiting == "passive" else ""
+        return (
+            f"other processes keep {self.load:.1f} of {self.cores} cores busy beside this one's "
+            f"threads, {count}{sleep}; speeds are marked in records"
+        )
+
+
+class _Chosen:
+    """What this process computes with; a command sets it as it starts."""
+
+    threads: Threads | None = None
+    variables: tuple[str, ...] = ()
+
+
+def threads() -> Threads:
+    """Return how this process computes."""
+    return _Chosen.threads or Threads("unknown", len(_cores()), None)
+
+
+def chosen_variables() -> tuple[str, ...]:
+    """Name the variables of the environment that say how threads wait, and that we have set."""
+    return _Chosen.variables
+
+
+def choose_threads(arguments: Sequence[str]) -> None:
+    """Choose the threads of a command, and how they wait; torch must not be loaded yet.
+
+    What the user's environment says of waiting holds.
+
+    Args:
+        arguments: of the command; --threads is looked for, and checked later.
+    """
+    count = _asked_for(arguments)
+    if count is not None:
+        os.environ["OMP_NUM_THREADS"] = count
+    load = others_load(SECONDS_WATCHED)
+    cores = len(_cores())
+    if any(name in os.environ for name in _WAITING_VARIABLES) or _torch_is_loaded():
+        _Chosen.threads = Threads("as set", cores, load)
+        return
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    chosen = Threads("passive", cores, load)
+    if chosen.is_busy(int(wanted) if wanted.isdecimal() else cores):
+        variable, value = "OMP_WAIT_POLICY", "PASSIVE"
+    else:
+        chosen = Threads("short spin", cores, load)
+        variable, value = "GOMP_SPINCOUNT", SHORT_SPIN
+    os.environ[variable] = value
+    _Chosen.threads, _Chosen.variables = chosen, (variable,)
+
+
+def _asked_for(arguments: Sequence[str]) -> str | None:
+    """Return what --threads says, if it is a number."""
+    found = None
+    for i, argument in enumerate(arguments):
+        name, _, value = argument.partition("=")
+        if name == "--threads":
+            found = value or (arguments[i + 1] if i + 1 < len(arguments) else None)
+    return found if found is not None and found.isdecimal() and int(found) > 0 else None
+
+
+def _torch_is_loaded() -> bool:
+    return "torch" in sys.modules
+
+
+def _cores() -> list[int]:
+    """List the cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+def others_load(seconds: float) -> float:
+    """Watch the cores that this process may run on; return how many of them others kept busy."""
+    cores = _cores()
+    before, own, start = _busy_seconds(cores), time.process_time(), time.monotonic()
+    time.sleep(seconds)
+    others = _busy_seconds(cores) - before - (time.process_time() - own)
+    return round(max(0.0, others) / (time.monotonic() - start), 2)
+
+
+def _busy_seconds(cores: Sequence[int]) -> float:
+    """Add up the time that cores were not idle."""
+    import psutil
+
+    times = psutil.cpu_times(percpu=True)
+    idle = {"idle", "iowait", "guest", "guest_nice"}  # a guest's time is within the user's
+    return sum(
+        sum(value for name, value in times[core]._asdict().items() if name not in idle)
+        for core in cores
+        if core < len(times)
+    )

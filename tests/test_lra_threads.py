@@ -1,0 +1,153 @@
+"""How many threads a command computes with, and how they wait."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from lra.record.schema import ThreadsRecord
+from lra.report.speed import speed_of
+from lra.runtime import environment, threads
+from lra.runtime.threads import Threads, choose_threads, chosen_variables, others_load
+from made_results import record
+
+ROOT = Path(__file__).resolve().parents[1]
+VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choose as a process does that has just started, on four cores, with its environment."""
+    for name in VARIABLES:
+        monkeypatch.setenv(name, "")  # so that it is as before, afterwards
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(threads._Chosen, "threads", None)
+    monkeypatch.setattr(threads._Chosen, "variables", ())
+    monkeypatch.setattr(threads, "_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(threads, "_torch_is_loaded", lambda: False)
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, load: float) -> None:
+    monkeypatch.setattr(threads, "others_load", lambda seconds: load)
+
+
+@pytest.mark.parametrize(
+    ("load", "arguments", "expected"),
+    [
+        (0.0, [], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (0.9, [], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (1.1, [], {"OMP_WAIT_POLICY": "PASSIVE"}),
+        (3.9, ["--threads", "4"], {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "PASSIVE"}),
+        (1.1, ["--threads=2"], {"OMP_NUM_THREADS": "2", "GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (0.0, ["--threads"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (0.0, ["--threads", "many"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (0.0, ["--threads", "0"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+    ],
+)
+def test_threads_spin_for_a_short_while_or_sleep(
+    load: float, arguments: list[str], expected: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(monkeypatch, load)
+    choose_threads(["run_task.py", "--task", "listops", *arguments])
+    assert {name: os.environ[name] for name in VARIABLES if name in os.environ} == expected
+    assert set(chosen_variables()) == set(expected) - {"OMP_NUM_THREADS"}
+    waiting = "passive" if "OMP_WAIT_POLICY" in expected else "short spin"
+    assert threads.threads() == Threads(waiting, 4, load)
+
+
+@pytest.mark.parametrize("name", ["OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"])
+def test_what_the_user_says_of_waiting_holds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(monkeypatch, 4.0)
+    monkeypatch.setenv(name, "7")
+    choose_threads([])
+    assert [n for n in VARIABLES if n in os.environ] == [name]
+    assert os.environ[name] == "7"
+    assert threads.threads() == Threads("as set", 4, 4.0)
+
+
+def test_once_torch_is_loaded_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(monkeypatch, 4.0)
+    monkeypatch.setattr(threads, "_torch_is_loaded", lambda: True)
+    choose_threads([])
+    assert not any(name in os.environ for name in VARIABLES)
+    assert threads.threads().waiting == "as set"
+
+
+def test_a_program_that_is_no_command_does_not_know() -> None:
+    assert threads.threads() == Threads("unknown", 4, None)
+    assert not threads.threads().is_busy(100)
+
+
+@pytest.fixture
+def other_process() -> Iterator[None]:
+    code = "import time; end = time.time() + 60\nwhile time.time() < end: pass"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    time.sleep(0.5)
+    yield
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.usefixtures("other_process")
+def test_the_load_is_that_of_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    # This process counts as its own, whatever it does meanwhile.
+    monkeypatch.setattr(threads.time, "sleep", spin)
+    assert others_load(0.4) > 0.3
+
+
+def spin(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def test_a_busy_machine_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    loaded(monkeypatch, 3.0)
+    choose_threads([])
+    with caplog.at_level("WARNING", logger="lra"):
+        environment.use_threads(None)
+    count = torch.get_num_threads()
+    assert (count + 3.0 > 5) == ("3.0 of 4 cores busy" in caplog.text)
+
+
+def test_speeds_of_a_busy_machine_are_marked() -> None:
+    busy = ThreadsRecord(count=2, waiting="passive", cores=2, load=1.5)
+    idle = ThreadsRecord(count=2, waiting="short spin", cores=2, load=0.1)
+    assert busy.busy
+    assert not idle.busy
+    assert ThreadsRecord.now(2, "cuda") is None
+    found = ThreadsRecord.now(2, "cpu")
+    assert found is not None
+    assert found.waiting == "unknown"
+    assert speed_of([record(threads=idle), record(threads=None, seed=1)]).words == ""
+    assert speed_of([record(threads=idle), record(threads=busy, seed=1)]).words == "busy"
+
+
+@pytest.mark.slow
+def test_a_run_records_what_it_was_made_with(tmp_path: Path) -> None:
+    small = ["train.steps=2", "train.evaluate_every=1", "model.dim=8", "model.depth=1"]
+    changes = ["train=20", "val=20", "test=20", "min_length=8", "max_length=20",
+               "sequence_length=24"]  # fmt: skip
+    sets = [f"--set={s}" for s in [*small, *(f"task.{change}" for change in changes)]]
+    command = [sys.executable, str(ROOT / "run_task.py"), "--task", "listops", "--mixer", "mean"]
+    command += ["--preset", "quick", "--threads", "1", "--data-dir", str(tmp_path / "data")]
+    command += ["--results-dir", str(tmp_path / "results"), *sets]
+    env = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=env)
+    assert done.returncode == 0, done.stderr
+    (path,) = (tmp_path / "results").glob("runs/*/*/*/result.json")
+    found = json.loads(path.read_text())["threads"]
+    assert found["count"] == 1
+    assert found["waiting"] in {"short spin", "passive"}
+    assert found["load"] >= 0
