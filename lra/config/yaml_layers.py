@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -87,10 +89,16 @@ def parse_yaml(text: str, source: str) -> Any:
     if len(text) > LARGEST:
         raise UserError(f"{source}: {len(text):,} letters, expected at most {LARGEST:,}")
     try:
-        return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+        return deepcopy(_loaded(text))
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{source}: not valid YAML: {said}") from None
+
+
+@lru_cache(maxsize=256)
+def _loaded(text: str) -> Any:
+    """Parse a text once: a report composes hundreds of settings out of the same few files."""
+    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 
 def plain(value: Any) -> str:
