@@ -136,8 +136,8 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
 
 def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Write a table of text in Markdown, the first column aligned to the left."""
-    import pandas as pd
+    from tabulate import tabulate
 
-    frame = pd.DataFrame([list(row) for row in rows], columns=list(columns), dtype=str)
     align = ["left", *["right"] * (len(columns) - 1)]
-    return frame.to_markdown(index=False, disable_numparse=True, colalign=align) + "\n"
+    text = tabulate(rows, columns, tablefmt="pipe", disable_numparse=True, colalign=align)
+    return text + "\n"
