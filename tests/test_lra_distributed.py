@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,13 +27,18 @@ TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--np
 CPU = torch.device("cpu")
 
 
-def start(folder: Path, *more: str, restarts: int = 0, mixer: str = "tnn") -> subprocess.Popen[str]:
-    command = [*TORCHRUN, "--max-restarts", str(restarts), str(ROOT / "run_task.py")]
+def launch(script: Path, *arguments: str, restarts: int = 0) -> subprocess.Popen[str]:
+    """Start a script on two processes."""
     return subprocess.Popen(
-        [*command, *tiny_arguments(folder, *more, mixer=mixer)],
+        [*TORCHRUN, "--max-restarts", str(restarts), str(script), *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
     )  # fmt: skip
+
+
+def start(folder: Path, *more: str, restarts: int = 0) -> subprocess.Popen[str]:
+    """Start a tiny run on two processes."""
+    return launch(ROOT / "run_task.py", *tiny_arguments(folder, *more), restarts=restarts)
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
@@ -78,15 +86,47 @@ SETTINGS = {
     "micro-batches": ["train.batch_size=27", "train.micro_batch=8", "train.steps=6"],
     "two to a pass": ["train.micro_batch=3", "train.steps=6"],
 }
+DROPOUT = ("--set", "model.dropout=0.3", "--set", "log.every_steps=1")
+
+
+SEVERAL = """
+import json, os, sys
+import run_task
+os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "False"  # torchrun's is for one process group
+for port, arguments in json.loads(sys.argv[1]):
+    os.environ["MASTER_PORT"] = str(port)
+    run_task.main(arguments)
+"""
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.create_server(("", 0))) for _ in range(count)]
+        return [each.getsockname()[1] for each in sockets]
+
+
+def changes_of(name: str) -> list[str]:
+    return [part for text in SETTINGS[name] for part in ("--set", text)]
+
+
+@pytest.fixture(scope="module")
+def on_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the same two processes: of each of SETTINGS; with dropout a whole one and a part."""
+    folder = tmp_path_factory.mktemp("on_two")
+    script = folder / "several.py"
+    script.write_text(SEVERAL)
+    runs = [tiny_arguments(folder / name, *changes_of(name)) for name in SETTINGS]
+    runs.append(tiny_arguments(folder / "whole", *DROPOUT))
+    runs.append(tiny_arguments(folder / "part", *DROPOUT, "--max-steps", "7"))
+    finish(launch(script, json.dumps([*zip(free_ports(len(runs)), runs, strict=True)])))
+    return folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
-def test_two_processes_train_as_one(tmp_path: Path, name: str) -> None:
-    changes = [part for text in SETTINGS[name] for part in ("--set", text)]
-    finish(start(tmp_path / "two", *changes))
-    assert run_task.main(tiny_arguments(tmp_path / "one", *changes)) == 0
-    assert_same_training(tmp_path / "one", tmp_path / "two")
+def test_two_processes_train_as_one(tmp_path: Path, on_two: Path, name: str) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, *changes_of(name))) == 0
+    assert_same_training(tmp_path, on_two / name)
 
 
 NORM = """
@@ -125,11 +165,7 @@ dist.destroy_process_group()
 def test_synchronized_norm_is_that_of_all_positions(tmp_path: Path) -> None:
     script = tmp_path / "norm.py"
     script.write_text(NORM)
-    done = subprocess.run(
-        [*TORCHRUN, str(script)], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    finish(launch(script))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -198,24 +234,20 @@ def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path)
     assert result(tmp_path)[0].steps == int(more)
 
 
-DROPOUT = ("--set", "model.dropout=0.3", "--set", "log.every_steps=1")
-
-
 @pytest.mark.slow
-def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path) -> None:
-    finish(start(tmp_path / "whole", *DROPOUT))
-    finish(start(tmp_path / "parts", *DROPOUT, "--max-steps", "7"))
-    _, err = finish(start(tmp_path / "parts", *DROPOUT))
+def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path, on_two: Path) -> None:
+    shutil.copytree(on_two / "part", tmp_path, dirs_exist_ok=True)
+    _, err = finish(start(tmp_path, *DROPOUT))
     assert "resumed at step 7" in err
-    (_, whole), (_, parts) = result(tmp_path / "whole"), result(tmp_path / "parts")
+    (_, whole), (_, parts) = result(on_two / "whole"), result(tmp_path)
     timed = {"seconds", "steps_per_second"}
     assert [{k: v for k, v in line.items() if k not in timed} for line in whole] == [
         {k: v for k, v in line.items() if k not in timed} for line in parts
     ]
     saved = [
         torch.load(path, weights_only=True)["trainer"]
-        for folder in ("whole", "parts")
-        for path in (tmp_path / folder).glob("results/runs/*/*/*/checkpoints/step-000000020-*.pt")
+        for folder in (on_two / "whole", tmp_path)
+        for path in folder.glob("results/runs/*/*/*/checkpoints/step-000000020-*.pt")
     ]
     for one, other in zip(saved[0]["random"], saved[-1]["random"], strict=True):
         assert torch.equal(one["torch"], other["torch"])
@@ -224,8 +256,8 @@ def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_run_may_go_on_with_another_number_of_processes(tmp_path: Path) -> None:
-    finish(start(tmp_path, *DROPOUT, "--max-steps", "7"))
+def test_a_run_may_go_on_with_another_number_of_processes(tmp_path: Path, on_two: Path) -> None:
+    shutil.copytree(on_two / "part", tmp_path, dirs_exist_ok=True)
     run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "12"))
     _, err = finish(start(tmp_path, *DROPOUT))
     assert "resumed at step 12" in err
