@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+import torch
 from torch import Tensor, nn
 
 
@@ -195,7 +196,10 @@ class GatedRecurrence(Recurrence):
 class RecurrentMixer(Mixer):
     """A mixer that, where it is causal, can also take one position at a time."""
 
-    @abc.abstractmethod
+    context: MixerContext
+    """What it was built with; a subclass sets it."""
+
+    @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
         """Freeze the mixer into a recurrence equal to `forward` in evaluation.
 
@@ -203,6 +207,13 @@ class RecurrentMixer(Mixer):
             length: positions for which the equality is needed.
         Raises: ValueError if the context was not causal.
         """
+        if not self.context.causal:
+            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+        return self.freeze(length)
+
+    @abc.abstractmethod
+    def freeze(self, length: int) -> Recurrence:
+        """Make what `recurrence` returns of a causal mixer; gradients are off."""
 
     def state_size(self, length: int) -> int:
         """Return the real numbers that one sequence carries from position to position.

@@ -142,16 +142,8 @@ class Delta(RecurrentMixer):
         each = [self.direction(number) for number in range(len(self.directions))]
         return dict.fromkeys(p for own in each for p in (own.log_rate, own.step_bias))
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Return the recurrence of the convolutions and of the matrices.
-
-        Args:
-            length: any number of positions.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Return the recurrence of the convolutions and of the matrices."""
         return _DeltaRecurrence(self)
 
 

@@ -123,16 +123,8 @@ class HGRN(RecurrentMixer):
         feature = torch.cat([states.real, states.imag], dim=-1).to(x.dtype)
         return self.output(self.norm(feature) * functional.silu(self.gate(x)))
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Return the recurrence of the states.
-
-        Args:
-            length: any number of positions.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Return the recurrence of the states."""
         return _States(self)
 
 

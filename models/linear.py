@@ -178,16 +178,8 @@ class Linear(RecurrentMixer):
             self.steps_since.zero_()
         self.steps_since += 1
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Keep the sum of products of keys and values; see `RecurrentMixer.recurrence`.
-
-        Args:
-            length: any number of positions; with feature cos, up to max_length.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Keep the sum of products of keys and values; with feature cos, up to max_length."""
         return _LinearRecurrence(self)
 
 

@@ -219,16 +219,8 @@ class Mamba2(RecurrentMixer):
             rates |= dict.fromkeys(undecayed["steps"], self.step_lr)
         return rates
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Return the recurrence of the convolution and of the states.
-
-        Args:
-            length: any number of positions.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Return the recurrence of the convolution and of the states."""
         return _MambaRecurrence(self, self._direction(0))
 
 

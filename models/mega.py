@@ -121,16 +121,8 @@ class Mega(GatedMixer, RecurrentMixer):
         value = functional.silu(direct + self.output(mixed * functional.silu(value_gate)))
         return torch.cat([value, torch.sigmoid(gate)], dim=-1)
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> GatedRecurrence:
-        """Keep averages, and the keys and values of a chunk, or of all `length` without chunks.
-
-        Args:
-            length: positions over which it must be equal to `forward`.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> GatedRecurrence:
+        """Keep averages, and the keys and values of a chunk, or of all `length` without chunks."""
         return _Chunked(self, length if self.chunk is None else self.chunk)
 
 

@@ -109,7 +109,7 @@ class Toroidal(RecurrentMixer):
         self.window = window
         self.has_own_circle = circle == "real_length"
         self.mode = mode
-        self.causal = context.causal
+        self.context = context
         self.query_key_value = LinearMap(context.dim, 3 * context.dim)
         self.positions = TorusPositions(
             context,
@@ -146,7 +146,7 @@ class Toroidal(RecurrentMixer):
                 query, key, value, torus, weight=weight, window=self.window, mask=mask
             )
         else:
-            reach = Reach(torus, causal=self.causal, window=self.window)
+            reach = Reach(torus, causal=self.context.causal, window=self.window)
             mixed = toroidal_attention(
                 query, key, value, reach, weight=weight, mask=mask, periods=periods
             )
@@ -174,16 +174,13 @@ class Toroidal(RecurrentMixer):
         logit = self.positions.distance_logit
         return {} if logit is None else {logit: None}
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> RingBuffer:
+    def freeze(self, length: int) -> RingBuffer:
         """Keep the keys and values of the window, or of all `length` positions without one.
 
-        Raises: ValueError if the context is not causal, or has a grid.
+        Raises: ValueError if the context has a grid.
         """
-        if not self.causal or self.positions.grid is not None:
-            raise ValueError(
-                "only a causal mixer of sequences has a recurrence (model.causal=true)"
-            )
+        if self.positions.grid is not None:
+            raise ValueError("only a causal mixer of sequences, without a grid, has a recurrence")
         return RingBuffer(self, min(self.window or length, length))
 
 

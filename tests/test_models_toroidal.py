@@ -336,7 +336,7 @@ def test_a_trained_mixer_may_take_another_grid() -> None:
 
 def test_a_grid_has_no_recurrence() -> None:
     for mixer in (build(grid=(4, 8), causal=True), build()):
-        with pytest.raises(ValueError, match="only a causal mixer of sequences"):
+        with pytest.raises(ValueError, match="only a causal mixer"):
             mixer.recurrence(32)
 
 

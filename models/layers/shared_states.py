@@ -139,16 +139,8 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
             return functional.glu(gate, dim=-1)
         return (active if self.gate == "half_glu1" else y) * torch.sigmoid(gate)
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Return the recurrence of the states.
-
-        Args:
-            length: any number of positions.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Return the recurrence of the states."""
         return _SharedRecurrence(self)
 
 

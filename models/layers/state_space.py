@@ -93,16 +93,8 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
         rates |= dict.fromkeys(self.convolution.state_parameters(), self.state_lr)
         return {**rates, self.convolution.log_step: self.step_lr}
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
-        """Return a recurrence whose state does not grow with the length.
-
-        Args:
-            length: positions over which it must be equal to `forward`.
-        Raises: ValueError if the context is not causal.
-        """
-        if not self.context.causal:
-            raise ValueError("only a causal mixer has a recurrence (model.causal=true)")
+    def freeze(self, length: int) -> Recurrence:
+        """Return a recurrence whose state does not grow with the length."""
         states = self.convolution.recurrence(length)
         return WrappedRecurrence(states, before=lambda x: x, after=self.project)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,20 +24,17 @@ class ToeplitzMixer(RecurrentMixer):
         """See `Mixer.forward`."""
         return self.unit(x, mask)
 
-    @torch.no_grad()
-    def recurrence(self, length: int) -> Recurrence:
+    def freeze(self, length: int) -> Recurrence:
         """Convert the kernel into a recurrence that is exact over `length` positions.
 
         Args:
             length: positions for which it is exact; the state has length // 2 + 1 complex
                 numbers per channel.
-        Raises: ValueError if the context is not causal, or has a grid.
+        Raises: ValueError if the context has a grid.
         """
         unit = self.unit
-        if not self.context.causal or not isinstance(unit.operator, LongConvolution):
-            raise ValueError(
-                "only a causal mixer of sequences has a recurrence (model.causal=true)"
-            )
+        if not isinstance(unit.operator, LongConvolution):
+            raise ValueError("only a causal mixer of sequences, without a grid, has a recurrence")
         kernel = unit.operator.kernel(length)
         missing = length - kernel.coefficients.shape[1]
         whole = LagKernel(functional.pad(kernel.coefficients, (0, missing)), 0)
