@@ -123,7 +123,7 @@ def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
     from lra.classifier.match_params import match_parameters
     from lra.classifier.resolve import resolve
-    from lra.config.yaml_layers import plain
+    from lra.config.strict_yaml import plain
 
     flags: list[tuple[str, str]] = []
     if options.precision is not None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
-from lra.config.yaml_layers import plain
+from lra.config.strict_yaml import plain
 from lra.record.positions import baselines_told
 from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError

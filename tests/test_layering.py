@@ -261,7 +261,7 @@ BOUNDARY = {
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
     "tasks.pathfinder.format": "arrays and images out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
-    "lra.config.yaml_layers": "YAML, without references and deep nesting",
+    "lra.config.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
     "lra.report.results": "predictions, which are checked",
     "lra.report.page": "a template of this repository",

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy
 import lra
 import run_task
 from conftest import TINY, readme_example, tiny_arguments
-from lra.config.yaml_layers import parse_yaml
+from lra.config.strict_yaml import parse_yaml
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer

@@ -12,7 +12,8 @@ from lra.classifier.resolve import resolve
 from lra.config.compose import compose_task
 from lra.config.presets import CONFIGS, published_presets
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
-from lra.config.yaml_layers import SettingsFile, parse_yaml
+from lra.config.strict_yaml import parse_yaml
+from lra.config.yaml_layers import SettingsFile
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
-from lra.config.yaml_layers import LARGEST, layer_of, parse_yaml, plain
+from lra.config.strict_yaml import LARGEST, parse_yaml, plain
+from lra.config.yaml_layers import layer_of
 from lra.record.merge import read_folder
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError

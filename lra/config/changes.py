@@ -10,7 +10,8 @@ from lra.config.merge import Values, exclusive_with
 from lra.config.names import ALIKE, KnownSettings, meant_by
 from lra.config.registry import Section
 from lra.config.schema import PretrainConfig, RunConfig
-from lra.config.yaml_layers import SECTIONS, Layer, layer_of, parse_yaml, plain
+from lra.config.strict_yaml import parse_yaml, plain
+from lra.config.yaml_layers import SECTIONS, Layer, layer_of
 from lra.runtime.errors import UserError, nearest, unknown
 
 Flags = Sequence[tuple[str, str]]

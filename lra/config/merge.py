@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lra.config.yaml_layers import Layer, plain
+from lra.config.strict_yaml import plain
+from lra.config.yaml_layers import Layer
 from lra.runtime.errors import UserError
 
 Key = tuple[str, str]

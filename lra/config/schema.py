@@ -15,8 +15,9 @@ from torch import nn
 from lra.config.mixers import MixerSource
 from lra.config.registry import NoEffect, Section
 from lra.config.source import Source
+from lra.config.strict_yaml import plain
 from lra.config.tasks import TaskSource
-from lra.config.yaml_layers import SECTIONS, plain
+from lra.config.yaml_layers import SECTIONS
 from models.base import Added, Mixer, MixerContext
 from tasks.base import Task
 

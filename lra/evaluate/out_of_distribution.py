@@ -13,7 +13,7 @@ import torch
 
 from lra.config.registry import TASKS
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import plain
+from lra.config.strict_yaml import plain
 from lra.evaluate.recorded_code import is_changed
 from lra.evaluate.trained import best_model, config_of, has_changed_code
 from lra.record.evaluation import EvaluationRecord, evaluations_of

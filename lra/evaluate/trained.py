@@ -10,7 +10,8 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.changes import Flags
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import mapping, parse_yaml, plain
+from lra.config.strict_yaml import parse_yaml, plain
+from lra.config.yaml_layers import mapping
 from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError

@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from lra.config.compose import CONFIGS, compose
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, parse_yaml, plain
+from lra.config.strict_yaml import parse_yaml, plain
+from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
 from lra.report.table import Table
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from lra.config.yaml_layers import parse_yaml
+from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder

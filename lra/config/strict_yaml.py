@@ -1,0 +1,88 @@
+"""YAML by strict rules: 1e-3 is a number, only true and false are booleans, keys occur once."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from functools import lru_cache
+from typing import Any
+
+import yaml
+
+from lra.runtime.errors import UserError
+
+LARGEST, DEEPEST = 2**20, 20
+"""Most letters and levels of settings."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which 1e-3 is a number, only true and false are booleans, keys occur once."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
+    depth = 0
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuse references, which make any size out of few bytes, and nesting without end."""
+        if self.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError("references (*) are not for settings")
+        if self.depth == DEEPEST:
+            raise yaml.YAMLError(f"more than {DEEPEST} levels")
+        self.depth += 1
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
+
+
+_DIGITS = [*"-+0123456789"]
+for _tag, _pattern, _first in (
+    ("bool", r"true|false", [*"tf"]),
+    ("null", r"null|~|", [*"n~", ""]),
+    ("int", r"[-+]?(0|[1-9][0-9_]*)", _DIGITS),
+    ("float", r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?", [*_DIGITS, "."]),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"^(?:{_pattern})$"), _first
+    )
+
+
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if key in seen:
+            line = key_node.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line}: the key {key!r} occurs twice")
+        seen.add(key)
+    return dict(yaml.SafeLoader.construct_mapping(loader, node, deep=True))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """Parse YAML by the strict rules.
+
+    Raises: UserError naming the source for anything that is not YAML.
+    """
+    if len(text) > LARGEST:
+        raise UserError(f"{source}: {len(text):,} letters, expected at most {LARGEST:,}")
+    try:
+        return deepcopy(_loaded(text))
+    except Exception as error:
+        said = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(f"{source}: not valid YAML: {said}") from None
+
+
+@lru_cache(maxsize=256)
+def _loaded(text: str) -> Any:
+    """Parse a text once: a report composes hundreds of settings out of the same few files."""
+    return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
+
+
+def plain(value: Any) -> str:
+    """Write a value on one line, so that `parse_yaml` reads it back."""
+    text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
+    text = text.removesuffix("\n").removesuffix("\n...")
+    return text if text.isprintable() and parse_yaml(text, "") == value else json.dumps(value)
