@@ -157,8 +157,8 @@ def run(options: argparse.Namespace) -> int:
         row_label(options.label, "--label")
     from lra.runtime.environment import choose_device, use_threads
 
-    use_threads(options.threads)
     config = configure(options)
+    use_threads(options.threads)
     if options.show_config:
         write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
         return 0

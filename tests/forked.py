@@ -132,6 +132,7 @@ def _import_everything() -> None:
     for name in IMPORTED.split():
         importlib.import_module(name)
     _make_a_run()
+    _draw_an_image()
 
 
 def _make_a_run() -> None:
@@ -148,6 +149,14 @@ def _make_a_run() -> None:
         code = run_task.main([*arguments, *places, "--set", "train.warmup_steps=1"])
         sys.stdout, sys.stderr = streams
     assert code == 0
+
+
+def _draw_an_image() -> None:
+    """Draw an image, which compiles what draws: a child that is killed would not keep that."""
+    from tasks.pathfinder.draw import trace
+    from tasks.pathfinder.law import law
+
+    trace(law(32, 14, border_quirk=True), 0, 0)
 
 
 def _work(job: dict[str, Any]) -> None:

@@ -14,13 +14,17 @@ import pytest
 import torch
 
 from lra.record.schema import ThreadsRecord
-from lra.report.speed import speed_of
+from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
+from lra.report.speed import speed_boards, speed_of, speed_table
+from lra.report.task_table import task_table
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads, choose_threads, chosen_variables, others_load
-from made_results import record
+from made_results import bench_record, record, save
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+SHORT = {"GOMP_SPINCOUNT": threads.SHORT_SPIN, "KMP_BLOCKTIME": "1"}
 
 
 @pytest.fixture(autouse=True)
@@ -32,24 +36,27 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads._Chosen, "threads", None)
     monkeypatch.setattr(threads._Chosen, "variables", ())
     monkeypatch.setattr(threads, "_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(threads, "_physical_cores", lambda cores: cores)
     monkeypatch.setattr(threads, "_torch_is_loaded", lambda: False)
 
 
-def loaded(monkeypatch: pytest.MonkeyPatch, load: float) -> None:
+def loaded(monkeypatch: pytest.MonkeyPatch, load: float | None) -> None:
     monkeypatch.setattr(threads, "others_load", lambda seconds: load)
 
 
 @pytest.mark.parametrize(
     ("load", "arguments", "expected"),
     [
-        (0.0, [], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
-        (0.9, [], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (0.0, [], SHORT),
+        (0.9, [], SHORT),
         (1.1, [], {"OMP_WAIT_POLICY": "PASSIVE"}),
         (3.9, ["--threads", "4"], {"OMP_NUM_THREADS": "4", "OMP_WAIT_POLICY": "PASSIVE"}),
-        (1.1, ["--threads=2"], {"OMP_NUM_THREADS": "2", "GOMP_SPINCOUNT": threads.SHORT_SPIN}),
-        (0.0, ["--threads"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
-        (0.0, ["--threads", "many"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
-        (0.0, ["--threads", "0"], {"GOMP_SPINCOUNT": threads.SHORT_SPIN}),
+        (1.1, ["--threads=2"], {"OMP_NUM_THREADS": "2", **SHORT}),
+        (0.0, ["--threads"], SHORT),
+        (0.0, ["--threads", "many"], SHORT),
+        (0.0, ["--threads", "0"], SHORT),
+        (0.0, ["--threads", "3000000000"], SHORT),
+        (0.0, ["--threads", "9" * 5000], SHORT),
     ],
 )
 def test_threads_spin_for_a_short_while_or_sleep(
@@ -81,6 +88,33 @@ def test_once_torch_is_loaded_nothing_is_chosen(monkeypatch: pytest.MonkeyPatch)
     assert threads.threads().waiting == "as set"
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "0", "2,1", "\u0663", "-3", "abc"])
+def test_a_number_of_threads_that_is_none_is_left_to_torch(
+    number: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(monkeypatch, 2.0)
+    monkeypatch.setenv("OMP_NUM_THREADS", number)
+    choose_threads([])
+    assert threads.threads().waiting == "passive"
+    assert os.environ["OMP_NUM_THREADS"] == number
+
+
+def test_where_the_system_does_not_say_the_load_is_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "_cores", lambda: [10**6])
+    assert others_load(0.01) is None
+    monkeypatch.undo()
+
+    def refuse(*, percpu: bool) -> None:
+        raise PermissionError("/proc/stat")
+
+    monkeypatch.setattr("psutil.cpu_times", refuse)
+    assert others_load(0.01) is None
+    loaded(monkeypatch, None)
+    assert not Threads("short spin", 4, None).is_busy(100)
+
+
 def test_a_program_that_is_no_command_does_not_know() -> None:
     assert threads.threads() == Threads("unknown", 4, None)
     assert not threads.threads().is_busy(100)
@@ -101,7 +135,9 @@ def test_the_load_is_that_of_other_processes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     # This process counts as its own, whatever it does meanwhile.
     monkeypatch.setattr(threads.time, "sleep", spin)
-    assert others_load(0.4) > 0.3
+    load = others_load(0.4)
+    assert load is not None
+    assert load > 0.3
 
 
 def spin(seconds: float) -> None:
@@ -130,8 +166,29 @@ def test_speeds_of_a_busy_machine_are_marked() -> None:
     found = ThreadsRecord.now(2, "cpu")
     assert found is not None
     assert found.waiting == "unknown"
-    assert speed_of([record(threads=idle), record(threads=None, seed=1)]).words == ""
-    assert speed_of([record(threads=idle), record(threads=busy, seed=1)]).words == "busy"
+    assert not speed_of([record(threads=idle), record(threads=None, seed=1)]).busy
+    assert speed_of([record(threads=idle), record(threads=busy, seed=1)]).busy
+
+
+def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_path: Path) -> None:
+    busy = ThreadsRecord(count=2, waiting="passive", cores=2, load=1.5)
+    made = bench_record(
+        threads=busy, ratio_to_reference=2.0, ratio_low_quartile=1.9, ratio_high_quartile=2.1
+    )
+    (board,) = bench_boards([made])
+    speeds, memory, ratios = benchmark_tables(board, "tnn")
+    assert speeds.rows[0][1].endswith(", busy")
+    assert "Busy: measured beside other processes" in speeds.caption
+    assert "busy" not in f"{memory.rows} {memory.caption}".lower()
+    assert ratios.rows[0][1] == "2.00 (1.90 to 2.10), busy"
+    all_ratios = against_reference([made], "all")
+    assert all_ratios is not None
+    assert "2.00 (1.90 to 2.10), busy" in all_ratios.rows[0]
+    run = record(threads=busy)
+    (board,) = speed_boards([run])
+    assert speed_table(board, "tnn", "speed").rows[0][1].endswith(", busy")
+    save(tmp_path, run)
+    assert ", busy |" in task_table(tmp_path, run)
 
 
 @pytest.mark.slow

@@ -20,7 +20,8 @@ from models.ops.reference import reference_forms
 def not_intel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compute as on a processor that is not Intel's, whatever this one is."""
     monkeypatch.setattr(module, "_mkl_is_slow", lambda: True)
-    monkeypatch.setattr(module, "FEWEST_PRODUCTS", 1)
+    for name in ("FEWEST_PRODUCTS", "FEWEST_ROWS", "FEWEST_CHANNELS"):
+        monkeypatch.setattr(module, name, 1)
 
 
 @pytest.fixture(params=[1, 2])

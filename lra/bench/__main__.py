@@ -61,9 +61,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.bench",
-        description="Measure mixers in interleaved rounds in one process: medians with quartiles, "
-        "peak memory of a process of its own, arithmetic, and what a training step's time goes "
-        "to. Records go to --out, and report.py tabulates them.",
+        description="Measure mixers in interleaved rounds, each in a process of its own: medians "
+        "with quartiles, peak memory, arithmetic, and what a training step's time goes to. Records "
+        "go to --out, and report.py tabulates them.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
@@ -83,29 +83,23 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         ("forward", "batches of an evaluation of a task's classifier"),
     ):
         _add_classifier_flags(commands.add_parser(name, parents=[common, compared], help=text))
-    _add_pretraining_flags(
-        commands.add_parser(
-            "pretraining",
-            parents=[common, compared],
-            help="training steps of task lm's model over the layers of its encoder of positions: "
-            "causal with next tokens, and bidirectional with masked tokens",
-        )
-    )
-    _add_operator_flags(
-        commands.add_parser(
-            "op",
-            parents=[common, compared],
-            help="a part of a mixer of default options alone, forward and backward",
-        )
-    )
-    _add_decoding_flags(
-        commands.add_parser(
-            "decode",
-            parents=[common],
-            help="one more position of a causal mixer, by its recurrence and by mixing all "
-            "positions so far again",
-        )
-    )
+    pretraining = commands.add_parser(
+        "pretraining", parents=[common, compared],
+        help="training steps of task lm's model over the layers of its encoder of positions: "
+        "causal with next tokens, and bidirectional with masked tokens",
+    )  # fmt: skip
+    _add_pretraining_flags(pretraining)
+    operators = commands.add_parser(
+        "op", parents=[common, compared],
+        help="a part of a mixer of default options alone, forward and backward",
+    )  # fmt: skip
+    _add_operator_flags(operators)
+    decoding = commands.add_parser(
+        "decode", parents=[common],
+        help="one more position of a causal mixer, by its recurrence and by mixing all positions "
+        "so far again",
+    )  # fmt: skip
+    _add_decoding_flags(decoding)
     return parser.parse_args(arguments)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from typing import Any, Protocol
 import torch
 
 from lra.bench.case import Case
-from lra.runtime.allocator import keep_freed_memory
+from lra.runtime.allocator import keep_freed_memory, return_freed_memory
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
+    available_memory_mib,
     choose_device,
     is_out_of_memory,
     memory_mib,
@@ -26,10 +28,13 @@ from lra.runtime.environment import (
     reserved_memory_mib,
     reset_peak_memory,
 )
+from lra.runtime.errors import UserError
 from lra.runtime.threads import chosen_variables
 
 WARMUP_ROUNDS = 3
 """Number of rounds at the start that are not counted."""
+ROOM = 4
+"""Times the memory of a case that must be left for it to keep what it has freed."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,7 @@ class Here:
         for _ in range(WARMUP_ROUNDS):
             self.subject.run()
         self.memory = Memory(base, peak_memory_mib(self.device), reserved_memory_mib(self.device))
+        self._make_room()
 
     def seconds(self) -> float:
         """See `Place.seconds`."""
@@ -89,7 +95,19 @@ class Here:
         start = time.perf_counter()
         self.subject.run()
         synchronize(self.device)
-        return time.perf_counter() - start
+        spent = time.perf_counter() - start
+        self._make_room()
+        return spent
+
+    def _make_room(self) -> None:
+        """Hand back what is free if others may lack it, though taking it anew costs them time."""
+        taken = self.memory.peak - self.memory.base
+        if available_memory_mib(self.device) > ROOM * taken:
+            return
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        else:
+            return_freed_memory()
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
@@ -112,8 +130,16 @@ class _Process:
 
 
 def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started this process ends it
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     show_messages()
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that started this one has ended, however it did, and end, too."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 def _set_up(case: Case, threads: int) -> tuple[Memory, int]:
@@ -141,44 +167,55 @@ class OwnProcess:
 
     That of a reference has the environment that the user has: how threads wait was chosen for ours.
 
-    Raises: MemoryError or RuntimeError if memory runs out.
+    Raises: MemoryError or RuntimeError if memory runs out, UserError if the process ends otherwise.
     """
 
     def __init__(self, case: Case) -> None:
+        self.name = case.mixer
         context = multiprocessing.get_context("spawn")
         before = set(multiprocessing.active_children())
         self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_start)
-        with _without(chosen_variables() if case.is_reference else ()):
+        with _without(chosen_variables() if case.is_reference else ()), _interrupts_held_back():
             started = self.pool.submit(_set_up, case, torch.get_num_threads())
-        self.children = set(multiprocessing.active_children()) - before
+        (self.process,) = set(multiprocessing.active_children()) - before
         try:
-            self.memory, self.repetitions = started.result()
-        except BrokenProcessPool:
-            self.close()
-            raise MemoryError("the system ended the process") from None
+            self.memory, self.repetitions = self._result(started)
         except BaseException:
             self.close()
             raise
 
     def seconds(self) -> float:
         """See `Place.seconds`."""
-        return self._result(_seconds)
+        return self._ask(_seconds)
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
-        return self._result(_facts)
+        return self._ask(_facts)
 
-    def _result(self, question: Any) -> Any:
+    def _ask(self, question: Callable[[], Any]) -> Any:
         try:
-            return self.pool.submit(question).result()
+            return self._result(self.pool.submit(question))
         except BrokenProcessPool:
-            raise MemoryError("the system ended the process") from None
+            raise self._ended() from None
+
+    def _result(self, asked: Future[Any]) -> Any:
+        try:
+            return asked.result()
+        except BrokenProcessPool:
+            raise self._ended() from None
+
+    def _ended(self) -> Exception:
+        """Say why the process has ended: what takes too much memory the system kills."""
+        self.process.join()
+        code = self.process.exitcode
+        if code == -signal.SIGKILL:
+            return MemoryError("the system ended the process")
+        return UserError(f"{self.name}: the process that measures it ended with exit code {code}")
 
     def close(self) -> None:
         """End the process, whatever it is at."""
-        self.pool.shutdown(wait=False, cancel_futures=True)
-        for child in self.children:
-            child.kill()
+        self.process.kill()
+        self.pool.shutdown(cancel_futures=True)
 
 
 def set_up(case: Case) -> Place | None:
@@ -189,6 +226,16 @@ def set_up(case: Case) -> Place | None:
         if not is_out_of_memory(error):
             raise
         return None
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let a process that is started here never see Ctrl-C: who started it ends it."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

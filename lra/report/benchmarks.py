@@ -9,7 +9,7 @@ from typing import Any
 from lra.record.benchmark import BenchRecord
 from lra.report.drawing import slugify
 from lra.report.names import Names
-from lra.report.speed import BUSY, Place, Speed, SpeedBoard, layers_in_words, tables_of
+from lra.report.speed import Place, Speed, SpeedBoard, is_busy, layers_in_words, marked, tables_of
 from lra.report.table import Table
 from lra.runtime.console import MISSING
 
@@ -73,7 +73,8 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
             r.steps_per_second,
             r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
             r.batch_size,
-            words="oom" if r.status == "oom" else BUSY if _is_busy(r) else "",
+            words="oom" if r.status == "oom" else "",
+            busy=is_busy(r),
             low=r.low_quartile,
             high=r.high_quartile,
             link=bench_anchor(r),
@@ -86,10 +87,6 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
         SpeedBoard(device, title, slugify(slug, device), note, rows, unit)
         for (device, title, slug, note, unit, *_), rows in found.items()
     ]
-
-
-def _is_busy(r: BenchRecord) -> bool:
-    return r.threads is not None and r.threads.busy
 
 
 def _bench_order(r: BenchRecord) -> tuple[object, ...]:
@@ -134,19 +131,22 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
         for place in board.places:
             speed = cells.get(place)
             ratio = speed.ratio_to_reference if speed is not None else None
-            rows[-1].append(_ratio(speed) if speed is not None else MISSING)
-            if speed is not None and ratio is not None:
-                facts.append(
-                    {
-                        "device": board.device,
-                        "setting": board.title,
-                        "mixer": method,
-                        **place.facts,
-                        "ratio_to_reference": ratio,
-                        "low_quartile": speed.ratio_low,
-                        "high_quartile": speed.ratio_high,
-                    }
-                )
+            if speed is None or ratio is None:
+                rows[-1].append(MISSING)
+                continue
+            text = _ratio(ratio, speed.ratio_low, speed.ratio_high)
+            rows[-1].append(marked(text, busy=speed.busy))
+            facts.append(
+                {
+                    "device": board.device,
+                    "setting": board.title,
+                    "mixer": method,
+                    **place.facts,
+                    "ratio_to_reference": ratio,
+                    "low_quartile": speed.ratio_low,
+                    "high_quartile": speed.ratio_high,
+                }
+            )
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: times as fast as the reference",
@@ -157,11 +157,9 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
     )
 
 
-def _ratio(speed: Speed) -> str:
-    if speed.ratio_to_reference is None:
-        return MISSING
-    quartiles = f"{speed.ratio_low:.2f} to {speed.ratio_high:.2f}"
-    return f"{speed.ratio_to_reference:.2f} ({quartiles})"
+def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
+    """Write a ratio with its quartiles."""
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
 def _time_table(board: SpeedBoard, slug: str) -> Table:
@@ -208,6 +206,7 @@ def against_reference(
     rows = []
     for r in compared:
         memory = _memory_share(r)
+        ratios = r.ratio_to_reference, r.ratio_low_quartile, r.ratio_high_quartile
         rows.append(
             [
                 ", ".join([_measured(r), *r.overrides]),
@@ -215,8 +214,7 @@ def against_reference(
                 f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
                 "the task's own" if r.lengths == "task" else "full",
                 r.precision,
-                f"{r.ratio_to_reference:.2f} ({r.ratio_low_quartile:.2f} to "
-                f"{r.ratio_high_quartile:.2f})" + (f", {BUSY}" if _is_busy(r) else ""),
+                marked(_ratio(*ratios), busy=is_busy(r)),
                 MISSING if memory is None else f"{memory:.0%}",
             ]
         )

@@ -8,6 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.accuracy import anchor
 from lra.report.cells import counted
@@ -19,6 +20,7 @@ from tasks.base import BENCHMARK
 
 BUSY = "busy"
 """Word on speeds that were measured while other processes kept the machine busy."""
+BUSY_NOTE = " Busy: measured beside other processes, which slow it down."
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ class Speed:
     peak_memory_mib: float | None
     batch_size: int
     words: str = ""
-    """Text in place of a speed, or after it: oom if memory ran out, busy if other processes kept
-    the machine busy."""
+    """Text in place of a speed, or after it: oom if memory ran out."""
+    busy: bool = False
+    """Whether other processes kept the machine busy meanwhile."""
     low: float | None = None
     high: float | None = None
     """Upper quartile of steps per second, `low` being the lower one; only for benchmarks."""
@@ -110,19 +113,28 @@ class SpeedBoard:
         )
 
 
+def is_busy(record: RunRecord | BenchRecord) -> bool:
+    """Say whether other processes kept the machine busy while a record was made."""
+    return record.threads is not None and record.threads.busy
+
+
+def marked(text: str, *, busy: bool) -> str:
+    """Mark a number that hangs on time if it was measured on a busy machine."""
+    return f"{text}, {BUSY}" if busy else text
+
+
 def speed_of(runs: Iterable[RunRecord]) -> Speed:
     """Join runs that differ only in their seed: the median speed and the largest memory."""
     runs = list(runs)
     fits = [run for run in runs if run.status != "oom"]
     speeds = [run.steps_per_second for run in fits if run.steps_per_second is not None]
     failed = len(runs) - len(fits)
-    notes = [f"{failed} oom"] if failed else []
-    notes += [BUSY] if any(run.threads is not None and run.threads.busy for run in fits) else []
     return Speed(
         steps_per_second=statistics.median(speeds) if speeds else None,
         peak_memory_mib=max(run.peak_memory_mib for run in fits) if fits else None,
         batch_size=runs[0].batch_size,
-        words=", ".join(notes) if fits else "oom",
+        words="oom" if not fits else f"{failed} oom" if failed else "",
+        busy=any(map(is_busy, fits)),
         link=anchor((fits or runs)[0]),
     )
 
@@ -170,12 +182,12 @@ def _cell(record: RunRecord, names: Names) -> tuple[object, ...]:
 
 def speed_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
     """Tabulate steps per second, and how they compare with those of the mixer `relative_to`."""
-    return _table(board, relative_to, slug, _Quantity("steps per second", "steps_per_second", 2))
+    return _table(board, relative_to, slug, _PER_SECOND)
 
 
 def memory_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
     """Tabulate peak memory in MiB, and how it compares with that of the mixer `relative_to`."""
-    return _table(board, relative_to, slug, _Quantity("peak memory in MiB", "peak_memory_mib", 0))
+    return _table(board, relative_to, slug, _MEMORY)
 
 
 def tables_of(board: SpeedBoard, relative_to: str) -> list[Table]:
@@ -192,6 +204,12 @@ class _Quantity:
     title: str
     name: str
     digits: int
+    takes_time: bool
+    """Whether a busy machine changes it."""
+
+
+_PER_SECOND = _Quantity("steps per second", "steps_per_second", 2, takes_time=True)
+_MEMORY = _Quantity("peak memory in MiB", "peak_memory_mib", 0, takes_time=False)
 
 
 def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) -> Table:
@@ -200,6 +218,7 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
     rows: list[list[str]] = []
     links: dict[tuple[int, int], str] = {}
     facts: list[dict[str, object]] = []
+    any_busy = False
     for i, (method, cells) in enumerate(board.rows.items()):
         rows.append([method])
         for j, place in enumerate(places, start=1):
@@ -207,7 +226,10 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
             value = getattr(speed, quantity.name, None)
             base = getattr(against, quantity.name, None)
             relative = value / base if value is not None and base else None
-            rows[i].append(_text(speed, value, relative, quantity.digits))
+            text = _text(speed, value, relative, quantity.digits)
+            busy = speed is not None and value is not None and quantity.takes_time and speed.busy
+            any_busy |= busy
+            rows[i].append(marked(text, busy=busy))
             if speed is not None and speed.link:
                 links[i, j] = speed.link
             if value is not None:
@@ -224,12 +246,10 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
                     }
                 )
     in_brackets = f" In brackets: relative to {relative_to}." if compared_with else ""
-    is_busy = any(BUSY in speed.words for cells in board.rows.values() for speed in cells.values())
-    busy = " Busy: measured beside other processes, which slow it down." if is_busy else ""
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: {quantity.title}",
-        caption=board.note + in_brackets + busy,
+        caption=board.note + in_brackets + (BUSY_NOTE if any_busy else ""),
         columns=["mixer", *map(str, places)],
         rows=rows,
         links=links,

@@ -12,6 +12,7 @@ from lra.report.boards import Board, boards, position_boards
 from lra.report.cells import Cell
 from lra.report.measures import ACCURACY, NEXT_TOKEN, measures_of
 from lra.report.published import rows_of
+from lra.report.speed import is_busy, marked
 from lra.runtime.console import MISSING, markdown
 
 
@@ -61,7 +62,9 @@ def _speed(cell: Cell[RunRecord]) -> dict[str, str]:
     last = cell.runs[-1]
     return {
         "steps": f"{last.steps:,} of {last.total_steps:,}",
-        "steps/s": f"{statistics.median(speeds):.2f}" if speeds else MISSING,
+        "steps/s": marked(f"{statistics.median(speeds):.2f}", busy=any(map(is_busy, cell.runs)))
+        if speeds
+        else MISSING,
         "peak MiB": f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
         "parameters": f"{last.params:,}",
     }

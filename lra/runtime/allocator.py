@@ -14,6 +14,12 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8  # as glibc's 
 _KEEPING = ((_MMAP_MAX, 0), (_TRIM_THRESHOLD, -1), (_TOP_PAD, 256 * 2**20), (_ARENA_MAX, 1))
 
 
+def return_freed_memory() -> None:
+    """Hand back to the system what is freed by now."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
+
+
 def keep_freed_memory() -> bool:
     """Tell glibc to serve large blocks from its heap and never to trim that; say if it did."""
     if platform.libc_ver()[0] != "glibc":

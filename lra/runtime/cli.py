@@ -16,6 +16,7 @@ from typing import NoReturn
 from lra.runtime.console import in_one_line, open_streams, say, show_messages
 from lra.runtime.errors import HeldError, UserError, place_in_user_code, user_code
 from lra.runtime.interrupts import INTERRUPTED, begin
+from lra.runtime.threads import MOST_THREADS
 from tasks.errors import KnownError, describe, message
 
 INCOMPLETE = 1
@@ -120,7 +121,7 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute; `choose_threads` reads it before."""
     parser.add_argument(
-        "--threads", type=positive_int,
+        "--threads", type=_thread_count,
         help="that compute on a CPU (as OMP_NUM_THREADS has it, or all cores)",
     )  # fmt: skip
 
@@ -128,6 +129,10 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
 def positive_int(text: str) -> int:
     """Read a whole number of at least 1."""
     return _whole_number(text, 1, LARGEST_INT)
+
+
+def _thread_count(text: str) -> int:
+    return _whole_number(text, 1, MOST_THREADS)
 
 
 def seed(text: str) -> int:

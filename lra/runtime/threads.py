@@ -26,7 +26,11 @@ SECONDS_WATCHED: Final = 0.15
 """For how long other processes are watched as a command starts."""
 BUSY: Final = 1.25
 """Times the cores that this process and others may want together before the machine is busy."""
+MOST_THREADS: Final = 1024
 _WAITING_VARIABLES = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+_SHORT = {"GOMP_SPINCOUNT": SHORT_SPIN, "KMP_BLOCKTIME": "1"}
+"""By GNU's OpenMP, and in milliseconds by LLVM's and Intel's, which otherwise spin for 200."""
+_PASSIVE = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 
 @dataclass(frozen=True)
@@ -85,31 +89,41 @@ def choose_threads(arguments: Sequence[str]) -> None:
     """
     count = _asked_for(arguments)
     if count is not None:
-        os.environ["OMP_NUM_THREADS"] = count
+        os.environ["OMP_NUM_THREADS"] = str(count)
     load = others_load(SECONDS_WATCHED)
     cores = len(_cores())
     if any(name in os.environ for name in _WAITING_VARIABLES) or _torch_is_loaded():
         _Chosen.threads = Threads("as set", cores, load)
         return
-    wanted = os.environ.get("OMP_NUM_THREADS", "")
-    chosen = Threads("passive", cores, load)
-    if chosen.is_busy(int(wanted) if wanted.isdecimal() else cores):
-        variable, value = "OMP_WAIT_POLICY", "PASSIVE"
-    else:
-        chosen = Threads("short spin", cores, load)
-        variable, value = "GOMP_SPINCOUNT", SHORT_SPIN
-    os.environ[variable] = value
-    _Chosen.threads, _Chosen.variables = chosen, (variable,)
+    wanted = _count(os.environ.get("OMP_NUM_THREADS", "")) or _physical_cores(cores)
+    is_busy = Threads("passive", cores, load).is_busy(wanted)
+    variables = _PASSIVE if is_busy else _SHORT
+    os.environ.update(variables)
+    _Chosen.threads = Threads("passive" if is_busy else "short spin", cores, load)
+    _Chosen.variables = tuple(variables)
 
 
-def _asked_for(arguments: Sequence[str]) -> str | None:
-    """Return what --threads says, if it is a number."""
+def _asked_for(arguments: Sequence[str]) -> int | None:
+    """Return what --threads says, if it is a number of threads."""
     found = None
     for i, argument in enumerate(arguments):
         name, _, value = argument.partition("=")
         if name == "--threads":
             found = value or (arguments[i + 1] if i + 1 < len(arguments) else None)
-    return found if found is not None and found.isdecimal() and int(found) > 0 else None
+    return None if found is None else _count(found)
+
+
+def _count(text: str) -> int | None:
+    """Read a number of threads; None if it is none."""
+    is_short = text.isascii() and text.isdecimal() and len(text) <= len(str(MOST_THREADS))
+    return int(text) if is_short and 0 < int(text) <= MOST_THREADS else None
+
+
+def _physical_cores(cores: int) -> int:
+    """Return as how many threads torch takes, of the cores that this process may run on."""
+    import psutil
+
+    return min(cores, psutil.cpu_count(logical=False) or cores)
 
 
 def _torch_is_loaded() -> bool:
@@ -123,23 +137,35 @@ def _cores() -> list[int]:
     return list(range(os.cpu_count() or 1))
 
 
-def others_load(seconds: float) -> float:
-    """Watch the cores that this process may run on; return how many of them others kept busy."""
+def others_load(seconds: float) -> float | None:
+    """Watch the cores that this process may run on; return how many of them others kept busy.
+
+    Returns: None if the system does not say.
+    """
     cores = _cores()
     before, own, start = _busy_seconds(cores), time.process_time(), time.monotonic()
+    if before is None:
+        return None
     time.sleep(seconds)
-    others = _busy_seconds(cores) - before - (time.process_time() - own)
+    after = _busy_seconds(cores)
+    if after is None:
+        return None
+    others = after - before - (time.process_time() - own)
     return round(max(0.0, others) / (time.monotonic() - start), 2)
 
 
-def _busy_seconds(cores: Sequence[int]) -> float:
-    """Add up the time that cores were not idle."""
+def _busy_seconds(cores: Sequence[int]) -> float | None:
+    """Add up the time that cores were not idle; None if the system does not say of each of them."""
     import psutil
 
-    times = psutil.cpu_times(percpu=True)
+    try:
+        times = psutil.cpu_times(percpu=True)
+    except (OSError, RuntimeError, psutil.Error):
+        return None
+    if any(core >= len(times) for core in cores):
+        return None
     idle = {"idle", "iowait", "guest", "guest_nice"}  # a guest's time is within the user's
     return sum(
         sum(value for name, value in times[core]._asdict().items() if name not in idle)
         for core in cores
-        if core < len(times)
     )

@@ -202,6 +202,8 @@ def _scaled(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> 
         said.append("at other settings")
     if record.batch_size != batch:
         said.append(f"batch {record.batch_size} scaled to {batch}")
+    if record.threads is not None and record.threads.busy:
+        said.append("beside other processes")
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")
     factor = record.batch_size / batch * (record.length / length)

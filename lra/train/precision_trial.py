@@ -13,9 +13,15 @@ from lra.train.evaluation import autocast_of
 from models.layers.linear_map import LinearMap
 from models.ops.linear_pair import linear_pair
 
-MOST_NUMBERS = 2**20
-"""Numbers of the trial's input, at most: as many positions as one forward pass has, or fewer."""
+MOST_CHANNELS = 512
+"""Channels of the trial, at most, in the unit and inside it."""
+ROWS, MOST_PRODUCTS = 512, 2**27
+"""Positions of the trial: as many as make so many multiplications in a linear map, but not so few
+that another way to multiply would be chosen, and not more than a forward pass of the run has."""
 ROUNDS = 5
+SECONDS = 0.5
+"""Time after which no further round begins: without hardware for it bfloat16 takes 20 times as long
+as single precision."""
 SLOWER = 1.05
 """How much longer bfloat16 must take in a trial to be called slower: less is noise."""
 
@@ -41,7 +47,7 @@ class _Trial(nn.Module):
 
 
 def time_of_bf16(dim: int, hidden: int, positions: int) -> float:
-    """Try bfloat16 on a CPU for less than a second, leaving the random numbers as they are.
+    """Try bfloat16 on a CPU for about a second at most, leaving the random numbers as they are.
 
     Args:
         dim: channels of the model.
@@ -50,9 +56,10 @@ def time_of_bf16(dim: int, hidden: int, positions: int) -> float:
     Returns: the time of a forward and backward pass, as a multiple of that in single precision.
     """
     device = torch.device("cpu")
+    dim, hidden = min(dim, MOST_CHANNELS), min(hidden, MOST_CHANNELS)
+    rows = min(positions, max(ROWS, MOST_PRODUCTS // (dim * hidden)))
     with torch.random.fork_rng(devices=[]):
         trial = _Trial(dim, hidden)
-        rows = max(1, min(positions, MOST_NUMBERS // max(dim, hidden)))
         x = torch.randn(rows, dim, requires_grad=True)
 
     def timed(precision: str) -> float:
@@ -62,8 +69,13 @@ def time_of_bf16(dim: int, hidden: int, positions: int) -> float:
         y.sum().backward()
         return time.perf_counter() - start
 
-    ratios = [timed("bf16") / timed("fp32") for _ in range(2 + ROUNDS)]
-    return statistics.median(ratios[2:])
+    start = time.monotonic()
+    for precision in ("bf16", "fp32"):
+        timed(precision)  # warms up
+    ratios: list[float] = []
+    while not ratios or (len(ratios) < ROUNDS and time.monotonic() - start < SECONDS):
+        ratios.append(timed("bf16") / timed("fp32"))
+    return statistics.median(ratios)
 
 
 def told_of_bf16(dim: int, hidden: int, positions: int) -> str:

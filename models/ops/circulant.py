@@ -14,7 +14,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from models.ops.reference import fast_form_of
-from models.ops.workers import num_workers, on_workers
+from models.ops.workers import num_workers, on_workers, threads_of_each
 
 CHUNK_NUMBERS_OTHERWISE = 2**28
 """Most numbers in one transform on devices that are no CPU: as many as keep them busy."""
@@ -24,6 +24,9 @@ DEFAULT_CACHE = 2**20
 
 FEWEST_CHANNELS = 16
 """Fewest channels of a chunk: their numbers at one position fill a line of the cache."""
+
+FEWEST_NUMBERS = 2**19
+"""Fewest numbers in a share's transforms: with fewer, waking its worker costs what it saves."""
 
 BLOCK_POSITIONS = 1024
 """Positions transposed in one piece, so few that one channel's cache lines all stay cached."""
@@ -100,14 +103,17 @@ class _Multiply(Function):
         ctx.size = size
         y = torch.empty_like(x)
 
+        shares = _shares(x, size)
+        numbers = _chunk_numbers(x.device, len(shares))
+
         def multiply(share: slice) -> None:
-            work = _Workspace(response, size, x, share)
+            work = _Workspace(response, size, x, share, numbers)
             for channels in work.channel_slices():
                 for rows in work.row_slices():
                     spectrum = work.transform(x[rows, :, channels]).mul_(response[channels])
                     work.transform_back(spectrum, y[rows, :, channels])
 
-        on_workers(multiply, _shares(x))
+        on_workers(multiply, shares)
         return y
 
     @staticmethod
@@ -120,9 +126,11 @@ class _Multiply(Function):
         wants_response, _, wants_x = ctx.needs_input_grad
         of_x = torch.empty_like(x) if wants_x else None
         of_response = torch.zeros_like(response)
+        shares = _shares(x, size)
+        numbers = _chunk_numbers(x.device, len(shares))
 
         def multiply(share: slice) -> None:
-            work = _Workspace(response, size, x, share)
+            work = _Workspace(response, size, x, share, numbers)
             for channels in work.channel_slices():
                 conjugate = response[channels].conj_physical()
                 for rows in work.row_slices():
@@ -137,25 +145,25 @@ class _Multiply(Function):
                         spectrum = spectrum.mul_(conjugate)
                         work.transform_back(spectrum, of_x[rows, :, channels])
 
-        on_workers(multiply, _shares(x))
+        on_workers(multiply, shares)
         of_response = _twice_but_ends(of_response, size).div_(size)
         return of_response if wants_response else None, None, of_x
 
 
-def _shares(x: Tensor) -> list[slice]:
+def _shares(x: Tensor, size: int) -> list[slice]:
     """Cut the channels of x, (batch, length, channels), into a slice for each worker."""
     channels = x.shape[2]
-    count = max(1, min(num_workers(x.device), channels // FEWEST_CHANNELS))
+    most = min(channels // FEWEST_CHANNELS, len(x) * size * channels // FEWEST_NUMBERS)
+    count = max(1, min(num_workers(x.device), most))
     ends = [channels * i // count for i in range(count + 1)]
     return [slice(first, end) for first, end in pairwise(ends)]
 
 
-def _chunk_numbers(device: torch.device) -> int:
+def _chunk_numbers(device: torch.device, shares: int) -> int:
     """Return the most numbers in one transform: on a CPU so few that they stay in its cache."""
     if device.type != "cpu":
         return CHUNK_NUMBERS_OTHERWISE
-    threads = torch.get_num_threads() // num_workers(device)
-    return _cache_bytes() // 4 * max(1, threads)
+    return _cache_bytes() // 4 * threads_of_each(shares)
 
 
 @functools.cache
@@ -170,15 +178,23 @@ def _cache_bytes() -> int:
 
 
 class _Workspace:
-    """Memory for the transforms of one chunk of some channels, which the next chunk uses again."""
+    """Memory for the transforms of one chunk of some channels, which the next chunk uses again.
 
-    def __init__(self, response: Tensor, size: int, x: Tensor, share: slice) -> None:
+    Args:
+        response: (channels, size // 2 + 1), of all channels.
+        size: rows of a matrix.
+        x: (batch, length, channels), of all channels.
+        share: the channels.
+        numbers: most in one transform.
+    """
+
+    def __init__(self, response: Tensor, size: int, x: Tensor, share: slice, numbers: int) -> None:
         batch, self.length, _ = x.shape
         self.batch, self.share = batch, share
         channels = share.stop - share.start
         self.size = size
-        limit = _chunk_numbers(x.device) // size
-        chunks = -(-channels // max(FEWEST_CHANNELS, limit))
+        limit = numbers // size
+        chunks = max(1, -(-channels // max(FEWEST_CHANNELS, limit)))
         self.channels = -(-channels // chunks)
         self.rows = max(1, min(batch, limit // self.channels))
         working = torch.promote_types(response.real.dtype, x.dtype)

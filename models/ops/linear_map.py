@@ -13,8 +13,12 @@ from torch.nn import functional
 
 from models.ops.reference import fast_form_of
 
-FEWEST_PRODUCTS = 2**23
+FEWEST_PRODUCTS = 2**24
 """Multiplications from which on a convolution is worth its longer start."""
+FEWEST_ROWS = 512
+"""Rows from which on it is worth arranging W as it reads it."""
+FEWEST_CHANNELS = 8
+"""Inputs and outputs: with fewer, memory is what is waited for."""
 FEWEST_IMAGES = 16
 """Images of a batch that torch hands to oneDNN even if it has one thread."""
 MOST_IMAGES = 128
@@ -58,10 +62,13 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def is_by_convolution(x: Tensor, weight: Tensor) -> bool:
     """Say whether `linear_map` is a convolution: for (..., inputs) and (outputs, inputs)."""
+    rows = x.numel() // max(1, x.shape[-1])
     return (
         x.device.type == "cpu"
         and x.dtype == weight.dtype == torch.float32
-        and x.numel() * len(weight) >= FEWEST_PRODUCTS
+        and rows >= FEWEST_ROWS
+        and min(weight.shape) >= FEWEST_CHANNELS
+        and rows * weight.numel() >= FEWEST_PRODUCTS
         and not torch.is_autocast_enabled("cpu")
         and _mkl_is_slow()
     )

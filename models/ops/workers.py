@@ -10,7 +10,7 @@ import ctypes
 import functools
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, TypeVar
 
 import torch
@@ -26,10 +26,12 @@ each of these has several threads of torch's."""
 
 
 def num_workers(device: torch.device) -> int:
-    """Return into how many shares a computation is cut on a device."""
+    """Return into how many shares a computation is best cut on a device."""
     if device.type != "cpu" or _limits() is None:
         return 1
-    return min(MOST_WORKERS, torch.get_num_threads())
+    threads = torch.get_num_threads()
+    of_each = -(-threads // MOST_WORKERS)
+    return threads // of_each
 
 
 def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
@@ -51,8 +53,15 @@ def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> l
         with torch.inference_mode() if is_inference else torch.no_grad():
             return compute(share)
 
-    threads = torch.get_num_threads()
-    return list(_pool(os.getpid(), len(shares), threads // len(shares)).map(work, shares))
+    pool = _pool(os.getpid(), len(shares), threads_of_each(len(shares)))
+    at_work = [pool.submit(work, share) for share in shares]
+    wait(at_work)  # where one fails, the others still write into what they have been given
+    return [done.result() for done in at_work]
+
+
+def threads_of_each(shares: int) -> int:
+    """Return how many of torch's threads compute each of some shares on a CPU."""
+    return max(1, torch.get_num_threads() // shares)
 
 
 def _is_watched() -> bool:
