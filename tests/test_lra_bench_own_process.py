@@ -19,22 +19,26 @@ from lra.bench.case import Case, Subject
 from lra.bench.own_process import OwnProcess, set_up
 from lra.runtime.errors import UserError
 
+VARIABLES = ("GLIBC_TUNABLES", "GOMP_SPINCOUNT")
+
 
 class Sum(Subject):
     """Adds numbers up, or ends its process."""
 
     def __init__(self, how: str) -> None:
-        self.how, self.runs = how, 0
+        self.how, self.runs, self.held = how, 0, b""
 
     def run(self) -> None:
         self.runs += 1
+        if self.how == "grows" and self.runs > 4:
+            self.held = b"x" * 2**26
         if self.how == "exits" and self.runs > 4:
             os._exit(3)
         if self.how == "runs out of memory":
             os.kill(os.getpid(), signal.SIGKILL)  # as the system does
 
     def facts(self) -> dict[str, Any]:
-        return {"runs": self.runs}
+        return {"runs": self.runs, "variables": {name: os.environ.get(name) for name in VARIABLES}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +62,43 @@ def added(how: str) -> Added:
 def test_a_case_is_timed_twice_a_round_after_three_to_warm_up() -> None:
     place = OwnProcess(added("adds"))
     assert place.seconds() >= 0
-    assert place.facts() == {"runs": 5}
-    assert place.memory.peak >= place.memory.base > 0
+    assert place.facts()["runs"] == 5
+    memory = place.memory()
+    assert memory.peak >= memory.base > 0
     place.close()
     place.process.join(10)
     assert not place.process.is_alive()
+
+
+@pytest.mark.slow
+def test_memory_is_that_of_all_runs() -> None:
+    place = OwnProcess(added("grows"))
+    before = place.memory()
+    place.seconds()
+    after = place.memory()
+    assert after.base == before.base
+    assert after.peak > before.peak + 50
+    place.close()
+
+
+@pytest.mark.slow
+def test_ours_starts_as_a_run_does_and_a_reference_as_the_user_has_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GLIBC_TUNABLES", "glibc.malloc.check=0")
+    monkeypatch.setenv("GOMP_SPINCOUNT", "10000")
+    monkeypatch.setattr(own_process, "chosen_variables", lambda: ("GOMP_SPINCOUNT",))
+    monkeypatch.setattr(
+        own_process, "whole_heap_variables", lambda: {"GLIBC_TUNABLES": "glibc.malloc.check=1"}
+    )
+    found: list[tuple[str | None, ...]] = []
+    for case in (added("adds"), added("adds").reference()):
+        place = OwnProcess(case)
+        found.append(tuple(place.facts()["variables"].values()))
+        place.close()
+    assert found == [("glibc.malloc.check=1", "10000"), ("glibc.malloc.check=0", None)]
+    assert os.environ["GLIBC_TUNABLES"] == "glibc.malloc.check=0"
+    assert os.environ["GOMP_SPINCOUNT"] == "10000"
 
 
 @pytest.mark.slow
@@ -82,7 +118,7 @@ def test_what_the_system_kills_is_out_of_memory_and_mistakes_are_told() -> None:
         set_up(added("mistaken"))
 
 
-@pytest.mark.parametrize(("left", "returned"), [(1e9, 0), (0.0, 2)])
+@pytest.mark.parametrize(("left", "returned"), [(1e9, 1), (0.0, 3)])
 def test_memory_is_handed_back_where_it_is_short(
     left: float, returned: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

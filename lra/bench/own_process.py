@@ -17,7 +17,11 @@ from typing import Any, Protocol
 import torch
 
 from lra.bench.case import Case
-from lra.runtime.allocator import keep_freed_memory, return_freed_memory
+from lra.runtime.allocator import (
+    keep_freed_memory,
+    return_freed_memory,
+    whole_heap_variables,
+)
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
     available_memory_mib,
@@ -49,7 +53,6 @@ class Memory:
 class Place(Protocol):
     """Where a case is set up and timed."""
 
-    memory: Memory
     repetitions: int
     """See `Subject.repetitions`."""
 
@@ -58,6 +61,10 @@ class Place(Protocol):
 
         The first time brings back into the caches what others put out of them.
         """
+        ...
+
+    def memory(self) -> Memory:
+        """Return the memory of all runs so far."""
         ...
 
     def facts(self) -> dict[str, Any]:
@@ -81,11 +88,12 @@ class Here:
             keep_freed_memory()
         self.subject = case.build()
         self.repetitions = self.subject.repetitions
-        base = memory_mib(self.device)
+        if self.device.type == "cpu":
+            return_freed_memory()  # what setting up has freed is none of the base
+        self.base = memory_mib(self.device)
         reset_peak_memory(self.device)
         for _ in range(WARMUP_ROUNDS):
             self.subject.run()
-        self.memory = Memory(base, peak_memory_mib(self.device), reserved_memory_mib(self.device))
         self._make_room()
 
     def seconds(self) -> float:
@@ -101,13 +109,18 @@ class Here:
 
     def _make_room(self) -> None:
         """Hand back what is free if others may lack it, though taking it anew costs them time."""
-        taken = self.memory.peak - self.memory.base
+        taken = peak_memory_mib(self.device) - self.base
         if available_memory_mib(self.device) > ROOM * taken:
             return
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
             return_freed_memory()
+
+    def memory(self) -> Memory:
+        """See `Place.memory`."""
+        peak, reserved = peak_memory_mib(self.device), reserved_memory_mib(self.device)
+        return Memory(self.base, peak, reserved)
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
@@ -142,11 +155,11 @@ def _end_with_parent() -> None:
     os._exit(1)
 
 
-def _set_up(case: Case, threads: int) -> tuple[Memory, int]:
+def _set_up(case: Case, threads: int) -> int:
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     _Process.here = Here(case)
-    return _Process.here.memory, _Process.here.repetitions
+    return _Process.here.repetitions
 
 
 def _here() -> Here:
@@ -158,6 +171,10 @@ def _seconds() -> float:
     return _here().seconds()
 
 
+def _memory() -> Memory:
+    return _here().memory()
+
+
 def _facts() -> dict[str, Any]:
     return _here().facts()
 
@@ -165,7 +182,7 @@ def _facts() -> dict[str, Any]:
 class OwnProcess:
     """A case in a process of its own, see `Place`.
 
-    That of a reference has the environment that the user has: how threads wait was chosen for ours.
+    Ours has the environment that a run starts with, a reference that which the user has.
 
     Raises: MemoryError or RuntimeError if memory runs out, UserError if the process ends otherwise.
     """
@@ -175,11 +192,11 @@ class OwnProcess:
         context = multiprocessing.get_context("spawn")
         before = set(multiprocessing.active_children())
         self.pool = ProcessPoolExecutor(1, mp_context=context, initializer=_start)
-        with _without(chosen_variables() if case.is_reference else ()), _interrupts_held_back():
+        with _environment_of(case), _interrupts_held_back():
             started = self.pool.submit(_set_up, case, torch.get_num_threads())
         (self.process,) = set(multiprocessing.active_children()) - before
         try:
-            self.memory, self.repetitions = self._result(started)
+            self.repetitions = self._result(started)
         except BaseException:
             self.close()
             raise
@@ -187,6 +204,10 @@ class OwnProcess:
     def seconds(self) -> float:
         """See `Place.seconds`."""
         return self._ask(_seconds)
+
+    def memory(self) -> Memory:
+        """See `Place.memory`."""
+        return self._ask(_memory)
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
@@ -239,10 +260,17 @@ def _interrupts_held_back() -> Iterator[None]:
 
 
 @contextmanager
-def _without(names: tuple[str, ...]) -> Iterator[None]:
-    """Take variables out of the environment for a while."""
-    taken = {name: os.environ.pop(name) for name in names if name in os.environ}
+def _environment_of(case: Case) -> Iterator[None]:
+    """Let a process that is started here have the variables that a case asks for."""
+    before = dict(os.environ)
+    if case.is_reference:
+        for name in chosen_variables():
+            os.environ.pop(name, None)
+    else:
+        os.environ.update(whole_heap_variables())
     try:
         yield
     finally:
-        os.environ.update(taken)
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)

@@ -54,12 +54,11 @@ class Measurement:
         Args:
             mixers: names of the mixers measured in the same rounds.
         """
-        place, times = self.place, 1
+        place, times, memory = self.place, 1, None
         facts: dict[str, Any] = {"params": None, "flops_per_step": None}
         if place is not None:
-            times, facts = place.repetitions, place.facts()
-        memory = None if place is None else place.memory
-        compared = None if self.reference is None else self.reference.memory
+            times, memory, facts = place.repetitions, place.memory(), place.facts()
+        compared = None if self.reference is None else self.reference.memory()
         slow, middle, fast = quartiles([times / seconds for seconds in self.seconds])
         low, ratio, high = quartiles(self.ratios)
         if self.case.varies and self.seconds:
