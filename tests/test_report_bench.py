@@ -12,7 +12,6 @@ from conftest import readme_example
 from figure_checks import overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
-from lra.bench.case import Case
 from lra.bench.own_process import Here, Memory
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
@@ -28,13 +27,12 @@ MEMORY = Memory(base=3.0, peak=5.0, reserved=None)
 @pytest.fixture
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Set cases up in this process, as others take seconds to start."""
-    monkeypatch.setattr(rounds, "set_up", _here)
+    monkeypatch.setattr(rounds, "set_up", _Here)
 
 
-def _here(case: Case) -> Here:
-    here = Here(case)
-    here.memory = MEMORY
-    return here
+class _Here(Here):
+    def memory(self) -> Memory:
+        return MEMORY
 
 
 @pytest.mark.slow
@@ -253,7 +251,7 @@ def test_a_newer_measurement_takes_the_place_of_the_older(tmp_path: Path) -> Non
 def test_running_out_of_memory_is_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(rounds, "set_up", lambda case: None if case.mixer == "tnn" else _here(case))
+    monkeypatch.setattr(rounds, "set_up", lambda case: None if case.mixer == "tnn" else _Here(case))
     arguments = ["step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
     assert bench.main([*arguments, "--repeats", "2", "--out", str(tmp_path / "bench")]) == 0
     records, _ = all_bench_records(tmp_path)
