@@ -13,6 +13,11 @@ from tasks.errors import DataError
 from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
+LARGEST_REAL = float(np.finfo(np.float32).max)
+LARGEST_NUMBER = 2**63 - 1
+"""Largest number of a field of metadata."""
+MOST_FIELDS = 100
+"""Most fields of metadata: each one is a column of predictions and a figure of reports."""
 DEEPEST = 3
 """Levels of lists from which on a sequence is refused: positions and channels are two."""
 _SEQUENCES = (list, tuple, np.ndarray)
@@ -62,6 +67,16 @@ class Examples:
             for name in ("values", "lengths", "labels")
         )
 
+    def identical(self, other: Examples) -> bool:
+        """Whether sequences, labels and metadata are those of other examples."""
+        return (
+            self.same(other)
+            and list(self.metadata) == list(other.metadata)
+            and all(
+                np.array_equal(self.metadata[name], other.metadata[name]) for name in other.metadata
+            )
+        )
+
     def keys(self) -> list[bytes]:
         """Return bytes for every example that are equal where the sequences are."""
         offsets, width = self.offsets, self.towers
@@ -102,7 +117,7 @@ def packed(returned: object) -> Examples:
 def _towers(given: object) -> tuple[Sequence[Any], int]:
     """List the sequences of all examples, and how many one example has."""
     if isinstance(given, np.ndarray):
-        return list(given), 1
+        return list(_plain(given, "its sequences are")), 1
     if not isinstance(given, (list, tuple)):
         raise DataError(f"its sequences are {_kind(given)}, expected {FORMS}")
     pairs = [
@@ -125,23 +140,44 @@ def _array(sequence: Any) -> np.ndarray:
     if depth == DEEPEST:  # it may hold itself
         raise DataError(f"a sequence holds lists in lists; expected {FORMS}")
     try:
-        array = np.asarray(sequence)
+        array = _plain(sequence, "a sequence is")
     except ValueError as error:
         raise DataError(f"a sequence is no array ({error}); expected {FORMS}") from None
-    if array.dtype.kind == "b" or (array.dtype.kind in "iu" and array.ndim == 1):
-        array = array.astype(np.int64)
-    shaped = (array.dtype.kind == "i" and array.ndim == 1) or (
+    shaped = (array.dtype.kind in "iub" and array.ndim == 1) or (
         array.dtype.kind == "f" and array.ndim in (1, 2)
     )
     if not shaped or not array.size:
         raise DataError(f"a sequence is {array.dtype} {array.shape}; expected {FORMS}")
     if array.dtype.kind == "f":
-        if not np.isfinite(array).all():
-            raise DataError("a sequence holds numbers that are not finite")
-        return array.reshape(len(array), -1).astype(np.float32)
+        return _single(array.reshape(len(array), -1))
     if array.min() < 0 or array.max() > LARGEST_TOKEN:
-        raise DataError(f"tokens reach from {array.min()} to {array.max()}, expected 0 and more")
+        raise DataError(
+            f"tokens reach from {array.min()} to {array.max()}, expected 0 to {LARGEST_TOKEN}"
+        )
     return array.astype(np.int32)
+
+
+def _plain(value: Any, what: str) -> np.ndarray:
+    """Return a value as an array, unless that would silently change what it means."""
+    if isinstance(value, (np.matrix, np.ma.MaskedArray)):
+        raise DataError(
+            f"{what} a numpy {type(value).__name__}, expected plain arrays or lists: every row "
+            f"of a matrix is a matrix, and a mask would be lost"
+        )
+    return np.asarray(value)
+
+
+def _single(array: np.ndarray) -> np.ndarray:
+    """Round real numbers to float32, which all of them must be in the range of."""
+    if not np.isfinite(array).all():
+        raise DataError("a sequence holds numbers that are not finite")
+    largest = np.abs(array).max()
+    if largest > LARGEST_REAL:
+        raise DataError(
+            f"a sequence holds a number of size {largest:.3g}, expected at most "
+            f"{LARGEST_REAL:.3g}, the largest number of float32; scale the inputs down"
+        )
+    return array.astype(np.float32)
 
 
 def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
@@ -152,28 +188,32 @@ def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _labels(answers: object) -> np.ndarray:
-    labels = np.asarray(answers)
+    labels = _plain(answers, "its labels are")
     if labels.shape == (0,):
         raise DataError("it returned no examples")
     if labels.ndim != 1 or labels.dtype.kind not in "iub":
         raise DataError(
             f"its labels are {labels.dtype} {labels.shape}, expected a whole number an example"
         )
-    labels = labels.astype(np.int64)
     if not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
         raise DataError(
             f"its labels reach from {labels.min()} to {labels.max()}, expected 0 to "
             f"{MOST_CLASSES - 1}"
         )
-    return labels
+    return labels.astype(np.int64)
 
 
 def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
     if not isinstance(given, Mapping):
         raise DataError(f"its metadata is {_kind(given)}, expected fields by their names")
+    if len(given) > MOST_FIELDS:
+        raise DataError(
+            f"its metadata has {len(given):,} fields, expected at most {MOST_FIELDS}: accuracy is "
+            f"broken down by each one; leave out those that no breakdown is wanted by"
+        )
     found: dict[str, np.ndarray] = {}
     for name, column in given.items():
-        array = np.asarray(column)
+        array = _plain(column, f"its metadata {name!r} is")
         if array.shape != (examples,) or array.dtype.kind not in "iubU":
             raise DataError(
                 f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number or "
@@ -184,6 +224,11 @@ def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
         if array.dtype.kind == "U" and not all(map(is_word, array.tolist())):
             raise DataError(
                 f"its metadata {name!r} has words of over {LONGEST_WORD} letters, or odd ones"
+            )
+        if array.dtype.kind == "u" and array.max() > LARGEST_NUMBER:
+            raise DataError(
+                f"its metadata {name!r} reaches up to {array.max()}, expected at most "
+                f"{LARGEST_NUMBER}"
             )
         found[name] = array if array.dtype.kind == "U" else array.astype(np.int64)
     return found

@@ -161,15 +161,15 @@ class OwnTask(Task):
     def seed_has_effect(self) -> bool:
         """Whether another seed gives other test examples.
 
-        Raises: DataError if the same seed gives other ones.
+        Raises: DataError if the same seed gives other examples of any split.
         """
-        test = self.drawn["test"]
-        if not test.same(self.draw("test")):
-            raise DataError(
-                f"{self.task_name}: drawn twice by the same seed, its test split differs; draw by "
-                f"rng alone"
-            )
-        return not test.same(self.draw("test", self.data_seed + 1))
+        for split, one in self.drawn.items():
+            if not one.identical(self.draw(split)):
+                raise DataError(
+                    f"{self.task_name}: drawn twice by the same seed, its {split} split differs; "
+                    f"draw by rng alone"
+                )
+        return not self.drawn["test"].same(self.draw("test", self.data_seed + 1))
 
     def known_in_training(self, split: str) -> int:
         """Count the examples of a split whose sequences are in the training split, too."""
@@ -241,7 +241,7 @@ class OwnTask(Task):
         cache.check_files(checksums=True)
         total = 0
         for split in SPLITS:
-            if not self._cached(cache, split).same(self.draw(split)):
+            if not self._cached(cache, split).identical(self.draw(split)):
                 raise DataError(
                     f"{dataset.folder}: the {split} examples drawn again are others; delete that "
                     f"folder to make it anew, and draw by rng alone"

@@ -22,6 +22,7 @@ from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from tasks.errors import DataError, KnownError
+from tasks.examples import packed
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -164,6 +165,7 @@ def own(body: str, head: str = "") -> str:
 DRAW = "s = rng.integers(0, 2, (30, 5)); "
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize(
     ("source", "part"),
     [
@@ -174,6 +176,21 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
         (own("return [[1, -2], [1]], [0, 1]"), "tokens reach from -2 to 1"),
         (own("return [[1, 2], [.5]], [0, 1]"), "hold 1 real numbers and tokens a position"),
         (own("return [[.1, float('nan')]] * 2, [0, 1]"), "not finite"),
+        (own("return [[.1, -1e39]] * 2, [0, 1]"), "holds a number of size 1e+39, expected at"),
+        (own("import numpy; return numpy.asmatrix(rng.random((9, 5))), [0] * 9"),
+         "its sequences are a numpy matrix, expected plain arrays or lists"),
+        (own("import numpy; return [numpy.asmatrix([.1, .2])] * 2, [0, 1]"),
+         "a sequence is a numpy matrix"),
+        (own("import numpy; return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]"),
+         "a sequence is a numpy MaskedArray"),
+        (own("import numpy; return [numpy.array([1, 2**64 - 1], 'u8')] * 2, [0, 1]"),
+         "tokens reach from 1 to 18446744073709551615, expected 0 to 2147483647"),
+        (own("import numpy; return [[1], [2]], numpy.array([0, 2**64 - 1], 'u8')"),
+         "its labels reach from 0 to 18446744073709551615"),
+        (own("import numpy; return [[1], [2]], [0, 1], {'a': numpy.array([0, 2**63], 'u8')}"),
+         "its metadata 'a' reaches up to 9223372036854775808, expected at most 9223372036854775"),
+        (own("return [[1], [2]], [0, 1], {str(i): [0, 1] for i in range(3000)}"),
+         "its metadata has 3,000 fields, expected at most 100"),
         (own("return ['ab', 'c'], [0, 1]"), "a sequence is <U2 ()"),
         (own("return {1: 2}, [0, 1]"), "its sequences are a dict"),
         (own("return [([1], [2], [3])] * 2, [0, 1]"), "tuples of other than two sequences"),
@@ -186,7 +203,12 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
         (own(DRAW + "return s, s[:, 0], {'label': s[:, 1]}"), "cannot be called 'label'"),
         (own("return [[0, 1], [1, 1]], [0, 1]"), "its val split is its training split"),
         (own("import numpy; s = numpy.random.rand(9, 3) ; return s, s[:, 0] > .5"),
-         "drawn twice by the same seed, its test split differs"),
+         "drawn twice by the same seed, its train split differs"),
+        (own("import numpy; s = (rng if split != 'val' else numpy.random).random((9, 3)); "
+             "return s, s[:, 0] > .5"), "drawn twice by the same seed, its val split differs"),
+        (own("import numpy; s = rng.random((9, 3)); "
+             "return s, s[:, 0] > .5, {'a': numpy.random.randint(0, 2**60, 9)}"),
+         "drawn twice by the same seed, its train split differs"),
         (own("return 1 / 0"), "examples('train', rng): ZeroDivisionError"),
         (own("raise SystemExit"), "examples('train', rng): SystemExit"),
         (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    num_classes = 1"),
@@ -214,6 +236,17 @@ def test_mistakes_are_one_line(source: str, part: str) -> None:
         resolve("own.py:Own", "mean", preset="quick").build_task().prepare(Path("data"))
     assert part in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_fits_is_kept_whatever_its_type() -> None:
+    """All whole types become tokens and labels, all real ones float32, up to the largest number."""
+    tokens = [np.array([0, 1], kind) for kind in ("?", "u1", "i1", "u8", "i8")]
+    kept = packed((tokens, np.array([0, 1, 0, 1, 0], "u8"), {"a": np.array([2**63 - 1] * 5, "u8")}))
+    assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), [0, 1] * 5)
+    assert kept.metadata["a"].tolist() == [2**63 - 1] * 5
+    largest = np.finfo(np.float32).max
+    reals = packed(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
+    assert reals.values.tolist() == [[1.0], [-largest]] * 2
 
 
 @pytest.mark.parametrize(
