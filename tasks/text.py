@@ -159,12 +159,19 @@ def _reviews(
         number; and a digest of the whole content.
     """
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
+    known: set[tuple[str, int, int]] = set()
     digests: list[bytes] = []
     limits = {"largest": LARGEST_REVIEW, "total": LARGEST_TOTAL}
     for found, file in walk(path, _REVIEW, inside=RELEASE.inside, **limits):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
         if number > LARGEST_NUMBER:
             raise DataError(f"{path}: {found.string} has a number above {LARGEST_NUMBER}")
+        if (split, label, number) in known:
+            raise DataError(
+                f"{path}: {found.string} is the second review {number} of {split}/{found[2]}; keep "
+                f"one of them, or one folder of reviews"
+            )
+        known.add((split, label, number))
         text = file.read()
         rows[split].append((label, number, documents.add(text)))
         digests.append(hashlib.sha256(f"{split} {label} ".encode() + text).digest())

@@ -466,10 +466,10 @@ def test_official_files_never_stand_in_for_other_settings(
     tmp_path: Path, options: dict[str, int]
 ) -> None:
     write_small_official(tmp_path)
-    assert ListOps()._files(tmp_path) is not None
-    assert READ_SMALL._files(tmp_path) is not None
+    assert ListOps()._files(tmp_path)
+    assert READ_SMALL._files(tmp_path)
     small = {**COUNTS, **options}
-    assert ListOps(**small)._files(tmp_path) is None  # pyright: ignore[reportArgumentType]
+    assert not ListOps(**small)._files(tmp_path)  # pyright: ignore[reportArgumentType]
 
 
 def test_manifest_says_what_the_data_is(tmp_path: Path) -> None:

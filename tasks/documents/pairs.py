@@ -80,7 +80,10 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
     for match, file in walk(path, FILE, inside=inside):
         name, split = match.string, SPLITS[match[1]]
         if split in found:
-            raise DataError(f"{path} holds both {found[split].name} and {name}; keep one of them")
+            raise DataError(
+                f"{path} holds both {found[split].name} and {name}; unpack one of them, and "
+                f"put it in the place of the archive"
+            )
         found[split] = _read(name, file, documents, f"{path}/{name}")
     for word, split in SPLITS.items():
         if split not in found:

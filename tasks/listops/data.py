@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tasks.listops.format import FILES, read_official
 from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
+from tasks.sources.copies import note_copies
 from tasks.sources.exports import MARK, settle_source
 from tasks.untrusted import faults_named, map_array, read_regular
 
@@ -44,15 +45,18 @@ def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int
     return _open(data_dir, "generated", "generated", request, build)
 
 
-def open_files(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, int]) -> Cache:
+def open_files(
+    data_dir: Path, copies: Sequence[Mapping[str, Path]], counts: Mapping[str, int]
+) -> Cache:
     """Open the cache of files in the official format; where there is none, read and check them.
 
     Args:
         data_dir: where the files and the cache are.
-        files: paths by split.
+        copies: paths by split of each copy of the files; the first one is read.
         counts: examples that are asked for, by split.
     Raises: DataError if a file is malformed, holds a wrong answer, or has changed.
     """
+    files, *others = copies
     sizes = {path.name: path.stat().st_size for path in files.values()}
     request = {"source": "official", "files": sizes, "counts": dict(counts)}
 
@@ -81,6 +85,7 @@ def open_files(data_dir: Path, files: Mapping[str, Path], counts: Mapping[str, i
             content_of(made.folder),
             doubt or generated_by_us(splits),
         )
+        note_copies(made, files["train"].parent, [other["train"].parent for other in others])
         if beyond and made.source != "unofficial":  # an export of ours, but of another law
             made.mark_unofficial(beyond)
 

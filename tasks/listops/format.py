@@ -21,12 +21,13 @@ FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 FOLDERS = (
     "",
     "listops*",
-    "lra_release",
-    "lra_release/listops*",
     "lra_release/lra_release",
     "lra_release/lra_release/listops*",
+    "lra_release",
+    "lra_release/listops*",
 )
-"""Folders, under the data folder, where the files may be; the first that has them counts."""
+"""Folders, under the data folder, where the files may be; the first that has them counts. Of the
+archive lra_release.gz the inner folder is preferred, as for the other tasks (`copy_order`)."""
 
 CHUNK = 1000
 """Number of expressions that are written at a time."""
@@ -40,23 +41,26 @@ _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
 _LABELS = {str(digit).encode(): digit for digit in range(10)}
 
 
-def find_official(data_dir: Path) -> dict[str, Path] | None:
-    """Look for the three files under a data folder; return their paths by split, or None.
+def find_official(data_dir: Path) -> list[dict[str, Path]]:
+    """List the copies of the three files under a data folder, each as paths by split.
 
-    Raises: DataError if a folder holds some of them but not all.
+    The copy to read comes first.
+
+    Raises: DataError if the first folder that holds some of them does not hold all.
     """
+    copies: list[dict[str, Path]] = []
     for pattern in FOLDERS:
         for folder in sorted(data_dir.glob(pattern)) if pattern else [data_dir]:
             paths = {name: folder / file for name, file in FILES.items()}
             missing = [path.name for path in paths.values() if not path.is_file()]
             if not missing:
-                return paths
-            if len(missing) < len(paths):
+                copies.append(paths)
+            elif len(missing) < len(paths) and not copies:
                 raise DataError(
                     f"{folder} holds official ListOps files but lacks {', '.join(missing)}; "
                     f"put it there, or use task.source=generate to ignore those files"
                 )
-    return None
+    return copies
 
 
 def read_official(path: Path) -> Expressions:

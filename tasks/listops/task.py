@@ -108,20 +108,23 @@ class ListOps(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        files = self._files(data_dir)
-        if files is None:
+        copies = self._files(data_dir)
+        if not copies:
             cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
         else:
-            cache = open_files(data_dir, files, self.counts)
+            cache = open_files(data_dir, copies, self.counts)
             check_official(cache, self.source)
         with cache.faults_named():
             return checked(self._dataset(cache), self.info)
 
-    def _files(self, data_dir: Path) -> dict[str, Path] | None:
-        """Find files in the official format, if they are wanted and can be what is asked for."""
+    def _files(self, data_dir: Path) -> list[dict[str, Path]]:
+        """Find files in the official format, if they are wanted and can be what is asked for.
+
+        Returns: paths by split of each copy of the files, the copy to read first.
+        """
         is_official = self.law == OFFICIAL_LAW and self.data_seed == 0
         if self.source == "generate" or (self.source == "auto" and not is_official):
-            return None
+            return []
         if self.source == "official" and not (is_official and self.counts == OFFICIAL_COUNTS):
             raise DataError(
                 "task.source is official, but the official files have a law and numbers of "
@@ -129,17 +132,18 @@ class ListOps(Task):
                 "train, val, test and data_seed as they are, or use task.source=generate"
             )
         found = find_official(data_dir)
-        if found is None and self.source == "official":
+        if not found and self.source == "official":
             places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
             raise DataError(
                 f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
                 f"unpack lra_release.gz there, or use task.source=generate"
             )
-        if found is None or self.counts == OFFICIAL_COUNTS:
+        if not found or self.counts == OFFICIAL_COUNTS:
             return found
-        smallest_first = sorted(SPLITS, key=lambda name: found[name].stat().st_size)
-        fits = all(count_examples(found[name]) == self.counts[name] for name in smallest_first)
-        return found if fits else None
+        files = found[0]
+        smallest_first = sorted(SPLITS, key=lambda name: files[name].stat().st_size)
+        fits = all(count_examples(files[name]) == self.counts[name] for name in smallest_first)
+        return found if fits else []
 
     def _dataset(self, cache: Cache) -> Dataset:
         splits: dict[str, PackedTokens] = {}

@@ -13,7 +13,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from tasks.errors import DataError
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 from tasks.sources.archives import walk
+from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.exports import MARK
 from tasks.untrusted import read_regular
 
@@ -36,9 +37,9 @@ LARGEST_FILE = 16 * 2**20
 
 METADATA_INSIDE, IMAGES_INSIDE = "metadata/*.npy", "imgs/*/*.png"
 
-_METADATA = re.compile(rf"(?:^|/)(?:metadata/(\d+)\.npy|{MARK})$")
-"""The files read before the images; the mark of an export has no number."""
-_IMAGE = re.compile(r"(?:^|/)(imgs/\d+/sample_\d+\.png)$")
+_METADATA = rf"metadata/\d+\.npy|{MARK}"
+"""Names of the files that are read before the images."""
+_IMAGE = r"imgs/\d+/sample_\d+\.png"
 _LABELS = {"0": 0, "0.0": 0, "1": 1, "1.0": 1}
 _FIELDS_READ = 4
 _CONTOUR = 5
@@ -79,22 +80,26 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     Raises: DataError if there is no metadata, for images of another size, and if more than
         MOST_SKIPPED of the images or lines cannot be read.
     """
-    listing = _read_metadata(path, prefix)
+    folder, listing = _read_metadata(made, path, prefix)
     images = made.mapped("images", (len(listing.names), size * size, 1), np.uint8)
     row_of = {name: row for row, name in enumerate(listing.names)}
-    is_read = np.zeros(len(images), dtype=bool)
+    is_found, is_read = np.zeros((2, len(images)), dtype=bool)
     skipped = list(listing.skipped)
     unlisted = 0
-    for name, place, content in _files(path, prefix, IMAGES_INSIDE, _IMAGE):
-        row = row_of.get(name or "")
+    for place, name, content in _files(path, re.escape(folder), IMAGES_INSIDE, _IMAGE):
+        row = row_of.get(name)
         if row is None:
             unlisted += 1
-        elif not content:
-            skipped.append(f"{place}: the file is empty")
-        else:
+            continue
+        if is_found[row]:
+            raise _occurs_twice(place)
+        is_found[row] = True
+        if content:
             images[row, :, 0] = _decode(content, place, size)
             is_read[row] = True
-    lost = int((~is_read).sum()) - (len(skipped) - len(listing.skipped))
+        else:
+            skipped.append(f"{place}: the file is empty")
+    lost = int((~is_found).sum())
     skipped += [f"{path}: {lost} images are listed but not there"] if lost else []
     for fault in skipped:
         logger.info(f"skipped {fault}")
@@ -114,30 +119,60 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
     return listing
 
 
-def _files(
-    path: Path, prefix: str, inside: str, pattern: re.Pattern[str]
-) -> Iterator[tuple[str | None, str, bytes]]:
-    """Read the files whose names fit a pattern: each one's matched group, place and content."""
-    above = "" if path.is_dir() else f"(?:^|/){re.escape(prefix)}"
-    wanted = re.compile(above + pattern.pattern)
+def _files(path: Path, folder: str, inside: str, names: str) -> Iterator[tuple[str, str, bytes]]:
+    """Read the files whose names fit a pattern: each one's place, name and content.
+
+    Args:
+        path: a folder or an archive.
+        folder: pattern of the folder of the names in an archive, with the slash at its end.
+        inside: pattern of the names for a folder, as `walk` takes it.
+        names: pattern of the names.
+    """
+    wanted = re.compile(rf"^{folder}({names})\Z")
     for match, file in walk(path, wanted, inside=inside, largest=LARGEST_FILE):
-        yield match[1], f"{path}/{match.string}", file.read()
+        yield f"{path}/{match.string}", match[1], file.read()
 
 
-def _read_metadata(path: Path, prefix: str) -> Listing:
-    batches: dict[int, tuple[str, list[list[str]]]] = {}
-    mark = read_regular(path / MARK) if (path / MARK).is_file() else None
-    for batch, place, content in _files(path, prefix, METADATA_INSIDE, _METADATA):
-        if batch is None:
-            mark = content
-        else:
-            batches[int(batch)] = (place, _rows(content, place))
+def _occurs_twice(place: str) -> DataError:
+    return DataError(
+        f"{place} occurs more than once; unpack the archive, and keep one folder of these images"
+    )
+
+
+def _metadata_files(path: Path, prefix: str) -> dict[str, dict[str, tuple[str, bytes]]]:
+    """Read the metadata of every copy: place and content by name, by the folder in the archive.
+
+    Raises: DataError for a file that is in a folder twice.
+    """
+    found: dict[str, dict[str, tuple[str, bytes]]] = {}
+    folder = "" if path.is_dir() else f"(?:.*/)?{re.escape(prefix)}/"
+    for place, name, content in _files(path, folder, METADATA_INSIDE, _METADATA):
+        files = found.setdefault(place.removeprefix(f"{path}/").removesuffix(name), {})
+        if name in files:
+            raise _occurs_twice(place)
+        files[name] = (place, content)
+    if (path / MARK).is_file():
+        found.setdefault("", {})[MARK] = (f"{path / MARK}", read_regular(path / MARK))
+    return {folder: files for folder, files in found.items() if files.keys() - {MARK}}
+
+
+def _read_metadata(made: Build, path: Path, prefix: str) -> tuple[str, Listing]:
+    """Read what the metadata says, of the copy to read, and note the other copies.
+
+    Returns: the folder of the copy in an archive, with the slash at its end, and the listing.
+    """
+    copies = _metadata_files(path, prefix)
+    folder, *others = sorted(copies, key=copy_order) or [""]
+    note_copies(made, path / folder, [path / other for other in others])
+    files = copies.get(folder, {})
+    _, mark = files.pop(MARK, ("", None))
+    in_order = sorted(files, key=lambda name: (int(PurePosixPath(name).stem), name))
     names: list[str] = []
     contours: set[str] = set()
     labels = bytearray()
     skipped: list[str] = []
-    for _, (place, rows) in sorted(batches.items()):
-        for number, fields in enumerate(rows, start=1):
+    for place, content in (files[name] for name in in_order):
+        for number, fields in enumerate(_rows(content, place), start=1):
             if len(fields) < _FIELDS_READ or fields[3] not in _LABELS:
                 skipped.append(f"{place}:{number}: got {' '.join(fields)[:60]!r}, expected folder, "
                                f"file, number, label 0 or 1")  # fmt: skip
@@ -149,7 +184,8 @@ def _read_metadata(path: Path, prefix: str) -> Listing:
         raise DataError(f"{path}: no metadata lists an image of {prefix}; is it complete?")
     if len(set(names)) < len(names):
         raise DataError(f"{path}: the metadata of {prefix} lists an image twice")
-    return Listing(names, np.frombuffer(bytes(labels), dtype=np.uint8), skipped, contours, mark)
+    found = np.frombuffer(bytes(labels), dtype=np.uint8)
+    return folder, Listing(names, found, skipped, contours, mark)
 
 
 def _rows(content: bytes, place: str) -> list[list[str]]:

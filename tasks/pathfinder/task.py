@@ -34,6 +34,8 @@ DRAWN_AGAIN = 500
 IMAGES_PER_TEST_IMAGE = 10
 """Images in all splits for each image of the test set."""
 SIZES = (32, 64, 128, 256)
+SIZE_RELEASED_TWICE = 128
+"""Size of the images that the official archive holds in two folders, see `copy_order`."""
 SPLITS = ("train", "val", "test")
 IMAGES_A_CHUNK = 1000
 MIDDLE_GRAY = (127.5, 127.5)
@@ -146,11 +148,13 @@ class Pathfinder(Task):
         if self.source == "generate":
             return None
         release = self._release()
-        request = {"size": self.size, "contour": self.contour, "source": "read"}
+        # Earlier caches of the size that the archive holds twice may hold the wrong copy.
+        how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
+        request = {"size": self.size, "contour": self.contour, "source": how}
         name = f"files-{self.size}-{self.contour}"
         if self.source == "auto":
             is_cached = cache_folder(data_dir, "pathfinder", name, request).exists()
-            if not is_cached and release.find(data_dir) is None:
+            if not is_cached and not release.find(data_dir):
                 return None
         return open_release(
             release, data_dir, name=name, source=self.source, request=request, read=self._read

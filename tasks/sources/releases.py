@@ -11,6 +11,7 @@ from typing import Any
 from tasks.cache import Build, Cache, cache_folder, open_or_build
 from tasks.errors import DataError
 from tasks.manifest import origin_facts
+from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.downloads import DownloadError, download, registered
 from tasks.untrusted import faults_named
 
@@ -44,28 +45,34 @@ class Release:
     inside: str
     """Pattern of the files to read in a folder."""
 
-    def find(self, data_dir: Path) -> Path | None:
-        """Look for an archive or folder, first pattern and shallowest place first."""
-        for name in self.names:
-            for depth in DEPTHS:
-                for path in sorted(data_dir.glob(f"{depth}{name}")):
-                    accepted = self.accept(path) if path.suffix not in UNFINISHED else None
-                    if accepted is not None:
-                        return accepted
-        return None
+    def find(self, data_dir: Path) -> list[Path]:
+        """List the archives and folders that hold the files, the one to read first.
 
-    def get(self, data_dir: Path, source: str) -> Path | None:
+        They come in the order of the patterns, those of one pattern as `copy_order` says.
+        """
+        top = data_dir.absolute()
+        found: list[Path] = []
+        for name in self.names:
+            paths = [path for depth in DEPTHS for path in data_dir.glob(f"{depth}{name}")]
+            for path in sorted(paths, key=lambda path: copy_order(top / path)):
+                accepted = self.accept(path) if path.suffix not in UNFINISHED else None
+                if accepted is not None:
+                    found.append(accepted)
+        return list(dict.fromkeys(found))
+
+    def get(self, data_dir: Path, source: str) -> list[Path]:
         """Find the official files, or download them, as a task's option `source` allows.
 
-        Returns: an archive or folder; None if there is none and none can be downloaded.
+        Returns: archives and folders, the one to read first; empty if there is none and none can be
+            downloaded.
         Raises: DataError for a download that fails.
         """
-        found = self.find(data_dir) if source in ("auto", "official") else None
-        if found is not None or source not in ("auto", "download") or self.registered_as is None:
+        found = self.find(data_dir) if source in ("auto", "official") else []
+        if found or source not in ("auto", "download") or self.registered_as is None:
             return found
         try:
             address = registered(self.registered_as)
-            return download(address, data_dir / (self.saved_as or address.file_name))
+            return [download(address, data_dir / (self.saved_as or address.file_name))]
         except DownloadError as error:
             raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
 
@@ -101,14 +108,16 @@ def open_release(
     """
 
     def build(made: Build) -> None:
-        path = release.get(data_dir, source)
-        if path is None:
+        found = release.get(data_dir, source)
+        if not found:
             raise DataError(release.missing(data_dir))
+        path, *others = found
         files = [path] if path.is_file() else sorted(path.glob(release.inside))
         if len(files) <= FEW:
             made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
         with faults_named(f"{path}", "is it complete?"):
             read(made, path)
+        note_copies(made, path, others)
 
     folder = cache_folder(data_dir, release.task, name, request)
     cache = open_or_build(
