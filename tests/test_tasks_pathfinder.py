@@ -23,11 +23,13 @@ from conftest import ROOT
 from lra.record.schema import DataRecord
 from made_data import write_archive
 from tasks.base import Dataset
+from tasks.baselines import cross_fitted_trees
 from tasks.cache import Build
 from tasks.errors import DataError
 from tasks.pathfinder.draw import draw
 from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers
+from tasks.pathfinder.official import unrelated
 from tasks.pathfinder.pathx import PathX
 from tasks.pathfinder.task import Pathfinder
 from tasks.splits import Pixels
@@ -290,6 +292,37 @@ def test_other_images_are_not_official(
     assert read(tmp_path).unofficial_because == reason
 
 
+@pytest.mark.parametrize(
+    ("size", "count", "right", "ones", "alarm"),
+    [
+        (128, 200_000, 0.50, 0.5, True),
+        (128, 200_000, 0.51, 0.5, True),
+        (128, 200_000, 0.53, 0.5, False),
+        (128, 200_000, 0.60, 0.6, True),
+        (128, 60, 0.40, 0.5, False),
+        (256, 200_000, 0.50, 0.5, False),
+    ],
+)
+def test_labels_that_belong_to_other_images_are_known(
+    size: int, count: int, right: float, ones: float, alarm: bool
+) -> None:
+    """All predictions but a share of them are right; few images raise no alarm by chance."""
+    rng = np.random.default_rng(0)
+    labels = (np.arange(count) < ones * count).astype(np.uint8)
+    predictions = labels ^ rng.permutation(np.arange(count) >= round(right * count))
+    assert ("do not belong to its images" in unrelated(labels, predictions, size)) == alarm
+
+
+@pytest.mark.usefixtures("few")
+def test_such_labels_are_not_official(
+    theirs: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.pathfinder.official.LEAST_GAIN", 1)
+    monkeypatch.setattr("tasks.pathfinder.official.SEEDS_TRIED", 0)
+    unmarked(theirs, tmp_path)
+    assert "do not belong to its images" in read(tmp_path).unofficial_because
+
+
 @pytest.mark.usefixtures("few")
 @pytest.mark.parametrize("change", ["image", "label", "mark"])
 def test_a_mark_counts_for_the_files_it_was_written_for(
@@ -523,5 +556,10 @@ def test_marker_positions_give_the_label_away(tmp_path: Path) -> None:
     """About 68 % on the hard level at 32 pixels; little more than chance under the clean law."""
     dataset = Pathfinder(examples=20_000).prepare(tmp_path)
     assert dataset.baselines["marker positions"] == pytest.approx(68, abs=3)
+    found = arrays(dataset)
+    assert unrelated(found["labels"], found["marker_predictions"], 32) == ""
+    markers = find_markers(found["images"], 32, small().law.marker_radius)
+    shuffled = np.random.default_rng(0).permutation(found["labels"])
+    assert "do not belong" in unrelated(shuffled, cross_fitted_trees(markers, shuffled), 32)
     clean = Pathfinder(examples=20_000, law="clean").prepare(tmp_path)
     assert clean.baselines["marker positions"] < 61

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +20,14 @@ LAWS = {"lra": True, "clean": False}
 
 IMAGES_TRIED = 3
 """First images of a seed of ours that are looked for among those read."""
+
+LEAST_GAIN = 0.02
+"""Share of labels by which predictions from the places of the markers must be better than always
+answering the commonest label. On 200,000 generated images the gain is .17 at 32 pixels and .07 at
+128 (14 dashes); without any dependence it is 0, give or take .003."""
+
+LARGEST_CHECKED = 128
+"""Largest size at which labels are compared with markers; at 256 the gain was never measured."""
 
 
 def difference(
@@ -41,6 +50,29 @@ def difference(
     if labels.min() == labels.max():
         return f"all its labels are {labels[0]}"
     return _drawn_by_us(images, labels, size, contour)
+
+
+def unrelated(labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
+    """Say that labels do not depend on where the markers are; empty if they do.
+
+    On the official images they do: the two tips of one contour lie otherwise than those of two. A
+    set whose labels belong to other images is known by that. Four standard deviations of chance
+    are allowed for, so that few images raise no alarm.
+
+    Args:
+        labels: (n,) 0 or 1.
+        predictions: (n,) labels as predicted from the places of the markers alone.
+        size: rows and columns of an image.
+    """
+    right, ones = float(np.mean(labels == predictions)), float(np.mean(labels))
+    commonest = max(ones, 1 - ones)
+    is_better = right - commonest > LEAST_GAIN - 2 / math.sqrt(len(labels))
+    if is_better or size > LARGEST_CHECKED:
+        return ""
+    return (
+        f"its labels do not belong to its images: from the places of the markers {right:.1%} of "
+        f"them are predicted, by always answering the commonest one {commonest:.1%}"
+    )
 
 
 def _drawn_by_us(images: np.ndarray, labels: np.ndarray, size: int, contour: int) -> str:

@@ -23,7 +23,7 @@ from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS
 from tasks.pathfinder.law import law as law_of
-from tasks.pathfinder.official import OFFICIAL_COUNT, difference
+from tasks.pathfinder.official import OFFICIAL_COUNT, difference, unrelated
 from tasks.sources.exports import mark_export, settle_source
 from tasks.sources.releases import Release, open_release
 from tasks.splits import Pixels, scale
@@ -176,10 +176,12 @@ class Pathfinder(Task):
 
     def _read(self, made: Build, path: Path) -> None:
         listing = read_release(made, path, self.folder_name, self.size)
-        images, labels, rows = map(made.array, ("images", "labels", "rows"))
-        doubt = difference(listing, images, labels, self.size, self.contour)
-        settle_source(made, listing.mark, _content(images, labels, rows), doubt)
         self._predict_by_markers(made)
+        names = ("images", "labels", "rows", "marker_predictions")
+        images, labels, rows, predictions = map(made.array, names)
+        doubt = difference(listing, images, labels, self.size, self.contour)
+        doubt = doubt or unrelated(labels, predictions, self.size)
+        settle_source(made, listing.mark, _content(images, labels, rows), doubt)
 
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate
