@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from lra.report.drawing import (
     new_figure,
     slugify,
 )
+from lra.report.drawn_rows import choose_rows, rank_by_result
 from lra.report.labels import LineEnd, label_ends
 from lra.report.results import Results
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+MOST_FIELDS = 20
+"""Most metadata fields of a task that accuracy is drawn by."""
 BINS = 8
 """Number of groups, of about equal size, that a field of many numbers is divided into."""
 FEWEST = 10
@@ -122,14 +126,16 @@ def breakdown_figures(
     """Make a figure per task and metadata field, and one of confusions per task."""
     figures = []
     for task in board.tasks:
-        by_method = {
-            method: found
-            for method, cells in board.rows.items()
-            if task in cells and (found := outcome(results, cells[task].runs)) is not None
-        }
+        by_method, note = _drawn_outcomes(results, board, task)
         if not by_method:
             continue
-        for field, values in next(iter(by_method.values())).metadata.items():
+        fields = next(iter(by_method.values())).metadata
+        of_fields = (
+            f" Of {len(fields):,} metadata fields, figures show the first {MOST_FIELDS}."
+            if len(fields) > MOST_FIELDS
+            else ""
+        )
+        for field, values in itertools.islice(fields.items(), MOST_FIELDS):
             groups = {
                 method: group_accuracies(one, field)
                 for method, one in by_method.items()
@@ -142,7 +148,8 @@ def breakdown_figures(
                     slugify("accuracy", task, "by", field, slug),
                     f"{task}: accuracy by {field}",
                     f"{board.name}. Mean over seeds on groups of at least {FEWEST} test examples; "
-                    f"bars: 95 % interval of a proportion of so many (Wilson).",
+                    f"bars: 95 % interval of a proportion of so many (Wilson)."
+                    f"{of_fields}{note}",
                     partial(draw_group_accuracies, groups, field, is_number(values), looks),
                 )
             )
@@ -151,11 +158,29 @@ def breakdown_figures(
                 slugify("confusions", task, slug),
                 f"{task}: confusions",
                 f"{board.name}. Percent of the test examples of each true class (row), seeds "
-                f"pooled.",
-                partial(_draw_confusions, by_method),
+                f"pooled.{note}",
+                partial(
+                    _draw_confusions,
+                    {name: replace(found, metadata={}) for name, found in by_method.items()},
+                ),
             )
         )
     return figures
+
+
+def _drawn_outcomes(results: Results, board: Board, task: str) -> tuple[dict[str, Outcome], str]:
+    """Read the predictions of the rows that figures draw, and of no others: files may be many.
+
+    Returns: the predictions by row, and a sentence for captions on the rows that are left out.
+    """
+    runs = {
+        method: cells[task].runs
+        for method, cells in board.rows.items()
+        if task in cells and any(map(results.has_predictions, cells[task].runs))
+    }
+    chosen, note = choose_rows(runs, rank_by_result(board, task))
+    found = {method: outcome(results, group) for method, group in chosen.items()}
+    return {method: one for method, one in found.items() if one is not None}, note
 
 
 def draw_group_accuracies(

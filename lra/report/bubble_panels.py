@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from lra.report.accuracy import AVERAGES, averages
 from lra.report.boards import Board
+from lra.report.drawn_rows import choose_rows, rank, rank_in_turn
 from lra.report.speed import Speed, speed_of
 
 
@@ -34,6 +35,8 @@ class Panel:
     bubbles: list[Bubble]
     measured: str = "test accuracy, %"
     """Label of the y axis."""
+    lowest_is_best: bool = False
+    """Whether low bubbles are the good ones."""
 
 
 Speeds = dict[tuple[str, str], Speed]
@@ -102,9 +105,32 @@ def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
         }
         panel = _absolute(task, [task], values, speeds)
         if measure.lowest_is_best:
-            panel = replace(panel, measured=f"{measure.name} (lower is better)")
+            label = f"{measure.name} (lower is better)"
+            panel = replace(panel, measured=label, lowest_is_best=True)
         panels.append(panel)
     return _with_two(panels)
+
+
+def with_chosen_rows(panels: Sequence[Panel], base: str | None) -> tuple[list[Panel], str]:
+    """Choose the bubbles that a figure draws, of the same rows in all of its panels.
+
+    Args:
+        panels: the panels with all bubbles.
+        base: a row that is drawn in any case; None if there is none.
+    Returns: the panels, and a sentence for the caption on the rows that are left out.
+    """
+    heights = [
+        rank({b.method: b.y for b in one.bubbles}, one.name, lowest_is_best=one.lowest_is_best)
+        for one in panels
+    ]
+    first = [] if base is None else [rank({base: 0.0}, base)]
+    rule = "the vertical axis" + " of each panel in turn" * (len(panels) > 1)
+    every = dict.fromkeys(bubble.method for panel in panels for bubble in panel.bubbles)
+    chosen, note = choose_rows(every, rank_in_turn([*first, *heights], rule))
+    shown = [
+        replace(panel, bubbles=[b for b in panel.bubbles if b.method in chosen]) for panel in panels
+    ]
+    return _with_two(shown), note
 
 
 def _with_two(panels: Sequence[Panel]) -> list[Panel]:

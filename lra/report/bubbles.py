@@ -18,6 +18,7 @@ from lra.report.bubble_panels import (
     relative_panels,
     speeds_on,
     task_panels,
+    with_chosen_rows,
 )
 from lra.report.drawing import (
     Looks,
@@ -64,10 +65,11 @@ def _bubbles_on(
     measured = board.measures[0].name if board.of_positions else "accuracy"
     made: list[tuple[str, list[Panel], str]] = []
     if relative:
+        relative, left_out = with_chosen_rows(relative, relative_to)
         made.append((
             f"relative to {relative_to}", relative,
             "Training speed in examples per second and test accuracy, in percent of "
-            f"{relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).",
+            f"{relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).{left_out}",
         ))  # fmt: skip
     averaged = average_panels(board, speeds)
     # Panels of tasks would repeat what the relative figure shows.
@@ -75,8 +77,9 @@ def _bubbles_on(
         over = "averages over tasks" if averaged else "by task"
         where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
         note = f"{where}; speeds by their geometric mean. " if averaged else ""
-        panels = averaged or task_panels(board, speeds)
-        made.append((over, panels, f"{note}After Figure 3 of the Long Range Arena."))
+        panels, left_out = with_chosen_rows(averaged or task_panels(board, speeds), None)
+        note += f"After Figure 3 of the Long Range Arena.{left_out}"
+        made.append((over, panels, note))
     return [
         ReportFigure(
             slugify("speed-and", measured, what, slug, device),

@@ -20,6 +20,7 @@ from lra.report.drawing import (
     log_scale,
     slugify,
 )
+from lra.report.drawn_rows import choose_rows, rank_by_result
 from lra.report.labels import LineEnd, label_ends
 from lra.report.results import MetricsLine, Results
 
@@ -124,22 +125,25 @@ def _learned(board: Board) -> Learned:
 def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> list[ReportFigure]:
     """Make the curves of a board: a figure per task and axis, and for times also per device."""
     devices = sorted({run.device for run in board.records})
+    rankings = {task: rank_by_result(board, task) for task in board.tasks}
     figures = []
     for task, axis in itertools.product(board.tasks, AXES):
         # Steps and FLOPs are the same on all devices; times are not.
         for device in devices if axis == "seconds" else [None]:
-            found = _curves(results, board, task, axis, device)
+            found, note = choose_rows(_curves(results, board, task, axis, device), rankings[task])
             if not found:
                 continue
+            curves = list(found.values())
             on = f", on {device}" if device else ""
-            stretched = _STRETCHED if is_stretched(_reach(found)) else ""
+            stretched = _STRETCHED if is_stretched(_reach(curves)) else ""
             figures.append(
                 ReportFigure(
                     slugify("learning", task, "over", _NAMES[axis], slug, device or ""),
                     f"Learning {task} over {_NAMES[axis]}{on}",
                     f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
-                    f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}",
-                    partial(_draw, found, axis, _learned(board).name, looks),
+                    f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}"
+                    f"{note}",
+                    partial(_draw, curves, axis, _learned(board).name, looks),
                 )
             )
     return figures
@@ -147,14 +151,14 @@ def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> li
 
 def _curves(
     results: Results, board: Board, task: str, axis: str, device: str | None
-) -> list[Curve]:
+) -> dict[str, Curve]:
     """Make the curve of every method from its runs on one device, or on any device for None."""
-    found = []
+    found: dict[str, Curve] = {}
     for method, cells in board.rows.items():
         runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]
         joined = curve(results, method, runs, axis, _learned(board))
         if joined is not None:
-            found.append(joined)
+            found[method] = joined
     return found
 
 

@@ -18,7 +18,9 @@ from lra.record.run import RunRecord
 from lra.report.attention_bias import CAPTION as SCORES_CAPTION
 from lra.report.attention_bias import draw_position_scores, position_scores
 from lra.report.boards import Board
+from lra.report.cells import Cell
 from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure, slugify
+from lra.report.drawn_rows import choose_rows, rank_by_result
 from lra.report.results import Results
 from tasks.errors import KnownError
 from tasks.untrusted import faults_named
@@ -80,12 +82,12 @@ def trained_model(results: Results, record: RunRecord) -> Trained | None:
 
     Raises: UserError if the run's settings can no longer be composed as they were.
     """
-    folder = results.path(record)
-    if record.has_own_code or not (folder / "checkpoints").is_dir():
+    if not _has_model(results, record):
         return None
     from lra.classifier.classifier import input_length
     from lra.evaluate.trained import best_model, config_of
 
+    folder = results.path(record)
     config = config_of(folder, record)
     info = config.build_task().info
     model = best_model(folder, config, info)
@@ -93,6 +95,10 @@ def trained_model(results: Results, record: RunRecord) -> Trained | None:
         return None
     is_grid = info.grid is not None and config.model.axes != "flat"
     return Trained(model, max(info.grid or ()) if is_grid else input_length(config, info))
+
+
+def _has_model(results: Results, record: RunRecord) -> bool:
+    return not record.has_own_code and (results.path(record) / "checkpoints").is_dir()
 
 
 def learned_kernels(found: Trained) -> list[Kernel]:
@@ -120,9 +126,11 @@ def _title(module_name: str) -> str:
 def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigure]:
     """Make a figure per method and task, of the first seed; say what cannot be shown."""
     figures: list[ReportFigure] = []
+    chosen = {task: _choose_models(results, board, task) for task in board.tasks}
     for method, cells in board.rows.items():
         for task, cell in cells.items():
-            for run in cell.runs:
+            drawn, note = chosen[task]
+            for run in cell.runs if method in drawn else ():
                 try:
                     with faults_named("its checkpoint"):
                         found = _drawing(results, run)
@@ -132,10 +140,20 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
                 if found is not None:
                     name = slugify(found.kind, task, method, slug)
                     title = f"{task}: {found.title} of {method}"
-                    caption = f"{board.name}, run {run.run_id}. {found.caption}"
+                    caption = f"{board.name}, run {run.run_id}. {found.caption}{note}"
                     figures.append(ReportFigure(name, title, caption, found.draw, is_wide=True))
                     break
     return figures
+
+
+def _choose_models(results: Results, board: Board, task: str) -> tuple[dict[str, Cell], str]:
+    """Choose the rows whose models are drawn, of those that have one."""
+    found = {
+        method: cells[task]
+        for method, cells in board.rows.items()
+        if task in cells and any(_has_model(results, run) for run in cells[task].runs)
+    }
+    return choose_rows(found, rank_by_result(board, task))
 
 
 @dataclass(frozen=True)

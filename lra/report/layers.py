@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from lra.record.benchmark import BenchRecord
 from lra.report.drawing import Looks, ReportFigure, figure_with_labels, slugify
+from lra.report.drawn_rows import choose_rows, rank
 from lra.report.labels import LineEnd, label_ends
 from lra.report.names import Names
 
@@ -64,18 +65,25 @@ def layer_figures(records: Sequence[BenchRecord], names: Names, looks: Looks) ->
                              r.overrides, r.measured_with, r.rounds_rpe_layers)  # fmt: skip
             line = _Line(names.of_mixer(r), r.objective == "next")
             groups.setdefault(rounds, {}).setdefault(line, {})[r.rpe_layers] = r
-    return [
-        ReportFigure(
+    made: list[ReportFigure] = []
+    for rounds, every in groups.items():
+        if len({count for points in every.values() for count in points}) == 1:
+            continue
+        speeds = {
+            line: (max(points), points[max(points)].steps_per_second)
+            for line, points in every.items()
+        }
+        lines, note = choose_rows(every, rank(speeds, "speed with the most layers"))
+        figure = ReportFigure(
             slugify("pretraining-over-layers", *rounds.setting),
             "Steps per second of pretraining over layers of the encoder of positions",
             f"{', '.join(rounds.setting)}. Task lm's model on synthetic tokens: causal with next "
             f"tokens, bidirectional with masked tokens as targets. Medians over interleaved "
-            f"rounds, with their quartiles (after Figure 1b of the SKI-TNN paper).",
+            f"rounds, with their quartiles (after Figure 1b of the SKI-TNN paper).{note}",
             partial(_draw, lines, looks),
         )
-        for rounds, lines in groups.items()
-        if len({count for points in lines.values() for count in points}) > 1
-    ]
+        made.append(figure)
+    return made
 
 
 def _draw(lines: dict[_Line, dict[int, BenchRecord]], looks: Looks) -> Figure:

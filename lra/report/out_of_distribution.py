@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +22,7 @@ from lra.report.drawing import (
     new_figure,
     slugify,
 )
+from lra.report.drawn_rows import choose_rows, rank_by_result
 from lra.report.labels import LineEnd, label_ends
 from lra.report.measures import ACCURACY, Measure
 from lra.report.results import Results
@@ -167,19 +168,26 @@ def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
         if column.length is None:
             names = [text.partition("=")[0].removeprefix("task.") for text in column.changes]
             kinds.setdefault((False, ", ".join(names)), []).append(column)
-    return [
-        ReportFigure(
+    ranking = rank_by_result(evaluated.board, evaluated.task)
+    made: list[ReportFigure] = []
+    for (over_length, what), columns in kinds.items():
+        if len(columns) == 1:
+            continue
+        labels = {column.label for column in columns}
+        rows = {name: cells for name, cells in evaluated.rows.items() if labels & cells.keys()}
+        chosen, note = choose_rows(rows, ranking)
+        drawn = replace(evaluated, rows=chosen)
+        figure = ReportFigure(
             slugify("out-of-distribution", evaluated.task, "by", what, slug),
             f"{evaluated.task}: trained models by {what}",
             f"{evaluated.board.name}. Accuracy on other data of models trained at up to "
             f"{evaluated.trained_lengths} positions{' (vertical line)' if over_length else ''}. "
             f"Mean over seeds; bars: 95 % interval of a proportion of so many examples (Wilson). "
-            f"The best trivial baseline in gray.",
-            partial(_draw, evaluated, columns, what, looks),
+            f"The best trivial baseline in gray.{note}",
+            partial(_draw, drawn, columns, what, looks),
         )
-        for (over_length, what), columns in kinds.items()
-        if len(columns) > 1
-    ]
+        made.append(figure)
+    return made
 
 
 def _draw(

@@ -17,6 +17,7 @@ from lra.report.drawing import (
     log_scale,
     slugify,
 )
+from lra.report.drawn_rows import choose_rows, rank_by_result
 from lra.report.labels import LineEnd, label_ends
 from lra.report.measures import PERPLEXITY
 from lra.report.out_of_distribution import EvaluationBoard, lengths_of
@@ -38,7 +39,9 @@ def perplexity_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
     made: list[ReportFigure] = []
     for what, columns in lengths_of(evaluated).items():
         lines = {method: _perplexities(evaluated, method, columns) for method in evaluated.rows}
-        shown = {method: points for method, points in lines.items() if len(points) > 1}
+        several = {method: points for method, points in lines.items() if len(points) > 1}
+        ranking = rank_by_result(evaluated.board, evaluated.task)
+        shown, note = choose_rows(several, ranking)
         if shown:
             made.append(
                 ReportFigure(
@@ -46,7 +49,7 @@ def perplexity_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
                     f"{evaluated.task}: perplexity over {what}",
                     f"{evaluated.board.name}. Test perplexity in windows of these lengths, of "
                     f"models trained at {evaluated.trained_lengths} positions (vertical line); "
-                    f"mean over seeds.",
+                    f"mean over seeds.{note}",
                     partial(_draw_perplexities, shown, evaluated, looks),
                 )
             )
@@ -100,7 +103,8 @@ def by_position_figures(
     made: list[ReportFigure] = []
     for one in windows:
         found = {method: by_position(runs) for method, runs in one.results.items()}
-        shown = {method: needed for method, needed in found.items() if len(needed) > 1}
+        several = {method: needed for method, needed in found.items() if len(needed) > 1}
+        shown, note = choose_rows(several, rank_by_result(board, task))
         if shown:
             made.append(
                 ReportFigure(
@@ -108,7 +112,7 @@ def by_position_figures(
                     f"{task}: bits by position within the window, {one.name}",
                     f"{board.name}. Bits a token over the number of tokens that the model has "
                     f"seen of its window, in ranges that double; mean over seeds. Vertical line: "
-                    f"longest window in training.",
+                    f"longest window in training.{note}",
                     partial(_draw_positions, shown, one.trained_length, looks),
                 )
             )

@@ -174,6 +174,10 @@ class Results:
                 self.add_fault(fault)
         return self._evaluations[folder]
 
+    def has_predictions(self, record: RunRecord) -> bool:
+        """Whether a run is finished and has a file of predictions."""
+        return record.status == "done" and (self.path(record) / "predictions.csv").is_file()
+
     def predictions(self, record: RunRecord) -> Predictions | None:
         """Read the predictions of a finished run.
 
@@ -204,7 +208,7 @@ class Results:
     def _read_predictions(self, record: RunRecord, path: Path) -> Predictions | None:
         import pandas as pd
 
-        if record.status != "done" or not path.is_file():
+        if not self.has_predictions(record):
             return None
         try:
             with faults_named("its text"):

@@ -17,6 +17,7 @@ from lra.report.drawing import (
     log_scale,
     slugify,
 )
+from lra.report.drawn_rows import choose_rows, rank
 from lra.report.labels import LineEnd, label_ends
 from lra.report.speed import Place, SpeedBoard, layers_in_words
 
@@ -70,6 +71,8 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
             ]
             if len(points) > 1:
                 lines[method] = points
+        furthest = {method: points[-1] for method, points in lines.items()}
+        lines, note = choose_rows(lines, rank(furthest, "speed at the longest length"))
         if lines:
             figures.append(
                 ReportFigure(
@@ -77,7 +80,7 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
                     f"{', '.join([task, *layers])}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
                     f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
-                    f"this power of the length, ± its standard error.",
+                    f"this power of the length, ± its standard error.{note}",
                     partial(_draw, lines, looks, board.unit),
                 )
             )
