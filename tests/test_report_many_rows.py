@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import logging
 import pstats
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -271,3 +272,16 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
         assert read.count("_read_predictions") == 2 * min(rows, FEW)
     assert calls[120] < 2.2 * calls[60]
     assert files[120] == files[60], "no figure for each row"
+
+
+def test_without_a_terminal_lines_say_how_many_figures_are_drawn(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(build, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(build, "FIGURES_A_WORKER", 100)
+    monkeypatch.setattr(ReportFigure, "files", lambda figure: {figure.slug: b""})
+    made = [ReportFigure(f"f{k}", "", "", new_figure) for k in range(2)]
+    with caplog.at_level(logging.INFO):
+        assert build._draw_all(made) == [{"f0": b""}, {"f1": b""}]
+    lines = [line for line in caplog.messages if "of 2 figures" in line]
+    assert lines == ["drawing: 1 of 2 figures", "drawing: 2 of 2 figures"]

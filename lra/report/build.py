@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -33,9 +35,12 @@ from lra.report.results import Results
 from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, speed_boards, tables_of
 from lra.runtime.errors import UserError
+from lra.runtime.progress import SECONDS_BETWEEN_LINES
 from tasks.files import write_atomically
-from tasks.progress import progress
+from tasks.progress import is_live, progress
 from tasks.untrusted import read_regular
+
+logger = logging.getLogger(__name__)
 
 FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = ".lra-report"
@@ -229,16 +234,28 @@ def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
     """Draw figures, many of them on several cores."""
     workers = min(os.cpu_count() or 1, MOST_WORKERS, len(figures) // FIGURES_A_WORKER)
     if workers < 2:  # noqa: PLR2004
-        return [figure.files() for figure in progress("drawing", figures, unit="figures")]
+        return _show_progress(map(ReportFigure.files, figures), len(figures))
     # Fresh processes: a fork of one that has threads may hang.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context)
     try:
         with _interrupts_ignored():  # by the workers, which inherit it: this process ends them
             drawn = pool.map(ReportFigure.files, figures)
-        return list(progress("drawing", drawn, total=len(figures), unit="figures"))
+        return _show_progress(drawn, len(figures))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _show_progress(drawn: Iterable[dict[str, bytes]], total: int) -> list[dict[str, bytes]]:
+    """Collect figures as they are drawn; show a bar, or a line now and then where none can be."""
+    made: list[dict[str, bytes]] = []
+    live, last_line = is_live(), time.monotonic()
+    for files in progress("drawing", drawn, total=total, unit="figures"):
+        made.append(files)
+        if not live and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
+            last_line = time.monotonic()
+            logger.info(f"drawing: {len(made):,} of {total:,} figures")
+    return made
 
 
 @contextmanager
