@@ -193,6 +193,20 @@ class GatedRecurrence(Recurrence):
         return gate * (value - x), state
 
 
+class PrefillRecurrence(Recurrence):
+    """A recurrence that can also take in many first positions at once, as fast as a full pass."""
+
+    @abc.abstractmethod
+    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
+        """Take in the first positions of sequences.
+
+        Args:
+            x: (batch, length, dim); at least one position, and no more than the recurrence is for.
+        Returns: what the steps give for each of them, (batch, length, dim), and the state after
+            the last one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
+        """
+
+
 class RecurrentMixer(Mixer):
     """A mixer that, where it is causal, can also take one position at a time."""
 

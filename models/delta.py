@@ -19,7 +19,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.base import DecayingAt, MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
 from models.layers.selective_states import StepRange
 from models.layers.short_convolution import ShortConvolution
@@ -108,13 +108,17 @@ class Delta(RecurrentMixer):
 
     def _run(self, number: int, projected: Tensor, moved: Tensor) -> Tensor:
         """Run in one direction: (batch, length, ...) -> (batch, length, heads, size)."""
+        parts = self.rule_arguments(number, projected, moved)
+        with torch.autocast(projected.device.type, enabled=False):
+            return delta_rule(*parts).transpose(1, 2)
+
+    def rule_arguments(self, number: int, projected: Tensor, moved: Tensor) -> list[Tensor]:
+        """Make what `delta_rule` takes in one direction, of (batch, length, ...)."""
         direction = self.direction(number)
         query, key, value = self.heads(direction.convolution(projected))
         rate, log_decay = self.rates(direction, moved)
-        parts = [part.transpose(1, 2) for part in (query, key, value, rate, log_decay)]
-        with torch.autocast(projected.device.type, enabled=False):
-            working = torch.promote_types(projected.dtype, torch.float32)
-            return delta_rule(*(part.to(working) for part in parts)).transpose(1, 2)
+        working = torch.promote_types(projected.dtype, torch.float32)
+        return [part.transpose(1, 2).to(working) for part in (query, key, value, rate, log_decay)]
 
     def heads(self, convolved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Make queries, keys and values: (..., channels) -> three of (..., heads, size)."""
@@ -147,7 +151,7 @@ class Delta(RecurrentMixer):
         return _DeltaRecurrence(self)
 
 
-class _DeltaRecurrence(Recurrence):
+class _DeltaRecurrence(PrefillRecurrence):
     def __init__(self, mixer: Delta) -> None:
         self.mixer = mixer
         self.direction = mixer.direction(0)
@@ -171,3 +175,20 @@ class _DeltaRecurrence(Recurrence):
         matrix = matrix + key[..., :, None] * change[..., None, :]
         mixed = (query[..., None, :] @ matrix)[..., 0, :]
         return mixer.project(x, mixed.to(x.dtype)), (matrix, latest)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See `PrefillRecurrence.prefill`."""
+        mixer, length = self.mixer, x.shape[1]
+        projected = mixer.query_key_value(x)
+        query, *others = mixer.rule_arguments(0, projected, mixer.rate_and_decay(x))
+        # Further positions, of key 0, change nothing, and their queries read the matrix's rows.
+        size = query.shape[-1]
+        rows = torch.eye(size, dtype=query.dtype, device=x.device).expand(*query.shape[:2], -1, -1)
+        further = [part.new_zeros(*part.shape[:2], size, *part.shape[3:]) for part in others]
+        joined = (torch.cat(pair, dim=2) for pair in zip(others, further, strict=True))
+        mixed, matrix = delta_rule(torch.cat([query, rows], dim=2), *joined).tensor_split(
+            [length], dim=2
+        )
+        y = mixer.project(x, mixed.transpose(1, 2).to(x.dtype))
+        return y, (matrix.clone(), self.direction.convolution.state_after(projected))

@@ -25,7 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import Added, MixerContext, Recurrence
+from models.base import Added, MixerContext
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Output,
@@ -138,7 +138,7 @@ class NormalizedConvolution(StateSpaceConvolution):
         log_poles, weights, shift = self.discretize(length)
         return vandermonde_product(log_poles, weights, length, shift)
 
-    def recurrence(self, length: int) -> Recurrence:
+    def recurrence(self, length: int) -> DiagonalStateSpace:
         """See `StateSpaceConvolution.recurrence`."""
         log_poles, weights, shift = self.discretize(length)
         # Where poles grow, weights are below what single precision holds.

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
 from models.ops.scan import scan
 
@@ -128,7 +128,7 @@ class HGRN(RecurrentMixer):
         return _States(self)
 
 
-class _States(Recurrence):
+class _States(PrefillRecurrence):
     def __init__(self, mixer: HGRN) -> None:
         self.mixer = mixer
 
@@ -145,3 +145,10 @@ class _States(Recurrence):
         candidate, kept = self.mixer.candidates(x)
         state = self.mixer.turned(kept)[0] * state + candidate
         return self.mixer.project(x, state), state
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `PrefillRecurrence.prefill`."""
+        candidate, kept = self.mixer.candidates(x)
+        states = scan(self.mixer.turned(kept)[0], candidate)
+        return self.mixer.project(x, states), states[:, -1].clone()

@@ -25,7 +25,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
 
@@ -189,7 +189,7 @@ def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Ten
     return decaying_attention(query, key, value, before)
 
 
-class _LinearRecurrence(Recurrence):
+class _LinearRecurrence(PrefillRecurrence):
     def __init__(self, mixer: Linear) -> None:
         self.mixer = mixer
 
@@ -213,3 +213,14 @@ class _LinearRecurrence(Recurrence):
         sums = sums + key.mT @ weighed
         y = mixer._divided(query @ sums)[:, 0]
         return y, (mixer.log_decays(one).exp() * sums, position + 1)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """See `PrefillRecurrence.prefill`."""
+        mixer, (batch, length, _) = self.mixer, x.shape
+        _, key, value = mixer._heads(x)
+        key = mixer.features(key, torch.arange(length, device=x.device))
+        weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
+        to_end = mixer.log_decays(x).flip(-2).cumsum(dim=-2).flip(-2)
+        sums = (to_end.exp() * key).mT @ weighed
+        return mixer(x), (sums, torch.full((batch,), length, device=x.device))

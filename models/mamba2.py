@@ -25,7 +25,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
+from models.base import DecayingAt, MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
@@ -224,7 +224,7 @@ class Mamba2(RecurrentMixer):
         return _MambaRecurrence(self, self._direction(0))
 
 
-class _MambaRecurrence(Recurrence):
+class _MambaRecurrence(PrefillRecurrence):
     def __init__(self, mixer: Mamba2, direction: Direction) -> None:
         self.mixer = mixer
         self.states = direction.states
@@ -247,4 +247,15 @@ class _MambaRecurrence(Recurrence):
             convolved, inputs = self.convolution.step(convolved, latest[0])
             convolved, latest = functional.silu(convolved), [inputs]
         mixed, states = self.states.step(convolved, direct, states)
+        return self.mixer.project(mixed.to(x.dtype), gate), (states, *latest)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """See `PrefillRecurrence.prefill`."""
+        gate, convolved, direct = self.mixer.input(x).split(self.mixer.parts, dim=-1)
+        latest = []
+        if self.convolution is not None:
+            latest = [self.convolution.state_after(convolved)]
+            convolved = functional.silu(self.convolution(convolved))
+        mixed, states = self.states.prefill(convolved, direct)
         return self.mixer.project(mixed.to(x.dtype), gate), (states, *latest)

@@ -25,10 +25,17 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import GatedMixer, GatedRecurrence, MixerContext, RecurrentMixer
+from models.base import (
+    GatedMixer,
+    GatedRecurrence,
+    MixerContext,
+    PrefillRecurrence,
+    RecurrentMixer,
+)
 from models.layers.damped_average import DampedAverage
 from models.layers.dropout import build_dropout
 from models.layers.linear_map import LinearMap
+from models.layers.recurrence import latest_in_slots
 from models.layers.state_space import num_directions
 from models.ops.biased_attention import Weighting, bias_of, biased_attention, weights_of
 
@@ -90,11 +97,14 @@ class Mega(GatedMixer, RecurrentMixer):
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         query, key, value, rest = self.attended(x, self.average(x))
-        mixed = biased_attention(
+        return self.gated(self.attend(query, key, value, mask), rest)
+
+    def attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend over whole sequences, see `biased_attention`."""
+        return biased_attention(
             query, key, value, self.by_lag,
             weighting=self.weighting, causal=self.context.causal, chunk=self.chunk, mask=mask,
         )  # fmt: skip
-        return self.gated(mixed, rest)
 
     def attended(self, x: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Make what attention takes.
@@ -129,7 +139,7 @@ class Mega(GatedMixer, RecurrentMixer):
 MegaState = tuple[Tensor, Tensor, Tensor, Tensor]
 
 
-class _Chunked(GatedRecurrence):
+class _Chunked(GatedRecurrence, PrefillRecurrence):
     """Averages, and attention to the keys and values of this chunk so far."""
 
     def __init__(self, mixer: Mega, size: int) -> None:
@@ -165,3 +175,13 @@ class _Chunked(GatedRecurrence):
         weights = weights_of(query[:, None], keys, bias, (lag >= 0)[:, None], self.mixer.weighting)
         mixed = (weights @ values)[:, 0]
         return self.mixer.gated(mixed, rest), (averages, keys, values, position + 1)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, MegaState]:
+        """See `PrefillRecurrence.prefill`."""
+        mixer, (batch, length, _) = self.mixer, x.shape
+        query, key, value, rest = mixer.attended(x, mixer.average(x))
+        y = mixer.gated(mixer.attend(query, key, value, None), rest)
+        keys, values = (latest_in_slots(part, self.size) for part in (key, value))
+        position = torch.full((batch,), length, device=x.device)
+        return y, (self.average.state_after(x), keys, values, position)

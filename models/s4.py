@@ -27,13 +27,15 @@ Symbols of the paper and their names here:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated
 
 import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from models.base import Added, MixerContext, Recurrence
+from models.base import Added, MixerContext
+from models.layers.recurrence import TimeInvariantRecurrence
 from models.layers.state_space import (
     Rate,
     StateSize,
@@ -167,7 +169,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         identity = torch.eye(power.shape[-1], dtype=power.dtype, device=power.device)
         return torch.linalg.solve(identity - power, self._full_readout(), left=False)
 
-    def recurrence(self, length: int) -> Recurrence:
+    def recurrence(self, length: int) -> NormalPlusLowRankRecurrence:
         """Return the first direction's recurrence, which serves any length."""
         return NormalPlusLowRankRecurrence(self)
 
@@ -191,7 +193,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         return _first_half(full).to(torch.view_as_complex(self.readout).dtype), period
 
 
-class NormalPlusLowRankRecurrence(Recurrence):
+class NormalPlusLowRankRecurrence(TimeInvariantRecurrence):
     """The recurrence s' = A' s + B' x, y = C' s' in O(states) a step (S4, Theorem 2).
 
     With D = (I - Delta diag(poles) / 2)^-1, Woodbury's identity makes (I - Delta A / 2)^-1 equal
@@ -199,6 +201,7 @@ class NormalPlusLowRankRecurrence(Recurrence):
     """
 
     def __init__(self, convolution: NormalPlusLowRankConvolution) -> None:
+        self.convolution = convolution
         self.poles, self.p, self.b, self.step_size = (v.detach() for v in convolution.dynamics())
         self.diagonal = 1 / (1 - self.step_size * self.poles / 2)
         capacitance = 2 / self.step_size + _both(self.p.conj() * self.diagonal * self.p)
@@ -222,6 +225,18 @@ class NormalPlusLowRankRecurrence(Recurrence):
         solved = self.diagonal * right
         state = solved - self.projected * _both(self.p.conj() * solved)
         return (self.readout * state).sum(dim=-1).real, state
+
+    def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
+        """See `TimeInvariantRecurrence.advance_by`; by A' written out over all states."""
+        half = self.poles.shape[1]
+        power = torch.linalg.matrix_power(self.convolution.transition()[0], steps)[:, :half]
+        of_states, of_conjugates = (part.to(self.poles.dtype) for part in power.split(half, dim=-1))
+
+        def advance(state: Tensor) -> Tensor:
+            moved = torch.einsum("cnm,bcm->bcn", of_states, state)
+            return moved + torch.einsum("cnm,bcm->bcn", of_conjugates, state.conj())
+
+        return advance
 
 
 def _first_half(full: Tensor) -> Tensor:

@@ -25,9 +25,10 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer, State
+from models.base import DecayingAt, MixerContext, PrefillRecurrence, RecurrentMixer, State
 from models.layers.linear_map import LinearMap
 from models.layers.platter_fusion import Fusion, build_fusion
+from models.layers.recurrence import latest_in_slots
 from models.layers.torus_positions import TorusPositions
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
@@ -184,7 +185,7 @@ class Toroidal(RecurrentMixer):
         return RingBuffer(self, min(self.window or length, length))
 
 
-class RingBuffer(Recurrence):
+class RingBuffer(PrefillRecurrence):
     """Attention to the last keys and values, each position in the place of the oldest one.
 
     Args:
@@ -219,6 +220,16 @@ class RingBuffer(Recurrence):
         )
         joined = self.mixer.joined(mixed.unflatten(2, (1, self.mixer.num_platters)))
         return joined[:, 0], (keys, values, position + 1)
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, State]:
+        """See `PrefillRecurrence.prefill`."""
+        mixer, (batch, length, _) = self.mixer, x.shape
+        heads = mixer.heads(x, mixer.positions.places(length, x.device))[1:]
+        keys, values = (
+            latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2) for part in heads
+        )
+        return mixer(x), (keys, values, torch.full((batch,), length, device=x.device))
 
 
 def _head_channels(context: MixerContext, num_heads: int, num_platters: int) -> int:

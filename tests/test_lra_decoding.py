@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
+from lra.classifier import decoding
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoding import ByFullPass, ByRecurrence, Decoder, has_recurrence
+from lra.classifier.decoding import (
+    LONG_PROMPT,
+    ByFullPass,
+    ByRecurrence,
+    Decoder,
+    has_recurrence,
+)
 from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS
-from lra.generate.sampling import Generated, Sampler, generate
-from models.base import MixerContext, RecurrentMixer
+from lra.generate.sampling import Generated, Sampler, generate, read_prompt
+from models.base import MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.kernel_cache import kernels_cached
+from models.s4d import S4D
 
 TRAINED = 24
 """Positions of a window in training."""
@@ -85,8 +96,63 @@ def test_steps_equal_the_full_pass_in_double_precision(mixer: str, changes: list
         tokens = torch.randint(0, 256, (length,))
         expected = whole(model, tokens)
         scale = expected.abs().max()
-        for place, logits in decoded(ByRecurrence(model, length), tokens, min(3, length)):
-            torch.testing.assert_close(logits / scale, expected[place] / scale, rtol=0, atol=1e-9)
+        for first in {1, length // 2 + 1, length}:  # positions that are taken together
+            for place, logits in decoded(ByRecurrence(model, length), tokens, first):
+                found = logits / scale
+                torch.testing.assert_close(found, expected[place] / scale, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mixer", RECURRENT)
+@torch.no_grad()
+def test_a_prompt_is_not_walked_through(mixer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build(mixer, length=3 * TRAINED).double()
+    tokens = torch.randint(0, 256, (3 * TRAINED,))
+    with monkeypatch.context() as patched:
+        patched.delattr(ByRecurrence, "_step")
+        decoder = ByRecurrence(model, len(tokens))
+        found = decoder.take(tokens[:-1])
+    steps = ByRecurrence(model, len(tokens))
+    expected = [steps.take(token) for token in tokens.split(1)]
+    scale = expected[-1].abs().max()
+    for one, other in ((found, expected[-2]), (decoder.take(tokens[-1:]), expected[-1])):
+        torch.testing.assert_close(one / scale, other / scale, rtol=1e-9, atol=1e-9)
+
+
+class StepsAlone(Recurrence):
+    """A recurrence as a plug-in may have it, which takes one position at a time."""
+
+    def __init__(self, inner: Recurrence) -> None:
+        self.inner = inner
+
+    def initial_state(self, batch: int) -> State:
+        return self.inner.initial_state(batch)
+
+    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.inner.step(x, state)
+
+
+@torch.no_grad()
+def test_a_recurrence_of_steps_alone_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = build("s4d", length=LONG_PROMPT + 1).double()
+    tokens = torch.randint(0, 256, (LONG_PROMPT + 1,))
+    together = ByRecurrence(model, len(tokens))
+    freeze = S4D.freeze
+    monkeypatch.setattr(S4D, "freeze", lambda *given: StepsAlone(freeze(*given)))
+    walking = ByRecurrence(model, len(tokens))
+    bars: list[tqdm[Any]] = []
+
+    def shown(title: str, *, total: int, unit: str) -> tqdm[Any]:
+        assert title == "reading the prompt, 1,000 positions"
+        bars.append(tqdm(total=total, unit=unit, file=io.StringIO(), mininterval=0))
+        return bars[-1]
+
+    monkeypatch.setattr(decoding, "progress", shown)
+    for decoder in (walking, together, ByFullPass(model, len(tokens))):
+        found = decoder.take(tokens[:-1])
+        torch.testing.assert_close(found, whole(model, tokens[:-1])[-1], rtol=1e-9, atol=1e-9)
+        decoder.take(tokens[-1:])  # one more token is no prompt
+    counted = [(bar.n, bar.total, bar.unit) for bar in bars]
+    assert counted == [(1000, 1000, "positions"), (2, 2, "blocks"), (2, 2, "blocks")]
 
 
 @pytest.mark.parametrize("length", [TRAINED, 3 * TRAINED])
@@ -122,10 +188,9 @@ def test_which_models_have_a_recurrence(mixer: str) -> None:
 
 def drawn(way: type[Decoder], model: Classifier, count: int, temperature: float = 1.0) -> Generated:
     sampler = Sampler(temperature, seed=1)
-    prompt = list(b"It is")
-    return generate(
-        way, model, prompt, count=count, sampler=sampler, emit=lambda token: True
-    )  # fmt: skip
+    with kernels_cached():
+        read = read_prompt(way, model, list(b"It is"), count=count)
+        return generate(read, count=count, sampler=sampler, emit=lambda token: True)
 
 
 @pytest.mark.parametrize("mixer", RECURRENT)

@@ -17,7 +17,7 @@ import lra
 import run_task
 from attack import Place
 from conftest import ROOT
-from lra.classifier.decoding import ByFullPass
+from lra.classifier.decoding import ByFullPass, ByRecurrence
 from lra.generate.__main__ import Text, main
 from lra.runtime.interrupts import INTERRUPTED
 from made_results import record as made_record
@@ -174,6 +174,37 @@ def test_both_ways_are_compared(by_bytes: Path, capsys: pytest.CaptureFixture[st
     assert "all 50 tokens are equal" in told.err
     assert told.err.count("tokens/s") == 2
     assert told.out.count("the cat") >= 1
+
+
+def test_a_long_prompt_is_read_before_anything_is_written(
+    by_bytes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = "the cat " * 200
+    assert main(command(by_bytes, "--tokens", "3", prompt=long)) == 0
+    told = capsys.readouterr()
+    assert told.out.startswith(long)
+    lines = told.err.splitlines()
+    reading = lines.index("reading the prompt, 1,600 positions ...")
+    assert lines[reading + 1] == "by the recurrence ..."
+    assert main(command(by_bytes, "--tokens", "3")) == 0
+    assert "reading" not in capsys.readouterr().err, "a short prompt takes no time"
+
+    def fail(self: ByRecurrence, tokens: Tensor) -> Tensor:
+        raise MemoryError
+
+    monkeypatch.setattr(ByRecurrence, "take", fail)
+    assert main(command(by_bytes)) == 5
+    assert capsys.readouterr().out == ""
+
+
+def test_progress_is_shown_where_the_text_is_not(
+    by_bytes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for is_terminal in (False, True):
+        with monkeypatch.context() as patched:
+            patched.setattr(sys.stdout, "isatty", lambda shown=is_terminal: shown, raising=False)
+            assert main(command(by_bytes, "--tokens", "3")) == 0
+        assert ("by the recurrence ...\n" in capsys.readouterr().err) != is_terminal
 
 
 def test_a_difference_is_named(

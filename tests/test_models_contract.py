@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.registry import Section, options_model
 from models.base import Mixer, RecurrentMixer
-from references import run
+from references import assert_prefill_equals_steps, run
 
 NAMES = sorted(EVERY_MIXER)
 LENGTHS = [1, 2, 7, 31, 64]
@@ -148,6 +148,32 @@ def test_recurrences_equal_the_mixer(name: str) -> None:
     x = torch.randn(2, 40, 8, dtype=torch.float64)
     stepped = run(mixer.recurrence(40), x)
     torch.testing.assert_close(stepped, mixer(x), rtol=1e-7, atol=1e-7)
+
+
+RECURRENT = [name for name in NAMES if issubclass(EVERY_MIXER[name], RecurrentMixer)]
+CHUNKS = [1, 2, 31, 32, 33, 65]
+"""Positions below, at and above the 32 of a chunk, and in three of them."""
+
+
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        (name, o)
+        for name in RECURRENT
+        for o in [None, *options_model(EVERY_MIXER[name]).model_fields]
+    ],
+)
+def test_a_prefill_equals_the_steps(name: str, option: str | None) -> None:
+    values = [None] if option is None else other_values(options_model(EVERY_MIXER[name]), option)
+    x = torch.randn(2, 67, 8, dtype=torch.float64)
+    for value in values[:2]:
+        options: dict[str, Any] = {} if option is None else {option: value}
+        try:
+            mixer = build_mixer(name, causal=True, **options).double().eval()
+        except ValueError:  # values that the other options do not admit, or not where causal
+            continue
+        assert isinstance(mixer, RecurrentMixer)
+        assert_prefill_equals_steps(mixer.recurrence(67), x, CHUNKS)
 
 
 def test_evaluation_is_deterministic(name: str, causal: bool) -> None:

@@ -21,7 +21,7 @@ from models.layers.selective_states import BlockBiasedStates, HeadStates, MambaS
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear, orthogonal_directions
 from models.mamba2 import Direction, Mamba2
-from references import close, run
+from references import assert_prefill_equals_steps, close, run
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *(
@@ -70,6 +70,7 @@ def test_every_form_keeps_the_promises_of_a_mixer(name: str, options: dict[str, 
     assert isinstance(mixer, RecurrentMixer)
     recurrence = mixer.recurrence(41)
     close(run(recurrence, x), mixer(x))
+    assert_prefill_equals_steps(recurrence, x, [1, 32, 33, 41])
 
 
 @pytest.mark.parametrize(("name", "options"), CASES, ids=IDS)

@@ -20,7 +20,12 @@ from models.layers.norms import ScaleNorm
 from models.mega import Mega
 from models.ops import biased_attention as attention
 from models.ops.biased_attention import biased_attention
-from references import LargestTensor, assert_equal_with_gradients, close
+from references import (
+    LargestTensor,
+    assert_equal_with_gradients,
+    assert_prefill_equals_steps,
+    close,
+)
 from test_models_reference_forms import by_reference, leaf
 
 
@@ -129,6 +134,7 @@ def test_the_recurrence_gives_value_and_gate(weighting: str, chunk: int | None) 
         parts, state = recurrence.value_and_gate(position, state)
         found.append(parts)
     close(torch.stack(found, dim=1), mixer.value_and_gate(x))
+    assert_prefill_equals_steps(recurrence, x, range(1, 20))
     kept = 19 if chunk is None else chunk
     assert recurrence.state_size == 6 * 4 + kept * (5 + 7) + 1
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from conftest import build_mixer
 from models.base import Recurrence, RecurrentMixer, State
-from models.layers.recurrence import diagonal_from_kernel
+from models.layers.recurrence import DiagonalStateSpace, diagonal_from_kernel, latest_in_slots
 from models.ops.toeplitz import LagKernel
 from references import LENGTHS, multiply_by_matrix, run
 
@@ -44,6 +44,28 @@ def test_beyond_its_length_the_kernel_repeats_damped(damping: float) -> None:
     response = run(diagonal_from_kernel(LagKernel(coefficients, 0), damping), impulse)[0].T
     torch.testing.assert_close(response[:, :10], coefficients)
     torch.testing.assert_close(response[:, 10:], damping**10 * coefficients)
+
+
+@pytest.mark.parametrize("damping", [1.0, 0.9])
+@pytest.mark.parametrize("length", [1, 2, 31, 128])
+def test_states_after_first_positions_equal_those_of_steps(length: int, damping: float) -> None:
+    kernel = LagKernel(torch.randn(3, length, dtype=torch.float64), 0)
+    periodic = diagonal_from_kernel(kernel, damping)
+    poles = torch.polar(torch.rand(3, 5), torch.randn(3, 5)).to(torch.complex128)
+    for model in (periodic, DiagonalStateSpace(poles, torch.randn_like(poles))):
+        for count in {1, length // 2 + 1, length}:
+            x = torch.randn(2, count, 3, dtype=torch.float64)
+            state = model.initial_state(2)
+            for position in x.unbind(dim=1):
+                _, state = model.step(position, state)
+            torch.testing.assert_close(model.state_after(x), state, rtol=1e-9, atol=1e-9)
+
+
+def test_slots_of_a_ring_hold_the_latest_positions() -> None:
+    x = torch.arange(1, 8)[None, :, None]
+    assert latest_in_slots(x, 3).flatten().tolist() == [7, 5, 6]
+    assert latest_in_slots(x, 7).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert latest_in_slots(x, 9).flatten().tolist() == [1, 2, 3, 4, 5, 6, 7, 0, 0]
 
 
 @pytest.mark.parametrize("damping", [0.0, 1.5, -1.0])

@@ -16,7 +16,7 @@ from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
 from models.toroidal import Toroidal
 from models.transformer import Transformer
-from references import LargestTensor, close, run
+from references import LargestTensor, assert_prefill_equals_steps, close, run
 
 
 def build(
@@ -265,6 +265,7 @@ def test_the_ring_buffer_equals_forward(options: dict[str, Any], platters: int) 
     x = torch.randn(2, 80, 16, dtype=torch.float64)
     recurrence = mixer.recurrence(80)
     close(run(recurrence, x), mixer(x))
+    assert_prefill_equals_steps(recurrence, x, [1, 4, 5, 6, 49, 50, 51, 80])
     kept = min(options.get("window", 80), 80)
     assert recurrence.state_size == 2 * kept * 16 + 1
 

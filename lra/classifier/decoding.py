@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import functools
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -12,7 +14,11 @@ from torch.nn import functional
 from lra.classifier.block import Block
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
-from models.base import GatedRecurrence, Recurrence, RecurrentMixer
+from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, RecurrentMixer
+from tasks.progress import progress
+
+LONG_PROMPT = 1000
+"""Positions of a prompt from which on its progress is shown."""
 
 
 def has_recurrence(model: Classifier) -> bool:
@@ -22,6 +28,23 @@ def has_recurrence(model: Classifier) -> bool:
 
 def _blocks(model: Classifier) -> list[Block]:
     return [block for block in model.blocks if isinstance(block, Block)]
+
+
+@contextlib.contextmanager
+def _progress_shown(positions: int, *, total: int, unit: str) -> Iterator[Callable[..., None]]:
+    """Show how far the reading of a long prompt is.
+
+    Yields: what counts one unit more, whatever it is given.
+    """
+    if positions < LONG_PROMPT:
+        yield lambda *_: None
+        return
+    with progress(f"reading the prompt, {positions:,} positions", total=total, unit=unit) as bar:
+
+        def advance(*_: object) -> None:  # a hook of a module, whose result may not be changed
+            bar.update()
+
+        yield advance
 
 
 class Decoder(abc.ABC):
@@ -49,6 +72,8 @@ class Decoder(abc.ABC):
 class ByRecurrence(Decoder):
     """One position at a time, by the recurrences of the mixers: each at the same cost.
 
+    The first positions go through each block together where its recurrence can take them so.
+
     Raises: ValueError for a mixer that has none as it is.
     """
 
@@ -63,13 +88,48 @@ class ByRecurrence(Decoder):
 
     def take(self, tokens: Tensor) -> Tensor:
         """See `Decoder.take`."""
-        single = Packing(torch.ones(1, dtype=torch.int64), tokens.device)
-        x = tokens
-        for token in tokens.split(1):
-            x = self._step(token, single)
+        x = self._prefill(tokens) if self._can_prefill(tokens) else self._walk(tokens)
         if self.model.norm is not None:
             x = self.model.norm(x)
         return self.model.output(x)[0]
+
+    def _can_prefill(self, tokens: Tensor) -> bool:
+        return (
+            self.taken == 0
+            and len(tokens) > 1
+            and all(isinstance(recurrence, PrefillRecurrence) for recurrence in self.recurrences)
+        )
+
+    def _prefill(self, tokens: Tensor) -> Tensor:
+        """Take in the first positions together, as `_walk` takes them one by one."""
+        blocks = _blocks(self.model)
+        count = len(tokens)
+        packing = Packing(torch.tensor([count]), tokens.device)
+        embedding = self.model.embedding
+        positions = torch.arange(count, device=tokens.device)
+        x = embedding.locate(embedding.encode(tokens), positions)
+        with _progress_shown(count, total=len(blocks), unit="blocks") as advance:
+            for layer, block in enumerate(blocks):
+                x = block.around(functools.partial(self._mix_prefix, layer), x, packing)
+                advance()
+        self.taken = count
+        return x[-1:]
+
+    def _mix_prefix(self, layer: int, x: Tensor) -> Tensor:
+        recurrence = self.recurrences[layer]
+        assert isinstance(recurrence, PrefillRecurrence)
+        mixed, self.states[layer] = recurrence.prefill(x[None])
+        return mixed[0]
+
+    def _walk(self, tokens: Tensor) -> Tensor:
+        """Take in positions one by one: what the last block makes of the last one, (1, dim)."""
+        single = Packing(torch.ones(1, dtype=torch.int64), tokens.device)
+        x = tokens
+        with _progress_shown(len(tokens), total=len(tokens), unit="positions") as advance:
+            for token in tokens.split(1):
+                x = self._step(token, single)
+                advance()
+        return x
 
     def _step(self, token: Tensor, single: Packing) -> Tensor:
         """Take in a position: token (1,) -> what the last block makes of it, (1, dim)."""
@@ -108,4 +168,13 @@ class ByFullPass(Decoder):
         is_whole = is_first or self.length > self.model.trained_length
         positions = self.length if is_whole else taken
         inputs = functional.pad(self.tokens, (0, positions - taken))
-        return self.model(inputs, torch.tensor([[positions]]))[taken - 1]
+        # A single token follows text, which is seen to go on.
+        blocks = _blocks(self.model) if len(tokens) > 1 else []
+        with _progress_shown(len(tokens), total=len(blocks), unit="blocks") as advance:
+            hooks = [block.register_forward_hook(advance) for block in blocks]
+            try:
+                logits = self.model(inputs, torch.tensor([[positions]]))
+            finally:
+                for hook in hooks:
+                    hook.remove()
+        return logits[taken - 1]

@@ -13,8 +13,10 @@ if __name__ == "__main__":
 
 import argparse
 import codecs
+import contextlib
 import functools
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.decoding import ByFullPass, ByRecurrence, Decoder, has_recurrence
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import best_model, config_of, data_of, finished_run
-from lra.generate.sampling import Generated, Sampler, generate, positions_for
+from lra.generate.sampling import Generated, Sampler, generate, positions_for, read_prompt
 from lra.runtime.cli import (
     Parser,
     add_trained_model,
@@ -34,6 +36,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from models.layers.kernel_cache import kernels_cached
 from tasks.base import Task
 from tasks.errors import DataError
 from tasks.progress import progress
@@ -138,30 +141,51 @@ def _generate(
     model: Classifier, vocabulary: Vocabulary, prompt: list[int], options: argparse.Namespace
 ) -> int:
     way = ByRecurrence if has_recurrence(model) else ByFullPass
-    draw = functools.partial(generate, model=model, prompt=prompt, count=options.tokens)
+    draw = functools.partial(_draw, model=model, prompt=prompt, options=options)
     text = Text(vocabulary)
-    try:
+
+    def begin() -> None:
         for token in prompt:
             text.write(token)
-        found = draw(way, sampler=_sampler(options), emit=text.write)
+
+    try:
+        # On a terminal the text itself shows how far it is.
+        found = draw(way, begin=begin, emit=text.write, has_bar=not sys.stdout.isatty())
     finally:
         text.close()
     _tell(way, found)
     if not options.compare:
         return 0
-    with progress(WAYS[ByFullPass], total=options.tokens, unit="tokens") as bar:
-
-        def count(token: int) -> bool:
-            bar.update()
-            return True
-
-        other = draw(ByFullPass, sampler=_sampler(options), emit=count)
+    other = draw(ByFullPass, begin=lambda: None, emit=lambda token: True, has_bar=True)
     _tell(ByFullPass, other)
     return _compare(vocabulary, found, other)
 
 
-def _sampler(options: argparse.Namespace) -> Sampler:
-    return Sampler(options.temperature, options.seed)
+def _draw(
+    way: type[Decoder],
+    model: Classifier,
+    prompt: list[int],
+    options: argparse.Namespace,
+    *,
+    begin: Callable[[], None],
+    emit: Callable[[int], bool],
+    has_bar: bool,
+) -> Generated:
+    """Read the prompt, call `begin`, and draw tokens, with a progress bar if there is to be one."""
+    with kernels_cached(), contextlib.ExitStack() as shown:
+        read = read_prompt(way, model, prompt, count=options.tokens)
+        begin()
+        bar = None
+        if has_bar:
+            bar = shown.enter_context(progress(WAYS[way], total=options.tokens, unit="tokens"))
+
+        def emit_counted(token: int) -> bool:
+            if bar is not None:
+                bar.update()
+            return emit(token)
+
+        sampler = Sampler(options.temperature, options.seed)
+        return generate(read, count=options.tokens, sampler=sampler, emit=emit_counted)
 
 
 class Text:
@@ -175,16 +199,19 @@ class Text:
         self.vocabulary = vocabulary
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.has_reader = True
+        self.has_begun = False
 
     def write(self, token: int) -> bool:
         """Write a token; return whether anybody still reads."""
+        self.has_begun = True
         written = write_out(self.decoder.decode(self.vocabulary.decode(token)))
         self.has_reader = self.has_reader and written
         return self.has_reader
 
     def close(self) -> None:
-        """Write what is left, and end the line."""
-        write_out(self.decoder.decode(b"", final=True) + "\n")
+        """Write what is left, and end the line if there is one."""
+        if self.has_begun:
+            write_out(self.decoder.decode(b"", final=True) + "\n")
 
 
 def _tell(way: type[Decoder], found: Generated) -> None:

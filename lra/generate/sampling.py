@@ -13,7 +13,6 @@ from torch import Tensor
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoding import Decoder
 from lra.runtime.errors import UserError
-from models.layers.kernel_cache import kernels_cached
 from tasks.random_words import RandomWords
 
 BITS = 52
@@ -77,42 +76,61 @@ class Generated:
         return next((place for place, (a, b) in enumerate(pairs) if a != b), None)
 
 
+@dataclass(frozen=True)
+class ReadPrompt:
+    """A model that has read a prompt."""
+
+    decoder: Decoder
+    logits: Tensor
+    """Logits of what comes after the prompt: (tokens,)."""
+    seconds: float
+    """Time that the reading took."""
+
+
 @torch.inference_mode()
-def generate(
-    way: type[Decoder],
-    model: Classifier,
-    prompt: Sequence[int],
-    *,
-    count: int,
-    sampler: Sampler,
-    emit: Callable[[int], bool],
-) -> Generated:
-    """Go on from a prompt.
+def read_prompt(
+    way: type[Decoder], model: Classifier, prompt: Sequence[int], *, count: int
+) -> ReadPrompt:
+    """Read a prompt, within the same `kernels_cached` in which `generate` then goes on from it.
 
     Args:
         way: by which the model computes.
         model: a causal classifier of positions, in evaluation mode.
         prompt: tokens, at least one.
+        count: most tokens that will be drawn, at least one.
+    """
+    start = time.perf_counter()
+    decoder = way(model, positions_for(len(prompt), count))
+    logits = decoder.take(torch.tensor(prompt, device=next(model.parameters()).device))
+    return ReadPrompt(decoder, logits, time.perf_counter() - start)
+
+
+@torch.inference_mode()
+def generate(
+    read: ReadPrompt, *, count: int, sampler: Sampler, emit: Callable[[int], bool]
+) -> Generated:
+    """Go on from a prompt.
+
+    Args:
+        read: the prompt.
         count: most tokens to draw, at least one.
         sampler: draws them.
         emit: is given each token; returns whether to go on.
     """
-    device = next(model.parameters()).device
     found = Generated()
+    logits = read.logits
     start = first = time.perf_counter()
-    with kernels_cached():
-        decoder = way(model, positions_for(len(prompt), count))
-        taken = torch.tensor(prompt, device=device)
-        while len(found.tokens) < count:
-            token, probability = sampler.draw(decoder.take(taken))
-            found.tokens.append(token)
-            found.probabilities.append(probability)
-            if len(found.tokens) == 1:
-                first = time.perf_counter()
-            if not emit(token):
-                break
-            taken = torch.tensor([token], device=device)
-    found.first_seconds = first - start
+    while len(found.tokens) < count:
+        if found.tokens:
+            logits = read.decoder.take(torch.tensor(found.tokens[-1:], device=logits.device))
+        token, probability = sampler.draw(logits)
+        found.tokens.append(token)
+        found.probabilities.append(probability)
+        if len(found.tokens) == 1:
+            first = time.perf_counter()
+        if not emit(token):
+            break
+    found.first_seconds = read.seconds + first - start
     found.further_seconds = time.perf_counter() - first
     return found
 

@@ -67,6 +67,18 @@ class LongConvolution(PositionOperator):
             kept[role] = length, kernel
         return kernel
 
+    def convolve_prefix(self, x: Tensor, length: int) -> Tensor:
+        """Multiply the first positions of sequences of a length by its kernel.
+
+        Args:
+            x: (batch, positions, channels), the first ones.
+            length: positions of the whole sequences.
+        Returns: (batch, positions, channels).
+        """
+        count = x.shape[1]
+        needs_whole = self.resolution(count) != self.resolution(length)
+        return self.kernel(length if needs_whole else count).cut(count).multiply(x)
+
     def matrix(self, length: int) -> Tensor:
         """See `PositionOperator.matrix`."""
         return self.kernel(length).matrix(length)

@@ -2,47 +2,94 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from models.base import Recurrence, State
+from models.base import PrefillRecurrence, Recurrence
 from models.ops.toeplitz import LagKernel
+from models.ops.vandermonde import block_length
 
 
-class WrappedRecurrence(Recurrence):
-    """A recurrence with a map of single positions before it and one after it.
+class TimeInvariantRecurrence(Recurrence):
+    """A recurrence s' = A s + B x whose state is one tensor."""
+
+    @abc.abstractmethod
+    def initial_state(self, batch: int) -> Tensor:
+        """Return zeros."""
+
+    @abc.abstractmethod
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """See `Recurrence.step`."""
+
+    @abc.abstractmethod
+    def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
+        """Return the map from a state to the one after so many positions of zeros, A ** steps."""
+
+    def state_after(self, x: Tensor) -> Tensor:
+        """Compute the state after the first positions: x (batch, length, channels) -> (batch, ...).
+
+        Positions are cut into about sqrt(length) chunks. All chunks take their steps together, from
+        zero states, and what each gives is then carried to the end.
+        """
+        batch, length, _ = x.shape
+        chunk = block_length(length)
+        count = -(-length // chunk)
+        padded = functional.pad(x, (0, 0, count * chunk - length, 0))  # zeros keep a zero state
+        ends = self.initial_state(batch * count)
+        for position in padded.unflatten(1, (count, chunk)).flatten(0, 1).unbind(dim=1):
+            _, ends = self.step(position, ends)
+        advance = self.advance_by(chunk)
+        state = self.initial_state(batch)
+        for end in ends.unflatten(0, (batch, count)).unbind(dim=1):
+            state = advance(state) + end
+        return state
+
+
+class WrappedRecurrence(PrefillRecurrence):
+    """A convolution as a recurrence, with maps of single positions before it and after it.
 
     Args:
-        inner: the recurrence.
-        before: maps x to the input of `inner`.
-        after: maps x and the output of `inner` to the output.
+        inner: the convolution's recurrence.
+        convolve: the convolution of whole sequences, (batch, length, channels).
+        before: maps x to the input of the convolution.
+        after: maps x and the output of the convolution to the output.
     """
 
     def __init__(
         self,
-        inner: Recurrence,
+        inner: TimeInvariantRecurrence,
+        convolve: Callable[[Tensor], Tensor],
         *,
         before: Callable[[Tensor], Tensor],
         after: Callable[[Tensor, Tensor], Tensor],
     ) -> None:
         self.inner = inner
+        self.convolve = convolve
         self.before = before
         self.after = after
 
-    def initial_state(self, batch: int) -> State:
+    def initial_state(self, batch: int) -> Tensor:
         """Return the initial state of the inner recurrence."""
         return self.inner.initial_state(batch)
 
     @torch.no_grad()
-    def step(self, x: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `Recurrence.step`."""
         mixed, state = self.inner.step(self.before(x), state)
         return self.after(x, mixed), state
 
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `PrefillRecurrence.prefill`."""
+        given = self.before(x)
+        return self.after(x, self.convolve(given)), self.inner.state_after(given)
 
-class DiagonalStateSpace(Recurrence):
+
+class DiagonalStateSpace(TimeInvariantRecurrence):
     """The recurrence s' = poles * s + weights * x, y = Re(sum of s'), O(states) a step.
 
     Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on
@@ -73,8 +120,38 @@ class DiagonalStateSpace(Recurrence):
         state = self.poles * state + self.weights * x[..., None]
         return state.real.sum(dim=-1).to(x.dtype), state
 
+    def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
+        """See `TimeInvariantRecurrence.advance_by`."""
+        precise = self.poles.to(torch.promote_types(self.poles.dtype, torch.float64))
+        power = (precise**steps).to(self.poles.dtype)
+        return lambda state: power * state
 
-def diagonal_from_kernel(kernel: LagKernel, damping: float = 1.0) -> DiagonalStateSpace:
+
+class PeriodicStateSpace(DiagonalStateSpace):
+    """A `DiagonalStateSpace` whose poles are damped roots of unity, the first half of them.
+
+    Args:
+        poles: (1, period // 2 + 1) complex.
+        weights: (channels, period // 2 + 1) complex.
+        period: positions; the poles are roots of this order.
+        damping: the absolute value of all poles.
+    """
+
+    def __init__(self, poles: Tensor, weights: Tensor, *, period: int, damping: float) -> None:
+        super().__init__(poles, weights)
+        self.period = period
+        self.damping = damping
+
+    def state_after(self, x: Tensor) -> Tensor:
+        """See `TimeInvariantRecurrence.state_after`; a Fourier transform of up to a period."""
+        backwards = x.to(self.weights.real.dtype).transpose(1, 2).flip(-1)
+        if self.damping < 1:
+            ages = torch.arange(x.shape[1], dtype=backwards.dtype, device=x.device)
+            backwards = backwards * self.damping**ages
+        return self.weights * torch.fft.rfft(backwards, n=self.period).conj()
+
+
+def diagonal_from_kernel(kernel: LagKernel, damping: float = 1.0) -> PeriodicStateSpace:
     """Convert a causal kernel into a diagonal state-space model, exactly over its length.
 
     This is the closed form of ETSC (Qin and Zhong, "Accelerating Toeplitz Neural Network with
@@ -106,4 +183,20 @@ def diagonal_from_kernel(kernel: LagKernel, damping: float = 1.0) -> DiagonalSta
     turns = torch.arange(length // 2 + 1, dtype=torch.float64, device=t.device) / length
     poles = torch.polar(torch.full_like(turns, damping), 2 * torch.pi * turns)
     precision = torch.promote_types(coefficients.dtype, torch.complex64)
-    return DiagonalStateSpace(poles[None].to(precision), (spectrum * doubled).to(precision))
+    weights = (spectrum * doubled).to(precision)
+    return PeriodicStateSpace(poles[None].to(precision), weights, period=length, damping=damping)
+
+
+def latest_in_slots(x: Tensor, size: int) -> Tensor:
+    """Keep the latest positions in a ring: position p is in slot p % size, others hold zeros.
+
+    Args:
+        x: (batch, length, ...), positions from 0 on.
+        size: slots.
+    Returns: (batch, size, ...).
+    """
+    length = x.shape[1]
+    slots = x.new_zeros(len(x), size, *x.shape[2:])
+    positions = torch.arange(max(0, length - size), length, device=x.device)
+    slots[:, positions % size] = x[:, positions]
+    return slots

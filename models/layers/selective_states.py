@@ -128,6 +128,25 @@ class SelectiveStates(nn.Module, abc.ABC):
         state = state + (dt * chosen.x)[..., None] * into
         return (out * state).real.sum(dim=-1) + self.skip() * chosen.x, state
 
+    def prefill(self, convolved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
+        """Take in the first positions: (batch, length, ...) -> what steps give, and the state."""
+        chosen, length = self.select(convolved, direct), convolved.shape[1]
+        # Further positions, of time step 0, change nothing, and their C read the states one by one.
+        reading = torch.eye(self.num_states, dtype=chosen.out.dtype, device=chosen.out.device)
+        if reading.is_complex():
+            reading = torch.cat([reading, -1j * reading])
+        count = len(reading)
+        out = reading[None, :, None].expand(len(chosen.out), -1, chosen.out.shape[2], -1)
+        x, step, into = (
+            torch.cat([part, part.new_zeros(len(part), count, *part.shape[2:])], dim=1)
+            for part in (chosen.x, chosen.step, chosen.into)
+        )
+        mixed = self.mix(Selection(x, step, into, torch.cat([chosen.out, out], dim=1)))
+        state = mixed[:, length:].mT
+        if reading.is_complex():
+            state = torch.complex(*state.chunk(2, dim=-1))
+        return mixed[:, :length] + self.skip() * chosen.x, state.contiguous()
+
 
 class MambaStates(SelectiveStates):
     """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.

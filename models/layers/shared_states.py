@@ -10,7 +10,7 @@ from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import MixerContext, Recurrence, RecurrentMixer
+from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.dropout import build_dropout
 from models.layers.linear_map import LinearMap
 from models.layers.long_convolution import PositionOperator
@@ -144,7 +144,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
         return _SharedRecurrence(self)
 
 
-class _SharedRecurrence(Recurrence):
+class _SharedRecurrence(PrefillRecurrence):
     def __init__(self, mixer: SharedStateMixer[Any]) -> None:
         self.mixer = mixer
         self.poles, self.into = mixer.states.discretize()
@@ -159,3 +159,10 @@ class _SharedRecurrence(Recurrence):
         """See `Recurrence.step`."""
         state = self.poles * state + drive(x.to(self.poles.real.dtype), self.into)
         return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state
+
+    @torch.no_grad()
+    def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """See `PrefillRecurrence.prefill`."""
+        states = diagonal_recurrence(self.poles, drive(x.to(self.poles.real.dtype), self.into))
+        mixed = read(states, self.readout).to(x.dtype)
+        return self.mixer.project(x, mixed), states[:, -1].clone()

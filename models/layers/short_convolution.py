@@ -38,3 +38,8 @@ class ShortConvolution(nn.Module):
         y = (latest * self.taps.flip(0)).sum(dim=1)
         y = y if self.bias is None else y + self.bias
         return y.to(x.dtype), latest[:, 1:]
+
+    def state_after(self, x: Tensor) -> Tensor:
+        """Return the state after the first positions: x (batch, length, channels)."""
+        padded = torch.cat([self.initial_state(len(x)), x.to(self.taps.dtype)], dim=1)
+        return padded[:, x.shape[1] :].clone()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 import math
 from collections.abc import Mapping
 from typing import Annotated
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from models.base import DecayingAt, MixerContext, Recurrence, RecurrentMixer
 from models.layers.convolution_mixer import ConvolutionMixer, Output, join_directions
 from models.layers.long_convolution import LongConvolution
-from models.layers.recurrence import WrappedRecurrence
+from models.layers.recurrence import TimeInvariantRecurrence, WrappedRecurrence
 from models.ops.toeplitz import LagKernel
 
 StateSize = Annotated[int, Field(ge=2, le=2**12, multiple_of=2)]
@@ -43,7 +44,7 @@ class StateSpaceConvolution(LongConvolution):
         """Return the parameters of the dynamics that never decay, except the time steps."""
 
     @abc.abstractmethod
-    def recurrence(self, length: int) -> Recurrence:
+    def recurrence(self, length: int) -> TimeInvariantRecurrence:
         """Return the recurrence of the first direction's kernel.
 
         Args:
@@ -95,8 +96,12 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
 
     def freeze(self, length: int) -> Recurrence:
         """Return a recurrence whose state does not grow with the length."""
-        states = self.convolution.recurrence(length)
-        return WrappedRecurrence(states, before=lambda x: x, after=self.project)
+        return WrappedRecurrence(
+            self.convolution.recurrence(length),
+            functools.partial(self.convolution.convolve_prefix, length=length),
+            before=lambda x: x,
+            after=self.project,
+        )
 
 
 def num_directions(context: MixerContext) -> int:

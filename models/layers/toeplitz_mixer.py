@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from torch import Tensor
 from torch.nn import functional
 
@@ -40,5 +42,8 @@ class ToeplitzMixer(RecurrentMixer):
         whole = LagKernel(functional.pad(kernel.coefficients, (0, missing)), 0)
         model = diagonal_from_kernel(whole)
         return WrappedRecurrence(
-            model, before=lambda x: unit.activation(unit.value(x)), after=unit.gated
+            model,
+            functools.partial(unit.operator.convolve_prefix, length=length),
+            before=lambda x: unit.activation(unit.value(x)),
+            after=unit.gated,
         )
