@@ -124,6 +124,14 @@ class Mixer(nn.Module, abc.ABC):
             (up to max_length in all); padded ones are undefined.
         """
 
+    def begin_step(self) -> None:
+        """Prepare for a training step; `begin_step` of this module calls it.
+
+        A mixer that changes its buffers at random during training does so here: within `forward`
+        the backward pass of an earlier call may still need them. Where several processes train a
+        model together, the buffers of the main process replace those of the others after it.
+        """
+
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Name the parameters that train at a rate of their own, or without weight decay.
 
@@ -131,6 +139,16 @@ class Mixer(nn.Module, abc.ABC):
             then. `DecayingAt` stands for a rate with the run's decay.
         """
         return {}
+
+
+def begin_step(model: nn.Module) -> None:
+    """Call `Mixer.begin_step` of all mixers in a model.
+
+    A training loop calls it once for each step of the optimizer, before the first forward pass.
+    """
+    for module in model.modules():
+        if isinstance(module, Mixer):
+            module.begin_step()
 
 
 class GatedMixer(Mixer):

@@ -34,6 +34,12 @@ Decay = Literal["none", "fixed", "selective"]
 
 SMALLEST_WEIGHT = 1e-6
 """Added to the sum of weights that results are divided by, as in the published code."""
+SMALLEST_FEATURE = 1e-4
+"""Added to random features before they are scaled, so that their sums never vanish."""
+RECTIFIED = ("relu", "cos")
+"""Features of which all can be next to nothing, so that the sum of weights is, too. What is divided
+by it then has a gradient that is large and depends on the last digits of queries and keys: autocast
+leaves them, and the sums, in the precision of the weights."""
 
 
 def orthogonal_directions(count: int, channels: int) -> Tensor:
@@ -57,7 +63,8 @@ class Linear(RecurrentMixer):
             norm, as in LION; "cos", relu weighed by the cosine of the distance over max_length;
             "favor", random features whose products are the softmax's on average.
         num_random: random features of favor. None: twice a head's channels.
-        redraw_steps: training steps after which favor draws new directions. None: it keeps them.
+        redraw_steps: training steps after which favor draws new directions, before the forward
+            passes of the next one (`models.base.begin_step`). None: it keeps them.
         decay: "none"; "fixed", learned for each head, which start as RetNet's; "selective", made
             from each position's input, as in LION.
     Raises: ValueError if num_heads does not divide the channels, and for options of favor with
@@ -106,44 +113,79 @@ class Linear(RecurrentMixer):
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        self._redraw()
+        if self.feature not in RECTIFIED:
+            return self._divided(self._sums(x, mask))
+        with torch.autocast(x.device.type, enabled=False):
+            sums = self._sums(x.to(self.query_key_value.weight.dtype), mask)
+        return self._divided(sums)
+
+    def _sums(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Sum weighed values, and weights: (batch, heads, length, size + 1)."""
         query, key, value = self._heads(x)
         position = torch.arange(x.shape[1], device=x.device)
-        query, key = self.features(query, position), self.features(key, position)
+        query, key = self.query_features(query, position), self.key_features(key, position, mask)
         log_decay = self.log_decays(x)
         if mask is not None:
             key = key * mask[:, None, :, None]
         weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        sums = self._attend(query, key, weighed, log_decay)
-        return self._divided(sums)
+        return self._attend(query, key, weighed, log_decay)
 
     def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
         """Make queries, keys and values: (batch, length, dim) -> (batch, heads, length, size)."""
         parts = self.query_key_value(x).unflatten(-1, (3, self.num_heads, -1))
         return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
 
-    def features(self, x: Tensor, position: Tensor) -> Tensor:
-        """Map queries or keys to features that are not negative.
+    def query_features(self, query: Tensor, position: Tensor) -> Tensor:
+        """Map queries to features that are not negative, see `key_features`.
+
+        Features of favor are divided by the exponential of the position's largest product with a
+        direction, which the sum of weights has, too.
+        """
+        if self.feature != "favor":
+            return self._features(query, position)
+        products, half_square = self._random_products(query)
+        return _positive(products - half_square - products.amax(dim=-1, keepdim=True))
+
+    def key_features(self, key: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Map keys to features that are not negative.
+
+        Features of favor are divided by the exponential of the largest product of a key with a
+        direction. Causal ones are not, as that key may be a later one; they cannot overflow unless
+        a direction is very long: their exponents are at most half its square.
 
         Args:
-            x: (batch, heads, length, size).
+            key: (batch, heads, length, size).
             position: (length,), whole numbers.
+            mask: (batch, length) bool; at padding features are undefined.
         Returns: (batch, heads, length, features).
         """
+        if self.feature != "favor":
+            return self._features(key, position)
+        products, half_square = self._random_products(key)
+        if mask is not None:
+            products = products.masked_fill(~mask[:, None, :, None], -torch.inf)
+        exponent = products - half_square
+        if not self.context.causal:
+            exponent = exponent - products.amax(dim=(-2, -1), keepdim=True)
+        return _positive(exponent)
+
+    def _features(self, x: Tensor, position: Tensor) -> Tensor:
+        """Map queries or keys to features that are not random."""
         if self.feature == "elu":
             return functional.elu(x) + 1
         if self.feature == "silu":
             return functional.normalize(functional.silu(x) + 0.5, dim=-1)
         if self.feature == "relu":
             return functional.relu(x)
-        if self.feature == "cos":
-            place = position[:, None].to(torch.promote_types(x.dtype, torch.float32)) + 1
-            angle = math.pi / 2 / self.context.max_length * place
-            turns = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
-            return torch.cat([functional.relu(x) * turn for turn in turns], dim=-1)
+        place = position[:, None].to(torch.promote_types(x.dtype, torch.float32)) + 1
+        angle = math.pi / 2 / self.context.max_length * place
+        turns = angle.sin().to(x.dtype), angle.cos().to(x.dtype)
+        return torch.cat([functional.relu(x) * turn for turn in turns], dim=-1)
+
+    def _random_products(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Multiply by the directions: (..., size) -> (..., features), and half |x|^2, (..., 1)."""
         x = x * x.shape[-1] ** -0.25
-        along = x @ self.directions.to(x.dtype).mT
-        return (along - x.square().sum(dim=-1, keepdim=True) / 2).exp() * along.shape[-1] ** -0.5
+        return x @ self.directions.to(x.dtype).mT, x.square().sum(dim=-1, keepdim=True) / 2
 
     def log_decays(self, x: Tensor) -> Tensor:
         """Return the logarithms of decays: (batch, length, dim) -> (batch, heads, length, 1)."""
@@ -166,12 +208,14 @@ class Linear(RecurrentMixer):
         return behind + ahead - (query * key).sum(dim=-1, keepdim=True) * value
 
     def _divided(self, sums: Tensor) -> Tensor:
-        mixed = sums[..., :-1] / (sums[..., -1:] + SMALLEST_WEIGHT)
+        least = 0.0 if self.feature == "favor" else SMALLEST_WEIGHT  # its features are never 0
+        mixed = sums[..., :-1] / (sums[..., -1:] + least)
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     @torch.no_grad()
-    def _redraw(self) -> None:
-        if self.redraw_steps is None or not self.training:
+    def begin_step(self) -> None:
+        """Draw new directions if it is time; see `Mixer.begin_step`."""
+        if self.redraw_steps is None:
             return
         if self.steps_since >= self.redraw_steps:
             self.directions.copy_(orthogonal_directions(*self.directions.shape))
@@ -181,6 +225,11 @@ class Linear(RecurrentMixer):
     def freeze(self, length: int) -> Recurrence:
         """Keep the sum of products of keys and values; with feature cos, up to max_length."""
         return _LinearRecurrence(self)
+
+
+def _positive(exponent: Tensor) -> Tensor:
+    """Turn exponents into random features, (..., features), none of which is 0."""
+    return (exponent.exp() + SMALLEST_FEATURE) * exponent.shape[-1] ** -0.5
 
 
 def _fading(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
@@ -198,7 +247,7 @@ class _LinearRecurrence(PrefillRecurrence):
         mixer, like = self.mixer, self.mixer.output.weight
         size = mixer.context.dim // mixer.num_heads
         empty = like.new_zeros(1, mixer.num_heads, 1, size)
-        count = mixer.features(empty, torch.zeros(1, device=like.device)).shape[-1]
+        count = mixer.key_features(empty, torch.zeros(1, device=like.device)).shape[-1]
         sums = like.new_zeros(batch, mixer.num_heads, count, size + 1)
         return sums, torch.zeros(batch, dtype=torch.long, device=like.device)
 
@@ -208,7 +257,8 @@ class _LinearRecurrence(PrefillRecurrence):
         sums, position = state
         mixer, one = self.mixer, x[:, None]
         query, key, value = mixer._heads(one)
-        query, key = (mixer.features(part, position[:1]) for part in (query, key))
+        query = mixer.query_features(query, position[:1])
+        key = mixer.key_features(key, position[:1])
         weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
         sums = sums + key.mT @ weighed
         y = mixer._divided(query @ sums)[:, 0]

@@ -85,7 +85,11 @@ SETTINGS = {
     "a batch for one": ["train.batch_size=199", "train.steps=6"],
     "micro-batches": ["train.batch_size=27", "train.micro_batch=8", "train.steps=6"],
     "two to a pass": ["train.micro_batch=3", "train.steps=6"],
-}
+    "random directions": [
+        "mixer.feature=favor", "mixer.decay=none", "mixer.redraw_steps=2", "train.steps=6",
+        "train.batch_size=64", "train.micro_batch=32",
+    ],
+}  # fmt: skip
 DROPOUT = ("--set", "model.dropout=0.3", "--set", "log.every_steps=1")
 
 
@@ -106,7 +110,8 @@ def free_ports(count: int) -> list[int]:
 
 
 def changes_of(name: str) -> list[str]:
-    return [part for text in SETTINGS[name] for part in ("--set", text)]
+    mixer = "linear" if name == "random directions" else "tnn"
+    return [*(part for text in SETTINGS[name] for part in ("--set", text)), "--mixer", mixer]
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.runtime.errors import UserError
-from models.base import Mixer, MixerContext, RecurrentMixer
+from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from models.delta import Delta
 from models.hgrn import HGRN, LowerBounds
 from models.layers.selective_states import BlockBiasedStates, HeadStates, MambaStates
@@ -92,21 +92,37 @@ def test_only_causal_mixers_have_a_recurrence(name: str) -> None:
         build(name).recurrence(8)
 
 
-def features(mixer: Linear, x: Tensor, position: int) -> Tensor:
-    """Compute the features of a query or key of one head: (size,) -> (features,)."""
+def features(mixer: Linear, x: Tensor, *, are_keys: bool) -> Tensor:
+    """Compute the features of a head's queries or keys: (length, size) -> (length, count)."""
     if mixer.feature == "elu":
         return torch.where(x > 0, x + 1, x.exp())
     if mixer.feature == "relu":
         return x.clamp(min=0)
     if mixer.feature == "silu":
         shifted = x * torch.sigmoid(x) + 0.5
-        return shifted / shifted.norm()
+        return shifted / shifted.norm(dim=-1, keepdim=True)
     if mixer.feature == "cos":
-        angle = math.pi * (position + 1) / (2 * mixer.context.max_length)
-        return torch.cat([x.clamp(min=0) * math.sin(angle), x.clamp(min=0) * math.cos(angle)])
-    x = x / len(x) ** 0.25
-    along = mixer.directions.double() @ x
-    return (along - (x @ x) / 2).exp() / math.sqrt(len(along))
+        angle = (
+            math.pi * torch.arange(1, len(x) + 1).double()[:, None] / (2 * mixer.context.max_length)
+        )
+        return torch.cat([x.clamp(min=0) * angle.sin(), x.clamp(min=0) * angle.cos()], dim=-1)
+    return random_features(x, mixer.directions, are_keys=are_keys, causal=mixer.context.causal)
+
+
+def random_features(x: Tensor, directions: Tensor, *, are_keys: bool, causal: bool) -> Tensor:
+    """Compute softmax features as google-research's Performer does, one number at a time.
+
+    There the largest product of all keys is taken off in a causal model, too, and looks ahead.
+    """
+    rows = [[direction @ one / len(one) ** 0.25 for direction in directions.to(x)] for one in x]
+    taken_off = [max(row) for row in rows]
+    if are_keys:
+        taken_off = [torch.zeros(()) if causal else max(taken_off)] * len(x)
+    found = [
+        [(along - (one @ one) / (2 * len(one) ** 0.5) - top).exp() + 1e-4 for along in row]
+        for one, row, top in zip(x, rows, taken_off, strict=True)
+    ]
+    return torch.tensor(found, dtype=x.dtype) / math.sqrt(len(directions))
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -115,10 +131,14 @@ def features(mixer: Linear, x: Tensor, position: int) -> Tensor:
 def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: bool) -> None:
     mixer = build("linear", feature=feature, decay=decay, causal=causal, num_heads=2)
     x = torch.randn(9, 8, dtype=torch.float64)
-    projected = mixer.query_key_value(x).unflatten(-1, (3, 2, 4))
+    projected = mixer.query_key_value(x).detach().unflatten(-1, (3, 2, 4))
     mixed = torch.zeros(9, 2, 4, dtype=torch.float64)
     for head in range(2):
         query, key, value = projected[:, :, head].unbind(dim=1)
+        queries, keys = (
+            features(mixer, part, are_keys=are_keys)
+            for part, are_keys in ((query, False), (key, True))
+        )
         fades = torch.zeros(9, dtype=torch.float64)
         if decay == "fixed":
             fades += torch.sigmoid(mixer.decay_logit[head]).log()
@@ -129,10 +149,56 @@ def test_linear_attention_is_a_table_of_pairs(feature: str, decay: str, causal: 
             for j in range(i + 1 if causal else 9):
                 # A key fades by the decays from its own to the one before the query's.
                 passed = fades[j:i] if j < i else fades[i + 1 : j + 1]
-                product = features(mixer, query[i], i) @ features(mixer, key[j], j)
-                weights[j] = product * passed.sum().exp()
-            mixed[i, head] = weights @ value / (weights.sum() + 1e-6)
+                weights[j] = queries[i] @ keys[j] * passed.sum().exp()
+            least = 0 if feature == "favor" else 1e-6
+            mixed[i, head] = weights @ value / (weights.sum() + least)
     close(mixer(x[None])[0], mixer.output(mixed.flatten(1)))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("scale", [1, 10, 100])
+def test_random_features_of_large_queries_and_keys_do_not_vanish(
+    scale: float, causal: bool
+) -> None:
+    """In single precision exponentials underflow: what is added to features is left of them."""
+    context = MixerContext.of(dim=16, length=32, causal=causal)
+    mixer = Linear(context, num_heads=1, feature="favor")
+    with torch.no_grad():
+        mixer.query_key_value.weight.copy_(torch.randn(48, 16) / 4)
+        mixer.query_key_value.weight[:32] *= scale
+        mixer.output.weight.copy_(torch.eye(16))
+    x = torch.randn(1, 32, 16, requires_grad=True)
+    query, key, value = mixer.query_key_value(x)[0].detach().double().split(16, dim=-1)
+    queries = random_features(query, mixer.directions, are_keys=False, causal=causal)
+    keys = random_features(key, mixer.directions, are_keys=True, causal=causal)
+    weights = queries @ keys.T
+    weights = weights.tril() if causal else weights
+    expected = weights @ value / weights.sum(dim=-1, keepdim=True) + mixer.output.bias
+    found = mixer(x)[0]
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3, atol=1e-3)
+    assert found.std() > 0.05
+    found.square().sum().backward()
+    assert x.grad is not None
+    assert x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("feature", ["elu", "relu", "silu", "cos", "favor"])
+@pytest.mark.parametrize("size", [4, 32])
+def test_gradients_in_bfloat16_are_those_of_single_precision(feature: Any, size: int) -> None:
+    """Also where few channels of a head make a sum of weights small."""
+    for seed in range(4):
+        torch.manual_seed(seed)
+        context = MixerContext.of(dim=4 * size, length=64)
+        mixer = Linear(context, num_heads=4, feature=feature)
+        inputs, weights = torch.randn(4, 64, 4 * size), torch.randn(4, 64, 4 * size)
+        gradients = []
+        for autocast in (False, True):
+            x = inputs.clone().requires_grad_()
+            with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+                y = mixer(x)
+            gradients.append(torch.autograd.grad((y * weights).sum(), [x, *mixer.parameters()]))
+        for exact, rough in zip(*gradients, strict=True):
+            assert (rough - exact).norm() < 0.03 * exact.norm()
 
 
 def convolved(convolution: ShortConvolution | None, x: Tensor) -> Tensor:
@@ -457,8 +523,10 @@ def test_random_features_have_the_softmax_s_products_on_average() -> None:
     found = []
     for _ in range(300):
         mixer = initial("linear", dim=16, feature="favor", num_heads=1, num_random=32)
-        query, key = (mixer.features(part, torch.zeros(1))[0, 0] for part in x)
-        found.append(query @ key)
+        query = mixer.query_features(x[:1], torch.zeros(1))[0, 0, 0]
+        key = mixer.key_features(x[1:], torch.zeros(1))[0, 0, 0]
+        divided_by = (x @ mixer.directions.double().mT / 2).amax(dim=-1).sum().exp()
+        found.append(query @ key * divided_by)
     products = torch.stack(found)
     expected = ((x[0] * x[1]).sum() / 4).exp()
     assert abs(products.mean() - expected) < 4 * products.std() / 300**0.5
@@ -472,19 +540,16 @@ def test_directions_are_orthogonal_in_blocks_and_as_long_as_normal_ones() -> Non
     assert abs(lengths.square().mean() - 16) < 2
 
 
-def test_directions_are_drawn_again_in_training_alone() -> None:
+def test_directions_are_drawn_again_when_a_step_begins() -> None:
     mixer = initial("linear", feature="favor", redraw_steps=2)
-    x, first = torch.randn(1, 5, 64), mixer.directions.clone()
-    mixer.eval()
-    for _ in range(5):
-        mixer(x)
-    assert torch.equal(mixer.directions, first)
-    mixer.train()
+    x, last = torch.randn(1, 5, 64), mixer.directions.clone()
     same = []
     for _ in range(5):
+        begin_step(nn.Sequential(mixer))
         mixer(x)
-        same.append(torch.equal(mixer.directions, first))
-        first = mixer.directions.clone()
+        mixer(x)
+        same.append(torch.equal(mixer.directions, last))
+        last = mixer.directions.clone()
     assert same == [True, True, False, True, False]
     assert set(mixer.state_dict()) >= {"directions", "steps_since"}
 

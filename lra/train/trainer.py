@@ -34,6 +34,7 @@ from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
+from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import KnownError
 from tasks.order import BatchOrder
@@ -179,6 +180,7 @@ class Trainer:
             own = self.group.local_indices(indices, self.micro_batch)
             batch = self.dataset.splits["train"].batch(own).to(self.device)
         self.optimizer.zero_grad(set_to_none=True)
+        begin_step(self.model)
         if self.step < COUNTED_STEPS:
             with FlopCounter() as counter:
                 sums, targets = self.backward(batch, len(indices))
