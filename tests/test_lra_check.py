@@ -86,6 +86,12 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("return self.linear(x).cumsum(1).flip(1)", ["padding reaches no real position"]),
         ("return x.cumsum(1)", ["gradients reach every parameter"]),
+        ("mask is None or mask.fill_(True); return self.linear(x)",
+         ["forward and back, 5 positions, with a mask: forward writes to its mask (2, 5) bool",
+          "padding reaches no real position in evaluation, 83 positions: forward writes to its"]),
+        ("self.training or x.mul_(2); return self.linear(x)",
+         ["padding reaches no real position in evaluation, 5 positions: forward writes to its",
+          "it takes 1 positions: forward writes to its input", "it computes under bf16"]),
         ("return self.linear(x)[:, :1]", ["forward and back", "it takes 96 positions"]),
         ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
         ("return self.linear(x) + torch.rand(1)", ["evaluated twice", "saved weights give"]),

@@ -256,6 +256,13 @@ def test_mistakes_in_the_class(source: str, part: str) -> None:
         (module_with("return x + x.sum(1, keepdim=True) * (x.shape[1] > 9)"), "real ones in train"),
         (module_with("return x + x.sum(1, keepdim=True) * self.training"), "real ones in training"),
         (module_with("return x + x.sum(1, keepdim=True) * (not self.training)"), "in evaluation"),
+        (module_with("mask is None or mask.fill_(True); return x + x.mean(1, keepdim=True)"),
+         "forward writes to its mask (2, 5) bool, by which the model tells padding from real"),
+        (module_with("self.training or mask is None or mask.fill_(True); return x * 2"),
+         "forward writes to its mask (2, 5) bool"),
+        (module_with("x.data.mul_(2); return x"), "forward writes to its input x (2, 5, 64)"),
+        (module_with("return x.mul_(2 if torch.is_grad_enabled() else 3) if not x.requires_grad "
+         "else x * 2"), "forward writes to its input x (2, 5, 64) float32, which other parts"),
         (module_with("return x.to_sparse()"), "float32 torch.sparse_coo for x (2, 5, 64) float32"),
         (module_with(before="self.l = nn.LazyLinear(3)"), "parameter l.weight has no size yet"),
         (module_with("self.p = nn.Parameter(x[0, 0]); return x"), "adds or changes weights (p)"),

@@ -15,7 +15,7 @@ from lra.classifier.plugin_check import Trial
 from lra.config.mixers import MixerSource
 from lra.config.registry import Section
 from lra.runtime.errors import UserError
-from models.base import MixerContext
+from models.base import MixerContext, begin_step
 
 LENGTH = 96
 """Positions of the longest sequence that a mixer is built for."""
@@ -88,6 +88,7 @@ class MixerTrials:
         trained = {name: p for name, p in mixer.named_parameters() if p.requires_grad}
         if not trained:
             return "it has no parameters that are trained"
+        begin_step(mixer)
         y = Trial(self.source, mixer).apply(torch.randn(4, 31, self.dim), None)
         if y.requires_grad:
             y.square().sum().backward()
@@ -99,7 +100,7 @@ class MixerTrials:
     @torch.no_grad()
     def _bf16(self, trial: Trial) -> None:
         with torch.autocast("cpu", torch.bfloat16):
-            y = trial.mixer(torch.randn(2, 31, self.dim), None)
+            y = trial.call(torch.randn(2, 31, self.dim), None)
         if not isinstance(y, Tensor) or not y.isfinite().all():
             raise trial.fault("its result holds numbers that are not finite")
 

@@ -13,7 +13,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from lra.config.mixers import MixerSource
 from lra.runtime.errors import UserError
-from models.base import Mixer
+from models.base import Mixer, begin_step
 
 LENGTHS = (5, 83)
 """Positions of the sequences that a plug-in is tried on, if it is for sequences as long."""
@@ -37,8 +37,8 @@ def check_plug_in(
         grid: (height, width) of its input, which then has no padding.
     Raises: UserError for weights or learning rates that cannot be trained, anything that it raises
         in training or evaluation, a result of another shape or type than x or that is not finite,
-        padding that reaches real positions, a causal context that is not met, and weights that
-        change their shapes.
+        a write to x or the mask, padding that reaches real positions, a causal context that is not
+        met, and weights that change their shapes.
     """
     if source.code is None:
         return
@@ -123,15 +123,32 @@ class Trial:
         except TypeError as error:
             raise self.fault(f"forward(x, mask) is not possible: {error}") from None
         with self.source.faults_named(f"forward with mask {_mask(mask)}"):
+            begin_step(self.mixer)
             (view,) = (1 * x.clone().requires_grad_()).split([len(x)])
             y = self.apply(view, mask)
             if y.requires_grad:
                 y.sum().backward()
                 self.mixer.zero_grad(set_to_none=True)
 
+    def call(self, x: Tensor, mask: Tensor | None) -> object:
+        """Call the mixer, which must leave x and a copy of the mask as they are."""
+        before, given = x.detach().clone(), None if mask is None else mask.clone()
+        y = self.mixer(x, given)
+        if not torch.equal(x, before):
+            raise self.fault(
+                f"forward writes to its input x {_kind(x)}, which other parts of the model read; "
+                f"change a copy instead, x = x.masked_fill(~mask[..., None], 0) for instance"
+            )
+        if mask is not None and given is not None and not torch.equal(given, mask):
+            raise self.fault(
+                f"forward writes to its mask {_mask(mask)}, by which the model tells padding from "
+                f"real positions; change a copy instead, mask.clone()"
+            )
+        return y
+
     def apply(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Apply the mixer and check that its result is like x, and finite."""
-        y = self.mixer(x, mask)
+        y = self.call(x, mask)
         like = (x.shape, x.dtype, x.layout)
         if not isinstance(y, Tensor) or (y.shape, y.dtype, y.layout) != like:
             raise self.fault(
