@@ -37,6 +37,7 @@ from models.layers.state_space import (
     initial_log_steps,
     num_directions,
     random_complex,
+    real_dtype,
 )
 from models.ops.hippo import normal_plus_low_rank
 from models.ops.vandermonde import vandermonde_product
@@ -91,8 +92,9 @@ class NormalizedConvolution(StateSpaceConvolution):
         if separate_steps:
             self.log_step = nn.Parameter(log_step.detach()[:, None].repeat(1, 2))
         is_free = normalization == "softmax"
-        self.decay = nn.Parameter((poles.real if is_free else (-poles.real).log()).float())
-        self.frequency = nn.Parameter(poles.imag.float())
+        decay = poles.real if is_free else (-poles.real).log()
+        self.decay = nn.Parameter(decay.to(real_dtype()))
+        self.frequency = nn.Parameter(poles.imag.to(real_dtype()))
         # Real and imaginary parts of variance 1 each, as in the published code.
         readout = 2**0.5 * random_complex(directions, channels, len(poles))
         self.readout = complex_parameter(readout)

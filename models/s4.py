@@ -48,6 +48,7 @@ from models.layers.state_space import (
     num_directions,
     per_channel,
     random_complex,
+    real_dtype,
 )
 from models.ops.cauchy import in_chunks, resolvent_sums
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
@@ -93,8 +94,8 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         self.channels = channels
         self.length = fast_fft_length(max_length)
         self.log_step = log_step
-        self.log_decay = nn.Parameter((-poles.real).log().float())
-        self.frequency = nn.Parameter(poles.imag.float())
+        self.log_decay = nn.Parameter((-poles.real).log().to(real_dtype()))
+        self.frequency = nn.Parameter(poles.imag.to(real_dtype()))
         self.low_rank = complex_parameter(low_rank)
         self.input = complex_parameter(into)
         self.readout = complex_parameter(random_complex(directions, channels, state_size // 2))

@@ -46,6 +46,7 @@ from models.layers.state_space import (
     num_directions,
     per_channel,
     random_complex,
+    real_dtype,
 )
 from models.ops.hippo import INPUT_CLIP, clip_imaginary, normal_plus_low_rank
 from models.ops.spectral_tilt import spectral_tilt
@@ -128,8 +129,8 @@ class DiagonalConvolution(StateSpaceConvolution):
         self.discretization = discretization
         self.channels = channels
         self.log_step = log_step
-        self.log_decay = nn.Parameter((-poles.real).log().float().repeat(copies, 1))
-        self.frequency = nn.Parameter(poles.imag.float().repeat(copies, 1))
+        self.log_decay = nn.Parameter((-poles.real).log().to(real_dtype()).repeat(copies, 1))
+        self.frequency = nn.Parameter(poles.imag.to(real_dtype()).repeat(copies, 1))
         b = complex_parameter(into.repeat(copies, 1))
         if learns_input:
             self.input = b

@@ -31,9 +31,12 @@ from models.layers.state_space import (
     Rate,
     StateSize,
     Step,
+    complex_dtype,
     complex_parameter,
     initial_log_steps,
     num_directions,
+    random_complex,
+    real_dtype,
 )
 from models.ops.hippo import normal_part
 
@@ -82,13 +85,13 @@ class S5States(SharedStates):
         log_step: nn.Parameter,
     ) -> None:
         poles, v = normal_part(state_size // num_blocks)
-        vectors = torch.block_diag(*[v] * num_blocks).to(torch.complex64)
+        vectors = torch.block_diag(*[v] * num_blocks).to(complex_dtype())
         super().__init__(_initial_readout(readout_start, directions, dim, vectors))
         self.clip_poles = clip_poles
         self.discretization = discretization
         self.log_step = log_step
-        self.real_part = nn.Parameter(poles.real.float().repeat(num_blocks))
-        self.frequency = nn.Parameter(poles.imag.float().repeat(num_blocks))
+        self.real_part = nn.Parameter(poles.real.to(real_dtype()).repeat(num_blocks))
+        self.frequency = nn.Parameter(poles.imag.to(real_dtype()).repeat(num_blocks))
         start = truncated_normal(state_size, dim, deviation=state_size**-0.5)
         self.input = complex_parameter(vectors.mH @ start.to(vectors.dtype))
 
@@ -112,7 +115,7 @@ def _initial_readout(start: ReadoutStart, directions: int, dim: int, vectors: Te
     """
     size, states = vectors.shape
     if start == "complex":
-        return torch.randn(directions, dim, states, dtype=torch.complex64)
+        return random_complex(directions, dim, states)
     deviation = size**-0.5 if start == "truncated" else (size * dim) ** -0.5
     drawn = truncated_normal(directions, dim, size, 2, deviation=deviation)
     return torch.view_as_complex(drawn) @ vectors

@@ -156,13 +156,18 @@ EVERY_MIXER: dict[str, type[nn.Module]] = {**MIXERS.classes, "README's example":
 
 
 def build_mixer(
-    name: str, *, causal: bool = False, randomized: bool = True, **options: Any
+    name: str,
+    *,
+    causal: bool = False,
+    randomized: bool = True,
+    max_length: int = 128,
+    **options: Any,
 ) -> nn.Module:
     """Build a small mixer, its parameters of a size at which every part of it matters.
 
     Skips the test where the mixer cannot be causal.
     """
-    context = MixerContext(dim=8, max_length=128, layer=1, depth=2, causal=causal)
+    context = MixerContext(dim=8, max_length=max_length, layer=1, depth=2, causal=causal)
     try:
         mixer = EVERY_MIXER[name](context, **options)
     except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -98,6 +100,17 @@ def test_no_gradient_reaches_padding(name: str, causal: bool) -> None:
     assert longer.grad[~mask].abs().max() == 0
     # Beyond them row 1 has numbers about 100, at which a softmax leaves some with no weight at all.
     assert longer.grad[:, :7].abs().amin(dim=(0, 1)).max() > 0
+
+
+def test_input_and_mask_are_left_as_they_are(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal)
+    x, mask = torch.randn(2, 31, 8), torch.arange(31) < torch.tensor([[31], [19]])
+    for training in (True, False):
+        for given in (None, mask):
+            before = x.clone(), mask.clone()
+            mixer.train(training)(x, given)
+            assert torch.equal(x, before[0])
+            assert torch.equal(mask, before[1])
 
 
 def test_rows_are_independent(name: str, causal: bool) -> None:
@@ -232,6 +245,50 @@ def test_no_option_is_ignored(name: str, option: str) -> None:
         if start != other_start or not torch.allclose(output, other_output):
             return
     raise AssertionError(f"{option} of {name} changes nothing")
+
+
+@contextlib.contextmanager
+def double_by_default() -> Iterator[None]:
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize(("name", "option"), [*((name, None) for name in NAMES), *OPTIONS])
+def test_double_precision_does_not_depend_on_torch_s_default(name: str, option: str | None) -> None:
+    """A whole number over another has torch's default type: within double precision, a fault.
+
+    Every form that a word chooses is tried, and one other value of each number.
+    """
+    if option is None:
+        compare_in_double_precision(name)
+        return
+    for value in other_values(options_model(EVERY_MIXER[name]), option):
+        with contextlib.suppress(ValueError):  # refused with the other options' defaults
+            compare_in_double_precision(name, **{option: value})
+            if not isinstance(value, str):
+                return
+
+
+def compare_in_double_precision(name: str, **options: Any) -> None:
+    """Compare a mixer that was built in single precision with one that was built in double.
+
+    No power of 2 is the longest length, as fractions of one are exact in either precision.
+    """
+    torch.manual_seed(1)
+    mixer = build_mixer(name, max_length=99, **options).double().eval()
+    _, x, mask = padded_pair(31, 9)
+    expected = mixer(x, mask)[mask]
+    with double_by_default():
+        torch.testing.assert_close(mixer(x, mask)[mask], expected, rtol=1e-13, atol=1e-13)
+        built = build_mixer(name, max_length=99, **options).eval()
+        assert {p.dtype for p in built.parameters()} <= {torch.float64}
+        built.load_state_dict(mixer.state_dict())
+        found = built(x.requires_grad_(), mask)[mask]
+        torch.testing.assert_close(found, expected, rtol=1e-13, atol=1e-13)
+        found.square().sum().backward()
 
 
 def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Tensor]:

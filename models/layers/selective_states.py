@@ -11,7 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.layers.linear_map import LinearMap
-from models.layers.state_space import complex_parameter, initial_log_steps, random_complex
+from models.layers.state_space import (
+    complex_dtype,
+    complex_parameter,
+    initial_log_steps,
+    random_complex,
+)
 from models.ops.decaying_attention import decaying_attention
 from models.ops.selective_scan import selective_scan
 
@@ -273,7 +278,7 @@ class BlockBiasedStates(SelectiveStates):
             complex_parameter(random_complex(num_blocks, num_states, size) * size**-0.5)
             for _ in range(2)
         )
-        self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=torch.complex64))
+        self.into_bias = complex_parameter(torch.ones(channels, num_states, dtype=complex_dtype()))
         bound = size**-0.5
         self.time = nn.Parameter(torch.empty(num_blocks, size).uniform_(-bound, bound))
         self.step_bias = nn.Parameter(steps.draw(channels))

@@ -121,19 +121,31 @@ def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Par
     return nn.Parameter(torch.rand(channels) * (high - low) + low)
 
 
+def real_dtype() -> torch.dtype:
+    """Return the type in which parameters of state spaces are made.
+
+    It is torch's default type, and single precision at least: torch has neither complex numbers
+    nor transforms in bfloat16; autocast computes the rest in it.
+    """
+    return torch.promote_types(torch.get_default_dtype(), torch.float32)
+
+
+def complex_dtype() -> torch.dtype:
+    """Return the type of complex numbers whose parts have `real_dtype`."""
+    return real_dtype().to_complex()
+
+
 def complex_parameter(values: Tensor) -> nn.Parameter:
     """Store complex numbers as pairs of real ones: (...) complex -> (..., 2) real.
 
-    Optimizers and `module.double()` then treat them correctly. Parameters stay in single precision
-    or above: torch has neither complex numbers nor transforms in bfloat16; autocast computes the
-    rest in it.
+    Optimizers and `module.double()` then treat them correctly.
     """
-    return nn.Parameter(torch.view_as_real(values.resolve_conj()).float().clone())
+    return nn.Parameter(torch.view_as_real(values.resolve_conj()).to(real_dtype()).clone())
 
 
 def random_complex(*shape: int) -> Tensor:
-    """Draw complex normal numbers of variance 1: a complex64 tensor of a given shape."""
-    return torch.randn(*shape, dtype=torch.complex64)
+    """Draw complex normal numbers of variance 1, of `complex_dtype`."""
+    return torch.randn(*shape, dtype=complex_dtype())
 
 
 def per_channel(values: Tensor, channels: int) -> Tensor:

@@ -21,7 +21,7 @@ def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
     """
     length = kernels.shape[-1]
     response = torch.fft.rfft(torch.cat([kernels[0], kernels[1].flip(-1)], dim=-1))
-    frequency = torch.arange(length + 1, device=exponent.device) / (2 * length)
-    tilted = response * (1 + frequency.to(exponent.dtype)) ** exponent[:, None]
+    steps = torch.arange(length + 1, dtype=response.real.dtype, device=response.device)
+    tilted = response * (1 + steps / (2 * length)) ** exponent[:, None]
     circle = torch.fft.irfft(tilted, n=2 * length)
     return LagKernel(torch.cat([circle[:, length + 1 :], circle[:, :length]], dim=1), 1 - length)
