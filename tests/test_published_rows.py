@@ -1,0 +1,95 @@
+"""The commands in results/README.md that repeat published rows: each of them trains."""
+
+from __future__ import annotations
+
+import functools
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+
+import run_task
+from lra.bench.steps import SyntheticSplit
+from lra.classifier import packing
+from lra.config.schema import RunConfig
+from lra.report.reproduce import Repeat, repeats
+from lra.train.trainer import Trainer
+from made_data import SMALLER, place_made_data
+from tasks.base import BENCHMARK, Dataset
+
+SHORTER = {
+    "listops": [
+        "task.min_length=10", "task.max_length=60", "task.sequence_length=80", "train.batch_size=3",
+    ],
+    "text": ["task.sequence_length=80", "train.batch_size=3"],
+    "retrieval": ["task.sequence_length=80", "train.batch_size=2"],
+}  # fmt: skip
+"""Settings by which a step takes little; other tasks have images of 1,024 pixels, at least."""
+
+
+@functools.cache
+def rows() -> list[Repeat]:
+    return list(repeats())
+
+
+def config_of(row: Repeat, *changes: str) -> RunConfig:
+    """Read the settings of a row's command, with changes."""
+    _, _, *words = shlex.split(row.command)
+    words += [part for text in changes for part in ("--set", text)]
+    return run_task.configure(run_task.parse_arguments(words))
+
+
+def fault_of_a_step(row: Repeat, config: RunConfig, dataset: Dataset) -> str | None:
+    """Make a training step, and say what is wrong with it."""
+    try:
+        trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
+        before = [parameter.detach().clone() for parameter in trainer.model.parameters()]
+        trainer.train_step()
+    except Exception as error:
+        return f"{row.command}: {error!r}"
+    if all(map(torch.equal, before, trainer.model.parameters())):
+        return f"{row.command}: a step changes nothing"
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", BENCHMARK)
+def test_every_row_makes_a_step_on_short_sequences(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a model of two blocks, with published settings otherwise.
+
+    A batch is three texts, two pairs or an image: mixers are called for several groups of like
+    length.
+    """
+    monkeypatch.setattr(packing, "SMALLEST_GROUP", 1)
+    monkeypatch.setattr(packing, "SHORTEST_OVER_LONGEST", 1)
+    place_made_data(task, tmp_path)
+    changes = [*SMALLER[task], *SHORTER.get(task, ["train.batch_size=1"])]
+    faults = []
+    for row in rows():
+        if row.task == task:
+            config = config_of(row, *changes, "model.depth=2", "train.micro_batch=null")
+            faults.append(fault_of_a_step(row, config, config.build_task().prepare(tmp_path)))
+    assert faults
+    assert not any(faults), [fault for fault in faults if fault]
+
+
+@pytest.mark.slow
+@pytest.mark.learn
+@pytest.mark.parametrize("task", BENCHMARK)
+def test_every_row_makes_a_step_at_full_length(task: str) -> None:
+    """Of one example, random numbers as long as the task's longest."""
+    faults = []
+    for row in rows():
+        if row.task == task:
+            config = config_of(row, "train.batch_size=1", "train.micro_batch=null")
+            split = SyntheticSplit(config.build_task().info, 4)
+            splits = {"train": split, "val": split}
+            dataset = Dataset(
+                splits=splits, source="synthetic", fingerprint="", baselines={}, folder=Path()
+            )
+            faults.append(fault_of_a_step(row, config, dataset))
+    assert faults
+    assert not any(faults), [fault for fault in faults if fault]
