@@ -269,7 +269,7 @@ class _LinearRecurrence(PrefillRecurrence):
         """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
         _, key, value = mixer._heads(x)
-        key = mixer.features(key, torch.arange(length, device=x.device))
+        key = mixer.key_features(key, torch.arange(length, device=x.device))
         weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
         to_end = mixer.log_decays(x).flip(-2).cumsum(dim=-2).flip(-2)
         sums = (to_end.exp() * key).mT @ weighed
