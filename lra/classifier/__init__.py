@@ -12,4 +12,5 @@ __all__ = [
     "position_targets",
     "reference",
     "resolve",
+    "starts",
 ]

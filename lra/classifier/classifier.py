@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from lra.classifier.axes import build_layers
 from lra.classifier.block import NORMS, Block
 from lra.classifier.packing import Packing
-from lra.config.schema import RunConfig
+from lra.classifier.starts import draw_starts
+from lra.config.schema import ModelConfig, RunConfig
 from models.layers.dropout import Dropout
 from models.layers.linear_map import LinearMap
 from models.layers.two_axes import GridModule
@@ -153,13 +154,17 @@ class Classifier(nn.Module):
             self.output = LinearMap(model.dim, info.num_classes, bias=not model.tied_embeddings)
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
-            return
+        else:
+            self._build_head(model, info)
+        draw_starts(self, config)
+
+    def _build_head(self, model: ModelConfig, info: TaskInfo) -> None:
         features = model.dim * (4 if info.towers > 1 else 1)
         if model.head == "mlp":
             self.activation = ACTIVATIONS[model.head_activation or model.channel_activation]
             self.hidden = LinearMap(features, model.head_hidden)
             features = model.head_hidden
-        self.output = LinearMap(features, info.num_classes)
+        self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
         """Classify.

@@ -6,7 +6,7 @@ from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from tasks.base import TaskInfo
 
-READ_EXAMPLES = ("pooling", "head", "head_expand", "head_activation")
+READ_EXAMPLES = ("pooling", "head", "head_expand", "head_activation", "head_bias")
 """Settings of the model that concern examples alone."""
 
 

@@ -2,5 +2,5 @@
 
 __all__ = [
     "changes", "compose", "mixers", "plugin", "plugin_code", "presets", "registry", "schema",
-    "source", "strict_yaml", "tasks", "yaml_layers",
+    "source", "starts", "strict_yaml", "tasks", "yaml_layers",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ from torch import nn
 from lra.config.mixers import MixerSource
 from lra.config.registry import NoEffect, Section
 from lra.config.source import Source
+from lra.config.starts import LawText
 from lra.config.strict_yaml import plain
 from lra.config.tasks import TaskSource
 from lra.config.yaml_layers import SECTIONS
@@ -64,6 +65,12 @@ class ModelConfig(Section):
     """Hidden channels of the mlp head over `dim`. None: as many as the channel mixer's."""
     head_activation: Annotated[Literal["relu", "silu", "gelu"] | None, Added(None)] = None
     """What the mlp head applies in between. None: what the channel mixer does."""
+    head_bias: Annotated[bool, Added(True)] = True
+    """Whether the map to classes has a bias."""
+    starts: Annotated[dict[str, LawText], Added({})] = Field({})
+    """Laws of `lra.config.starts` that parameters are drawn by at the start, by patterns of their
+    names: {"output.weight": xavier_uniform}. Where several patterns fit, the last one holds.
+    Parameters that none fits start as their modules do."""
     tied_embeddings: Annotated[bool, Added(False)] = False
     """Whether the logits of a position are the products of its features with the embeddings of
     tokens; these then start at a deviation of dim ** -0.5 and enter dim ** 0.5 times as large."""

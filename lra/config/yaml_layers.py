@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,9 @@ SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
 """How positions become classes: a preset compares all mixers with the task's own."""
 
+STARTS = frozenset({("model", "starts"), ("model", "head_bias")})
+"""What a release starts by, and which map it gives no bias: of no preset of our choosing."""
+
 PAPER = "paper"
 """The preset of the published settings."""
 
@@ -28,7 +31,9 @@ BESIDE = frozenset(
 
 
 def alternatives(text: str, flag: str) -> list[str]:
-    """Turn "section.key=a,b" into the overrides it stands for; a list in brackets stays whole.
+    """Turn "section.key=a,b" into the overrides it stands for.
+
+    A list in brackets and a mapping in braces stay whole.
 
     Raises: UserError naming the flag that it was given by.
     """
@@ -42,7 +47,7 @@ def alternatives(text: str, flag: str) -> list[str]:
             parts[-1] += f",{piece}"
         else:
             parts.append(piece)
-        depth += piece.count("[") - piece.count("]")
+        depth += sum(piece.count(mark) for mark in "[{") - sum(piece.count(m) for m in "]}")
     if any(not part.strip() for part in parts):
         raise UserError(f"{flag} {text}: an empty value; write null for none")
     return [f"{key.strip()}={part.strip()}" for part in parts]
@@ -104,6 +109,12 @@ def mapping(body: Any, origin: str) -> dict[str, Any]:
     return {str(key): value for key, value in body.items()}
 
 
+def _without(keys: frozenset[tuple[str, str]], groups: Sequence[list[Layer]]) -> list[list[Layer]]:
+    """Leave settings out of the layers of file and protocol, those of the preset being last."""
+    *common, of_preset = groups
+    return [*([layer.without(keys) for layer in group] for group in common), of_preset]
+
+
 class SettingsFile:
     """A task's or mixer's YAML: sections, and the same again per protocol, preset and task.
 
@@ -136,15 +147,18 @@ class SettingsFile:
     def layers(self, task: str, protocol: str, preset: str) -> FileLayers:
         """List this file's layers.
 
-        What `per_task` states of the readout is left out with a preset that is not published,
-        unless it is for that preset.
+        With a preset that is not published `STARTS` is left out, and what `per_task` states of the
+        readout, unless they are for that preset.
         """
         every = self._layers(self.body, self.shown, protocol, preset)
+        is_published = preset in (PAPER, *self.published_presets())
+        if not is_published:
+            every = _without(STARTS, every)
         if task in (per_task := self.per_task()):
             origin = f"{self.shown} (per_task.{task})"
             own = self._layers(mapping(per_task[task], origin), origin, protocol, preset)
-            if preset not in (PAPER, *self.published_presets()):
-                own = [[layer.without(READOUT) for layer in group] for group in own[:2]] + own[2:]
+            if not is_published:
+                own = _without(READOUT | STARTS, own)
             every = [[*first, *second] for first, second in zip(every, own, strict=True)]
         return FileLayers(*every)
 

@@ -28,6 +28,8 @@ FOLDER = CONFIGS / "published"
 ANY_MIXER = "mean"
 """Stands in where settings are of the data, which no mixer changes."""
 _HARNESS = "harness"
+STARTS = ("model", "starts")
+"""A setting that has a table of its own (`lra.report.starting_laws`)."""
 KNOWN = (*BENCHMARK, "lm")
 """Tasks that settings are published for."""
 
@@ -52,7 +54,9 @@ class Stated(BaseModel):
             return body
         given = dict(body)
         why = given.pop("why", {})
+        own = {key: given.pop(key) for key in cls.model_fields if key in {"ours"} & given.keys()}
         read = {
+            **own,
             "why": dict.fromkeys(KNOWN, why) if isinstance(why, str) else why,
             "unstated": given.pop("unstated", None),
         }
@@ -67,6 +71,36 @@ class Stated(BaseModel):
     def explains(self, task: str) -> str | None:
         """Say why a task's value is not the published one, where that is said."""
         return self.why.get(task) or (None if task in self.by_task else self.unstated)
+
+
+class StatedStart(Stated):
+    """What the sources state of how parameters start, and how ours do, where that is otherwise."""
+
+    ours: dict[str, str] = {}
+    """Laws by task."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spread(cls, body: Any) -> Any:
+        """Spread a law of ours that stands for all tasks over them."""
+        if not isinstance(body, dict) or not isinstance(body.get("ours"), str):
+            return body
+        return {**body, "ours": dict.fromkeys(KNOWN, body["ours"])}
+
+    def law(self, task: str) -> str | None:
+        """Return the law that ours start by; None where nothing says, or nothing says why."""
+        if task in self.ours:
+            return self.ours[task] if self.explains(task) is not None else None
+        return str(self.by_task[task][0]) if task in self.by_task else None
+
+    def concerns(self, task: str) -> bool:
+        """Whether anything is said of a task."""
+        return task in self.by_task or task in self.ours
+
+    def text(self, task: str) -> str:
+        """Write the released law and ours as `Cell.text` writes values."""
+        released = self.by_task[task][0] if task in self.by_task else None
+        return Cell(released is not None, released, "", self.law(task), None).text()
 
 
 class Published(BaseModel):
@@ -87,6 +121,8 @@ class Published(BaseModel):
     """Repository and commit, or paper, by the word that places begin with."""
     settings: dict[str, Stated]
     """By "section.key"."""
+    starts: dict[str, StatedStart] = {}
+    """How parameters start, by patterns of their names."""
 
     def changes(self, method: str, task: str) -> list[str]:
         """Return the changes that a row takes on a task."""
@@ -142,6 +178,11 @@ def read_published(name: str, folder: Path = FOLDER) -> Published:
         raise UserError(f"configs/published/{path.name}: {what}") from None
 
 
+def read_harness(folder: Path = FOLDER) -> Published:
+    """Read what holds for every mixer."""
+    return read_published(_HARNESS, folder)
+
+
 def audit(name: str, folder: Path = FOLDER) -> Audit:
     """Compare every setting of a mixer, or of the data, with what is published, on every task.
 
@@ -150,7 +191,7 @@ def audit(name: str, folder: Path = FOLDER) -> Audit:
     Raises: UserError for a published setting that does not exist here.
     """
     published = read_published(name, folder)
-    harness = read_published(_HARNESS, folder)
+    harness = read_harness(folder)
     mixer, protocol, preset = published.mixer or ANY_MIXER, published.protocol, published.preset
     sections = ("mixer", "model", "train") if published.mixer else ("task",)
     values = {
@@ -174,7 +215,8 @@ def audit(name: str, folder: Path = FOLDER) -> Audit:
 def _values(config: RunConfig, sections: Sequence[str]) -> Iterator[tuple[str, Any]]:
     for section in sections:
         for key, value in getattr(config, section).model_dump().items():
-            yield f"{section}.{key}", value
+            if (section, key) != STARTS:
+                yield f"{section}.{key}", value
 
 
 def _cell(key: str, task: str, ours: Any, published: Published, harness: Published) -> Cell:
@@ -207,21 +249,21 @@ def audit_table(name: str) -> Table:
         for task in published.tasks:
             text = cells[task].text() if task in cells else ""
             if task in cells and (why := cells[task].why) is not None:
-                text = f"{text} {notes.setdefault(why, _letters(len(notes)))}"
+                text = f"{text} {notes.setdefault(why, letters(len(notes)))}"
             row.append(text)
-        rows.append([*row, _places([cell.place for cell in cells.values()])])
+        rows.append([*row, places([cell.place for cell in cells.values()])])
     sources = "; ".join(f"{word}: {source}" for word, source in published.sources.items())
     said = "; ".join(f"{letter}: {why}" for why, letter in notes.items())
     return Table(
         slug=f"settings-{name}",
-        title=f"{published.mixer or 'The data'}, {_conditions(published)}",
+        title=f"{published.mixer or 'The data'}, {conditions(published)}",
         caption=f"Sources: {sources}. Notes: {said}.",
         columns=["setting", *published.tasks, "place"],
         rows=rows,
     )
 
 
-def _conditions(published: Published) -> str:
+def conditions(published: Published) -> str:
     """Name the protocol of settings for the benchmark, or the tasks that they are for."""
     if published.preset != PAPER:
         return f"preset {published.preset}"
@@ -230,14 +272,14 @@ def _conditions(published: Published) -> str:
     return f"task {', '.join(published.tasks)}"
 
 
-def _letters(number: int) -> str:
+def letters(number: int) -> str:
     """Name a note: a to z, then aa to az."""
     alphabet = string.ascii_lowercase
     high, low = divmod(number, len(alphabet))
     return f"{alphabet[high - 1] if high else ''}{alphabet[low]}"
 
 
-def _places(places: Sequence[str]) -> str:
+def places(places: Sequence[str]) -> str:
     """Write the places of a row shortly: what they have in common once, the rest in braces."""
     found = list(dict.fromkeys(place for place in places if place))
     if len(found) < 2:  # noqa: PLR2004

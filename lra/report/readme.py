@@ -15,7 +15,7 @@ from pathlib import Path
 
 from lra.config.registry import MIXERS
 from lra.report.accuracy import accuracy_table
-from lra.report.audit import audit_table, names
+from lra.report.audit import audit_table, names, read_published
 from lra.report.benchmarks import against_reference, bench_boards
 from lra.report.boards import Board, boards, position_boards
 from lra.report.bubbles import bubbles_by_device
@@ -35,6 +35,7 @@ from lra.report.reproduce import reproduce_table
 from lra.report.results import Results
 from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, memory_table, speed_boards, speed_table
+from lra.report.starting_laws import starts_table
 from lra.report.table import Table
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK
@@ -84,8 +85,14 @@ def make_blocks(results: Results) -> dict[str, dict[str, Block]]:
             "tables": Block(tables, figures),
             "next tokens": next_tokens(results),
         },
-        "results/settings.md": {f"settings {name}": Block([audit_table(name)]) for name in names()},
+        "results/settings.md": {f"settings {name}": Block(_settings(name)) for name in names()},
     }
+
+
+def _settings(name: str) -> list[Table]:
+    """Make the tables of one file of published settings."""
+    starts = [] if read_published(name).mixer is None else [starts_table(name)]
+    return [audit_table(name), *starts]
 
 
 def _main_boards(results: Results) -> list[Board]:

@@ -1,0 +1,71 @@
+"""Parameters drawn at the start by laws that settings name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+
+import torch
+from torch import nn
+
+from lra.config.schema import RunConfig
+from lra.config.starts import Fan, read_law
+from lra.runtime.errors import UserError
+
+
+def fans(model: nn.Module) -> dict[str, Fan]:
+    """Return the fan of every parameter by its name; a bias has that of its module's weight.
+
+    A parameter of any other shape than a map's has the fan (0, 0).
+    """
+    found: dict[str, Fan] = {}
+    for path, module in model.named_modules():
+        weight = module.weight if isinstance(module, (nn.Linear, nn.Embedding)) else None
+        fan = Fan(0, 0) if weight is None else Fan(*reversed(weight.shape))
+        if isinstance(module, nn.Embedding):
+            fan = Fan(fan.outputs, fan.inputs)
+        for name, _ in module.named_parameters(prefix=path, recurse=False):
+            found[name] = fan
+    return found
+
+
+def last_fitting(name: str, patterns: Iterable[str]) -> str | None:
+    """Return the last pattern that fits a name, as shells match them."""
+    fitting = [pattern for pattern in patterns if fnmatchcase(name, pattern)]
+    return fitting[-1] if fitting else None
+
+
+@torch.no_grad()
+def draw_starts(model: nn.Module, config: RunConfig) -> None:
+    """Draw the parameters that `model.starts` names.
+
+    Patterns of a settings file may concern parts that a model lacks, a head's hidden layer for
+    instance.
+
+    Raises: UserError for a pattern of a flag that fits no parameter, or a law that depends on the
+        size of a map for a parameter of none.
+    """
+    starts = config.model.starts
+    if not starts:
+        return
+    fan_of = fans(model)
+    used: set[str] = set()
+    for name, parameter in model.named_parameters():
+        pattern = last_fitting(name, starts)
+        if pattern is None:
+            continue
+        used.update(p for p in starts if fnmatchcase(name, p))
+        try:
+            start = read_law(starts[pattern])(fan_of[name])
+        except ZeroDivisionError:
+            raise UserError(
+                f"model.starts: law {starts[pattern]} depends on the size of a linear map, and "
+                f"{name} belongs to none; use normal with a deviation"
+            ) from None
+        start.draw(parameter)
+    is_of_flag = any(text.startswith("model.starts=") for text in config.overrides)
+    if is_of_flag and (idle := [pattern for pattern in starts if pattern not in used]):
+        raise UserError(
+            f"model.starts: no parameter is called {idle[0]}; expected patterns of such names as "
+            f"{', '.join(list(fan_of)[:3])}"
+        )
