@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.classifier.starts import fans, last_fitting
+from lra.classifier.starts import fans, fitting
 from lra.config.starts import LAWS, Fan, Start, read_law
 from lra.config.yaml_layers import alternatives
 from lra.report.audit import FOLDER, StatedStart, names, read_published
@@ -57,7 +57,7 @@ def faults(name: str, folder: Path = FOLDER) -> list[str]:
         model = shallow(name, task)
         fan_of = fans(model)
         for parameter, tensor in model.named_parameters():
-            pattern = last_fitting(parameter, stated)
+            pattern = next(reversed(fitting(parameter, stated)), None)
             expected = None if pattern is None else expected_start(stated[pattern], task)
             if pattern is None or expected is None:
                 found.append(f"{parameter} on {task}: no law is stated, or ours without a word")
@@ -147,9 +147,16 @@ def test_a_law_must_fit_the_parameter_and_a_pattern_of_a_flag_some_parameter() -
         shallow("s5", "text", "model.starts={output.weight: zeros, heads: ones}")
 
 
-def test_the_last_pattern_that_fits_holds_and_others_start_as_before() -> None:
+def test_patterns_have_no_order() -> None:
+    with pytest.raises(
+        UserError, match=r"output\.\* and \*\.bias both fit output\.bias; leave one"
+    ):
+        shallow("s5", "text", 'model.starts={output.*: ones, "*.bias": zeros}')
+
+
+def test_what_no_pattern_fits_starts_as_before() -> None:
     before = shallow("s5", "text", "model.starts={}").state_dict()
-    text = "{output.*: ones, output.bias: constant 2}"
+    text = "{output.bias: constant 2, output.weight: ones}"
     after = shallow("s5", "text", f"model.starts={text}").state_dict()
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"output.weight", "output.bias"}

@@ -29,10 +29,9 @@ def fans(model: nn.Module) -> dict[str, Fan]:
     return found
 
 
-def last_fitting(name: str, patterns: Iterable[str]) -> str | None:
-    """Return the last pattern that fits a name, as shells match them."""
-    fitting = [pattern for pattern in patterns if fnmatchcase(name, pattern)]
-    return fitting[-1] if fitting else None
+def fitting(name: str, patterns: Iterable[str]) -> list[str]:
+    """Return the patterns that fit a name, as shells match them."""
+    return [pattern for pattern in patterns if fnmatchcase(name, pattern)]
 
 
 @torch.no_grad()
@@ -42,8 +41,9 @@ def draw_starts(model: nn.Module, config: RunConfig) -> None:
     Patterns of a settings file may concern parts that a model lacks, a head's hidden layer for
     instance.
 
-    Raises: UserError for a pattern of a flag that fits no parameter, or a law that depends on the
-        size of a map for a parameter of none.
+    Raises: UserError for two patterns that fit one parameter, as settings have no order; for a
+        pattern of a flag that fits none; or for a law that depends on the size of a map and a
+        parameter of none.
     """
     starts = config.model.starts
     if not starts:
@@ -51,10 +51,13 @@ def draw_starts(model: nn.Module, config: RunConfig) -> None:
     fan_of = fans(model)
     used: set[str] = set()
     for name, parameter in model.named_parameters():
-        pattern = last_fitting(name, starts)
-        if pattern is None:
+        patterns = fitting(name, starts)
+        if not patterns:
             continue
-        used.update(p for p in starts if fnmatchcase(name, p))
+        pattern, *more = patterns
+        if more:
+            raise UserError(f"model.starts: {pattern} and {more[0]} both fit {name}; leave one out")
+        used.add(pattern)
         try:
             start = read_law(starts[pattern])(fan_of[name])
         except ZeroDivisionError:

@@ -69,8 +69,8 @@ class ModelConfig(Section):
     """Whether the map to classes has a bias."""
     starts: Annotated[dict[str, LawText], Added({})] = Field({})
     """Laws of `lra.config.starts` that parameters are drawn by at the start, by patterns of their
-    names: {"output.weight": xavier_uniform}. Where several patterns fit, the last one holds.
-    Parameters that none fits start as their modules do."""
+    names: {"output.weight": xavier_uniform}. One pattern at most may fit a parameter; those that
+    none fits start as their modules do."""
     tied_embeddings: Annotated[bool, Added(False)] = False
     """Whether the logits of a position are the products of its features with the embeddings of
     tokens; these then start at a deviation of dim ** -0.5 and enter dim ** 0.5 times as large."""
