@@ -8,7 +8,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -21,14 +21,31 @@ def write_atomically(path: Path, content: bytes) -> None:
 
     Raises: OSError naming the file.
     """
+
+    def write(file: IO[bytes]) -> Path:
+        file.write(content)
+        return path
+
+    stream_atomically(path, write)
+
+
+def stream_atomically(path: Path, write: Callable[[IO[bytes]], Path]) -> Path:
+    """Write a file piece by piece, as `write_atomically` writes one.
+
+    Args:
+        path: the file that errors name.
+        write: writes the content, and returns the path that the file gets: its name may depend on
+            the content.
+    Raises: OSError naming the file.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with naming(path):
         try:
             with temporary.open("wb") as file:
-                file.write(content)
+                final = write(file)
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
+            return temporary.replace(final)
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -9,15 +9,16 @@ import logging
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from pydantic import ValidationError
 
 from lra.record.schema import fault_of
+from lra.runtime.environment import is_out_of_memory
 from lra.train.state import RunState, checked
 from tasks.errors import DataError
-from tasks.files import write_atomically
+from tasks.files import stream_atomically
 from tasks.untrusted import faults_named, read_regular
 
 logger = logging.getLogger(__name__)
@@ -25,30 +26,93 @@ logger = logging.getLogger(__name__)
 LARGEST = 64 * 2**30
 """Most bytes of a checkpoint."""
 
+DIGEST_DIGITS = 16
+"""Digits of the SHA-256 of its content that a checkpoint's name has."""
+
 KEPT = 2
 """Checkpoints kept, so that a damaged one has a predecessor."""
 
 _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
+class CheckpointMemoryError(MemoryError):
+    """There was too little memory to write a checkpoint; the message names it."""
+
+
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     """Write a checkpoint and remove all but the newest two; one process at a time.
 
+    The checkpoint is hashed while it is written, so that no copy of it is held in memory.
+
     Args:
         state: a `RunState`.
-    Raises: OSError naming the file, of a full disk for one; the older checkpoints are left then.
+    Raises: OSError naming the file, of a full disk for one, and CheckpointMemoryError; the older
+        checkpoints are left then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".step-*.tmp"):
         leftover.unlink()  # of a process that was killed while it wrote
-    buffer = io.BytesIO()
-    torch.save(state, buffer)
-    content = buffer.getvalue()
-    path = folder / f"step-{step:09d}-{_digest(content)}.pt"
-    write_atomically(path, content)
+    name = f"step-{step:09d}"
+
+    def write(file: IO[bytes]) -> Path:
+        hashing = _HashingFile(file)
+        try:
+            _serialize(state, hashing)
+        except MemoryError:
+            kept = next(iter(_newest_first(folder)), None)
+            what = f"the last one, {kept.name}, is kept" if kept else "there is none before it"
+            raise CheckpointMemoryError(
+                f"{folder / name}.pt: too little memory is left to write this checkpoint; {what}"
+            ) from None
+        return folder / f"{name}-{hashing.digest()}.pt"
+
+    path = stream_atomically(folder / f"{name}.pt", write)
     for old in [other for other in _newest_first(folder) if other != path][KEPT - 1 :]:
         old.unlink()
     return path
+
+
+class _HashingFile:
+    """A file to write to that hashes what passes, and keeps the error that ended a write.
+
+    torch raises another error in its place, which says nothing of a disk or of memory.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._hash = hashlib.sha256()
+        self.error: OSError | MemoryError | None = None
+
+    def write(self, content: memoryview) -> int:
+        """Hash and write a piece."""
+        try:
+            self._hash.update(content)
+            return self._file.write(content)
+        except (OSError, MemoryError) as error:
+            self.error = error
+            raise
+
+    def flush(self) -> None:
+        """Do nothing: torch asks for it, and the file is flushed when it is whole."""
+
+    def digest(self) -> str:
+        """Return the start of the SHA-256 of all that was written."""
+        return self._hash.hexdigest()[:DIGEST_DIGITS]
+
+
+def _serialize(state: Mapping[str, Any], file: _HashingFile) -> None:
+    """Write a state to a file.
+
+    Raises: OSError of the file, or MemoryError.
+    """
+    try:
+        torch.save(state, file)  # pyright: ignore[reportArgumentType]
+    except Exception as error:
+        if file.error is not None:
+            raise file.error from None
+        if is_out_of_memory(error):
+            raise MemoryError from error
+        raise
 
 
 def load_newest(folder: Path) -> RunState | None:
@@ -98,4 +162,4 @@ def _newest_first(folder: Path) -> list[Path]:
 
 
 def _digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+    return hashlib.sha256(content).hexdigest()[:DIGEST_DIGITS]

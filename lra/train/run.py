@@ -19,6 +19,7 @@ from lra.record.schema import Status
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.progress import Progress
+from lra.train.checkpoint import CheckpointMemoryError
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.messages import (
@@ -133,7 +134,8 @@ class Run:
             if not is_out_of_memory(error) or self.group.world_size > 1:
                 raise  # other processes wait for this one: they cannot write a record together
             size = self.trainer.micro_batch or self.config.train.batch_size
-            message = out_of_memory(self.device, size)
+            is_checkpoint = isinstance(error, CheckpointMemoryError)
+            message = str(error) if is_checkpoint else out_of_memory(self.device, size)
             logger.info(message)
             return self._finish("oom", message)
 
