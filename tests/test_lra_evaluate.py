@@ -160,7 +160,11 @@ def test_what_overflows_is_wrong_and_has_no_loss(
     right = int(((split.lengths <= 60) & (split.labels == 0)).sum())
     assert mixed.test_correct == right > 0
     assert (lost.test_correct, lost.loss) == (0, None)
-    assert "loss not finite" in capsys.readouterr().err
+    assert mixed.test_non_finite == int((split.lengths > 60).sum()) > 0
+    assert lost.test_non_finite == 30
+    told = capsys.readouterr().err
+    assert "loss not finite" in told
+    assert "the logits of 30 of 30 examples are not finite; they count as wrong" in told
 
 
 def test_a_loss_may_be_as_large_as_numbers_go(tmp_path: Path) -> None:

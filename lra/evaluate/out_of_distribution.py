@@ -175,6 +175,7 @@ def _record_of(
         test_accuracy=score.accuracy,
         test_correct=score.correct,
         test_total=score.total,
+        test_non_finite=score.non_finite,
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
         largest_class=largest_class(dataset.splits["test"].labels),

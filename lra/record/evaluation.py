@@ -25,6 +25,7 @@ from lra.record.schema import (
     Text,
     ThreadsRecord,
     read_all,
+    refuse_excess,
 )
 
 SCHEMA_VERSION = 1
@@ -54,6 +55,9 @@ class EvaluationRecord(Record):
     test_accuracy: Percent
     test_correct: Count
     test_total: PositiveCount
+    test_non_finite: Count | None = None
+    """Targets among them whose logits are not finite, which count as wrong; null in records older
+    than this field."""
     loss: Annotated[float, Field(ge=0)] | None
     """Mean over targets in nats; null if it is not finite."""
     baselines: dict[Label, Percent]
@@ -76,6 +80,7 @@ class EvaluationRecord(Record):
                 f"test_accuracy is {self.test_accuracy}, expected that of {self.test_correct} in "
                 f"{self.test_total}"
             )
+        refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
 
     @property

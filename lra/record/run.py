@@ -27,6 +27,7 @@ from lra.record.schema import (
     ThreadsRecord,
     read_all,
     read_record,
+    refuse_excess,
 )
 
 SCHEMA_VERSION = 1
@@ -86,6 +87,9 @@ class RunRecord(Record):
     test_correct: Count | None
     test_total: PositiveCount | None
     """Targets of the test set: examples, or positions."""
+    test_non_finite: Count | None = None
+    """Targets among them whose logits are not finite, which count as wrong; null in records older
+    than this field, and of runs that were not tested."""
     val_accuracy: Percent | None
     """Accuracy in percent at the best step."""
     selected_on: Literal["val", "test"] | None
@@ -142,6 +146,7 @@ class RunRecord(Record):
             accuracy = 100.0 * (self.test_correct or 0) / self.test_total
             if abs(accuracy - (self.test_accuracy or 0.0)) > ROUNDING:
                 raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
+        refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
 
     def flops(self, step: int) -> float | None:

@@ -156,6 +156,18 @@ class DataRecord(Record):
         )
 
 
+def refuse_excess(correct: int | None, non_finite: int | None, total: int | None) -> None:
+    """Refuse more right answers and logits that are not finite than there are test targets.
+
+    Raises: ValueError saying so.
+    """
+    if (correct or 0) + (non_finite or 0) > (total or 0):
+        raise ValueError(
+            f"test_correct is {correct} and test_non_finite {non_finite}, expected at most {total} "
+            f"together"
+        )
+
+
 def fault_of(error: ValidationError) -> str:
     """Name the first field that is wrong, and what is wrong with it."""
     first = error.errors()[0]

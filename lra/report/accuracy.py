@@ -114,6 +114,7 @@ def _facts(board: Board) -> list[dict[str, object]]:
             "deviation_percent": cell.deviation,
             "seeds_done": len(cell.accuracies),
             "at_chance": cell.is_at_chance,
+            "non_finite": sum(run.test_non_finite or 0 for run in cell.runs),
             "not_done": ", ".join([*cell.words, *cell.unfinished]),
             "runs": " ".join(run.run_id for run in cell.runs),
         }

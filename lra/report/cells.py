@@ -54,12 +54,13 @@ class Cell(Generic[AnyResult]):
         """Write mean ± standard deviation (n), and how the runs without a result ended."""
         found = self.numbers(measure)
         if not found:
-            return ", ".join(self.words) or MISSING
+            return ", ".join([*self.words, *self.faults]) or MISSING
         text = f"{self.spread_of(measure)} ({'; '.join([f'n={len(found)}', *self.unfinished])})"
         lucky = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
         if lucky and self.is_at_chance:
-            return ", ".join([f"at chance: {text}", *self.words])
-        return ", ".join([text, *([f"{lucky} at chance"] if lucky else []), *self.words])
+            return ", ".join([f"at chance: {text}", *self.words, *self.faults])
+        chance = [f"{lucky} at chance"] if lucky else []
+        return ", ".join([text, *chance, *self.words, *self.faults])
 
     @property
     def accuracies(self) -> list[float]:
@@ -92,6 +93,12 @@ class Cell(Generic[AnyResult]):
         """How the runs without a result ended, such as "stopped" or "2 diverged"."""
         counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
         return [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
+
+    @property
+    def faults(self) -> list[str]:
+        """How many runs predicted nothing for some test targets, in words; none if no run did."""
+        count = sum(bool(run.test_non_finite) for run in self.runs)
+        return [f"{count} with non-finite logits"] if count else []
 
     @property
     def unfinished(self) -> list[str]:

@@ -30,6 +30,11 @@ class Result(Protocol):
         ...
 
     @property
+    def test_non_finite(self) -> int | None:
+        """Number of test targets whose logits are not finite; None if not known."""
+        ...
+
+    @property
     def baselines(self) -> Mapping[str, float]:
         """Accuracy of trivial baselines, in percent."""
         ...

@@ -146,7 +146,8 @@ def _rows_beneath(evaluated: EvaluationBoard, measure: Measure) -> list[list[str
 
 
 def _fact(method: str, record: EvaluationRecord, measure: Measure) -> dict[str, object]:
-    fields = {"run_id", "seed", "trained_length", "test_accuracy", "test_total", "loss"}
+    fields = {"run_id", "seed", "trained_length", "test_accuracy", "test_total",
+              "test_non_finite", "loss"}  # fmt: skip
     found = {"method": method, "data": record.label, **record.model_dump(include=fields)}
     return found if measure is ACCURACY else {**found, measure.name: measure.of(record)}
 

@@ -184,6 +184,9 @@ def _listed(results: Results, record: RunRecord, name: str, out: Path) -> Listed
     }
     if record.positions is not None and record.status == "done":
         facts = {"test set": record.positions.text, **facts}
+    if record.test_non_finite:
+        count = f"{record.test_non_finite:,} of {record.test_total:,} test targets"
+        facts = {"non-finite logits": count, **facts}
     if record.message:
         facts = {"message": record.message, **facts}
     return ListedRun(

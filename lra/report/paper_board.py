@@ -145,7 +145,7 @@ def _own_lines(
 def _entry(cell: Cell[RunRecord], precision: int, usual: int, notes: _Notes) -> Entry:
     """Write a cell; whatever holds for it alone is a note."""
     if cell.mean is None:
-        return Entry(NOTHING, notes="".join(map(notes.symbol, cell.words)))
+        return Entry(NOTHING, notes="".join(map(notes.symbol, [*cell.words, *cell.faults])))
     lucky = sum(map(is_at_chance, cell.runs))
     said = ["at chance"] if cell.is_at_chance else [f"{lucky} at chance"] * bool(lucky)
     seeds = len(cell.accuracies)
@@ -153,7 +153,7 @@ def _entry(cell: Cell[RunRecord], precision: int, usual: int, notes: _Notes) -> 
     return Entry(
         rounded(cell.mean, precision),
         "" if cell.deviation is None else rounded(cell.deviation, precision),
-        "".join(map(notes.symbol, [*said, *cell.words])),
+        "".join(map(notes.symbol, [*said, *cell.words, *cell.faults])),
     )
 
 

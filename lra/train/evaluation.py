@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,6 +29,8 @@ from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
 from tasks.progress import is_live
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Score:
@@ -41,6 +44,8 @@ class Score:
     predictions: np.ndarray | None = field(compare=False)
     """(examples,) predicted class of each example, in the order of the split; NO_PREDICTION, which
     is right nowhere, where its logits are not finite. None where positions are targets."""
+    non_finite: int = 0
+    """Targets whose logits are not finite, which count as wrong."""
     positions: list[PositionLoss] = field(default_factory=list, compare=False)
     """Where positions are targets, their losses by where they stand."""
 
@@ -94,7 +99,8 @@ class _OfExamples:
         total = len(self.split)
         predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
         correct = int((predictions == self.split.labels).sum())
-        return Score(correct, total, group.sum_of(self.loss) / total, predictions)
+        non_finite = int((predictions == NO_PREDICTION).sum())
+        return Score(correct, total, group.sum_of(self.loss) / total, predictions, non_finite)
 
 
 class _OfPositions:
@@ -106,17 +112,20 @@ class _OfPositions:
         self.targets = np.zeros(shape)
         self.ideal = None if split.ideal_bits is None else np.zeros(shape)
         self.correct = 0
+        self.non_finite = 0
         self.split = split
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_Tally.add`."""
         loss, correct = losses(logits, batch.labels)
-        self.correct += int(correct.sum())
+        self.correct += int((correct & loss.isfinite()).sum())  # NaN has an argmax, too
         lengths = batch.lengths.sum(dim=1).numpy()
         first = np.cumsum(lengths) - lengths
         place = bin_of(np.arange(lengths.sum()) - np.repeat(first, lengths))
         where = (np.repeat(indices, lengths), place)
-        np.add.at(self.losses, where, loss.cpu().numpy())
+        values = loss.cpu().numpy()
+        self.non_finite += int((~np.isfinite(values)).sum())
+        np.add.at(self.losses, where, values)
         np.add.at(self.targets, where, is_scored(batch.labels).cpu().numpy())
         if self.ideal is not None and self.split.ideal_bits is not None:
             nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
@@ -129,7 +138,8 @@ class _OfPositions:
         ideal = None if self.ideal is None else _added(self.ideal, group)
         found = position_losses(loss, targets, self.split.metadata(), ideal)
         correct = round(group.sum_of(self.correct))
-        return Score(correct, total, float(loss.sum()) / total, None, found)
+        non_finite = round(group.sum_of(self.non_finite))
+        return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
 _TALLIES: dict[str, type[_OfExamples] | type[_OfPositions]] = {
@@ -151,6 +161,8 @@ def evaluate(
     group: ProcessGroup = SINGLE_PROCESS,
 ) -> Score:
     """Score a model on a split, in evaluation mode, leaving its mode as it was.
+
+    A warning says for how many targets the logits are not finite.
 
     Args:
         info: of the split's task.
@@ -174,7 +186,13 @@ def evaluate(
                 tally.add(indices, logits, batch)
     finally:
         model.train(was_training)
-    return tally.score(group)
+    score = tally.score(group)
+    if score.non_finite:
+        logger.warning(
+            f"{title}: the logits of {score.non_finite:,} of {score.total:,} {info.targets}s are "
+            f"not finite; they count as wrong"
+        )
+    return score
 
 
 def position_scores(score: Score | None, dataset: Dataset) -> PositionScores:

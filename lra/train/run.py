@@ -215,6 +215,8 @@ class Run:
             self._checkpoint()  # torchrun gives 30 seconds to end, and no signal ends this earlier
         score = self.trainer.validate(self._check_signal)
         facts = {"val_accuracy": score.accuracy, "val_loss": score.loss}
+        if score.non_finite:
+            facts["val_non_finite"] = score.non_finite
         bits = ""
         if self.info.targets == "position":
             facts["val_bits"] = score.loss / math.log(2)

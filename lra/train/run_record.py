@@ -87,6 +87,7 @@ class Recorder:
             test_accuracy=test.accuracy if test else None,
             test_correct=test.correct if test else None,
             test_total=test.total if test else None,
+            test_non_finite=test.non_finite if test else None,
             val_accuracy=best["val_accuracy"] if best else None,
             selected_on=self.dataset.selected_on if best else None,
             best_step=before[0] + best["step"] if best else None,

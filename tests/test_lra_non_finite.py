@@ -1,0 +1,117 @@
+"""Logits that are not finite in an evaluation alone: warned of, counted, recorded and marked."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import nn
+
+import report
+import run_task
+from conftest import tiny_arguments
+from lra.record.run import folder_of, load_record
+from lra.report.cells import cell_of
+from lra.train.evaluation import autocast_of, evaluate
+from made_results import NOT_DONE, next_token_run, record
+from tasks.base import Batch, TaskInfo
+
+MIXER = """
+import torch
+from torch import nn
+
+class Own(nn.Module):
+    def __init__(self, context):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(context.dim))
+        self.steps = 0
+
+    def forward(self, x, mask=None):
+        self.steps += self.training
+        late = not self.training and self.steps > 12
+        return x * self.scale * (float("nan") if late else 1.0)
+"""
+"""A mixer that fails in evaluations alone, from the second one on."""
+
+
+def test_a_run_counts_what_it_could_not_predict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(MIXER)
+    assert run_task.main(tiny_arguments(tmp_path, mixer=f"{own}:Own")) == 0
+    told = capsys.readouterr()
+    for what in ("val: the logits of 40 of 40", "test: the logits of 50 of 50"):
+        assert f"warning: evaluating on {what} examples are not finite" in told.err
+    assert "1 with non-finite logits" in told.out
+    (folder,) = tmp_path.glob("results/runs/*/*/*")
+    found = load_record(folder / "result.json")
+    assert (found.test_correct, found.test_non_finite) == (0, 50)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    counts = {ln["step"]: ln.get("val_non_finite") for ln in lines if "val_accuracy" in ln}
+    assert counts == {10: None, 20: 40}
+    assert report.main(["--results-dir", f"{tmp_path}/results"]) == 0
+    made = tmp_path / "results/report"
+    assert "1 with non-finite logits" in (made / "report.md").read_text()
+    assert "50 of 50 test targets" in (made / "index.html").read_text()
+
+
+class Half(nn.Module):
+    """Gives positions of odd tokens no logits."""
+
+    def forward(self, inputs: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return torch.where(inputs % 2 == 1, math.nan, torch.zeros(len(inputs), 4))
+
+
+def test_positions_are_counted_and_nan_is_never_right() -> None:
+    class Windows:
+        """Two windows of four positions, whose next token is 0."""
+
+        lengths = np.array([[4], [4]])
+        ideal_bits = None
+
+        def __len__(self) -> int:
+            return 2
+
+        def metadata(self) -> dict[str, np.ndarray]:
+            return {}
+
+        def batch(self, indices: np.ndarray) -> Batch:
+            count = len(indices)
+            inputs = torch.tensor([[0], [1], [2], [3]]).repeat(count, 1)
+            lengths = torch.full((count, 1), 4)
+            return Batch(inputs=inputs, lengths=lengths, labels=torch.zeros(4 * count).long())
+
+    info = TaskInfo(name="own", num_classes=4, max_length=4, vocab_size=4, targets="position")
+    score = evaluate(
+        Half(), Windows(), info, batch_size=1, device=torch.device("cpu"),  # pyright: ignore
+        autocast=autocast_of("fp32", torch.device("cpu")), check=lambda: None, title="test",
+    )  # fmt: skip
+    assert (score.total, score.non_finite, score.correct) == (8, 4, 4)
+
+
+def test_cells_are_marked() -> None:
+    run = record(test_non_finite=7)
+    assert cell_of([run]).text == "40.00 (n=1), 1 with non-finite logits"
+    both = cell_of([run, record(seed=1, test_accuracy=17.0, test_non_finite=0)])
+    assert both.text == "28.50 ± 16.26 (n=2), 1 at chance, 1 with non-finite logits"
+    lost = cell_of([record(test_accuracy=0.0, test_non_finite=2000)])
+    assert lost.text == "at chance: 0.00 (n=1), 1 with non-finite logits"
+
+
+def test_records_without_the_count_are_read_and_impossible_ones_are_not(tmp_path: Path) -> None:
+    record().save(folder_of(tmp_path, record()))
+    path = folder_of(tmp_path, record()) / "result.json"
+    values = json.loads(path.read_text())
+    del values["test_non_finite"]
+    path.write_text(json.dumps(values))
+    assert load_record(path).test_non_finite is None
+    for wrong in ({"test_non_finite": 1201}, {"status": "oom", "test_non_finite": 1, **NOT_DONE}):
+        with pytest.raises(ValidationError):
+            record(**wrong)
+    assert next_token_run(2.0, test_non_finite=500).test_non_finite == 500
