@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.runtime.cli import INCOMPLETE, Parser, carry_out, non_negative_float
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, carry_out, non_negative_float
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
@@ -37,11 +37,13 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "or a README file differs (--check), 2 mistake in the command, 130 interrupted.",
     )
     parser.add_argument(
-        "--results-dir", type=Path,
+        "--results-dir", type=absolute_path,
         help="with runs/, and shipped/ (results; for README files results/shipped)",
     )  # fmt: skip
     parser.add_argument(
-        "--out", type=Path, help="where to write (RESULTS_DIR/report, with --paper .../paper there)"
+        "--out",
+        type=absolute_path,
+        help="where to write (RESULTS_DIR/report, with --paper .../paper there)",
     )
     parser.add_argument(
         "--relative-to",
@@ -201,8 +203,8 @@ def report(options: argparse.Namespace) -> int:
 
     refuse_idle_flags(options)
     chosen = report_options(options)
-    default = Path("results", SHIPPED) if options.check or options.write_readme else Path("results")
-    folder = options.results_dir or default
+    default = f"results/{SHIPPED}" if options.check or options.write_readme else "results"
+    folder = options.results_dir or absolute_path(default)
     results = choose_runs(options, folder)
     code = 0
     if options.check:

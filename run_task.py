@@ -16,7 +16,6 @@ if __name__ == "__main__":
 import argparse
 import functools
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lra.runtime.cli import (
@@ -24,6 +23,7 @@ from lra.runtime.cli import (
     OUT_OF_MEMORY,
     STOPPED,
     Parser,
+    absolute_path,
     add_settings,
     add_threads,
     carry_out,
@@ -88,7 +88,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
     _add_stops(parser)
     parser.add_argument(
-        "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
+        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
     )
     parser.add_argument(
         "--resume", choices=("auto", "never"), default="auto",

@@ -12,13 +12,12 @@ import functools
 import logging
 import sys
 import time
-from pathlib import Path
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.strict_yaml import plain
 from lra.record.positions import baselines_told
-from lra.runtime.cli import Parser, add_settings, carry_out, positive_int
+from lra.runtime.cli import Parser, absolute_path, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
@@ -43,7 +42,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--examples", type=positive_int, metavar="N", help="use N examples in all")
     parser.add_argument("--verify", action="store_true", help="check the data in full")
     parser.add_argument(
-        "--export", type=Path, metavar="DIR", help="write the data in the official file structure"
+        "--export",
+        type=absolute_path,
+        metavar="DIR",
+        help="write the data in the official file structure",
     )
     return parser.parse_args(arguments)
 

@@ -256,6 +256,27 @@ def test_values_of_options(place: Place, kind: str, value: str) -> None:
     place.attack("run_task", [*arguments, "--show-config"], {0, 2})
 
 
+@pytest.mark.parametrize("where", ["after", "before", "forward"])
+def test_another_working_directory_moves_nothing(place: Place, where: str) -> None:
+    """What a command reads and writes is where it was when the command began."""
+    change = f"os.chdir({str(place.outside)!r})"
+    forward = f"{change}\n" * (where == "forward") + "return x * self.scale"
+    source = plug_in(forward, **({} if where == "forward" else {where: change}))
+    (place.folder / "own.py").write_text(source)
+    arguments = tiny_arguments(Path(), mixer="own.py:Own")
+    ended = place.attack("run_task", arguments, {0}, says="run results/runs/listops/Own/")
+    assert "data generated in data/" in ended.err
+    (run,) = (place.folder / "results/runs/listops/Own").glob("*")
+    assert (run / "result.json").exists()
+    relative = str(run.relative_to(place.folder))
+    evaluated = ["--run", relative, "--lengths", "90", "--examples", "20", "--device", "cpu"]
+    place.attack("lra.evaluate.__main__", evaluated, {0}, says=f"; {relative}/evaluation-")
+    assert list(run.glob("evaluation-*.json"))
+    swept = ["--tasks", "listops", "--mixers", "own.py:Own", "--preset", "quick", "--dry-run"]
+    place.attack("lra.sweep.__main__", swept, {0})
+    assert not list(place.outside.glob("*/"))
+
+
 @pytest.mark.parametrize(
     "name", [b"\xff\xfe.py", b"\x1b[2J.py", b"a b.py", b"-o.py", "é.py".encode()]
 )

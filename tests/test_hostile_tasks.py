@@ -128,6 +128,18 @@ def test_deaths_in_other_commands(place: Place, command: str, death: str) -> Non
     place.attack(command, arguments, {1} if "check" in command else {2})
 
 
+@pytest.mark.parametrize("where", ["start", "init", "body"])
+def test_another_working_directory_moves_nothing(place: Place, where: str) -> None:
+    change = f"os.chdir({str(place.outside)!r})"
+    attack(
+        place, task(**{where: f"{change}\nreturn s, s[:, 0]" if where == "body" else change}), {0}
+    )
+    assert list(place.folder.glob("results/runs/Own/mean/*/result.json"))
+    place.attack("lra.prepare", ["--task", "own.py:Own"], {0}, says="data in data/")
+    place.attack("lra.check.__main__", ["own.py:Own"], {0, 1})
+    assert not list(place.outside.glob("*/"))
+
+
 def test_interruptions_stay_the_users(place: Place) -> None:
     attack(place, task("raise KeyboardInterrupt"), {INTERRUPTED})
 

@@ -12,6 +12,7 @@ from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.config.yaml_layers import layer_of
 from lra.record.merge import read_folder
 from lra.record.run import RunRecord
+from lra.runtime.console import as_typed
 from lra.runtime.errors import UserError
 from tasks.errors import DataError
 from tasks.untrusted import read_text
@@ -79,7 +80,7 @@ def to_frame(found: Iterable[tuple[Path, RunRecord]]) -> tuple[pd.DataFrame, lis
     rows: list[dict[str, Any]] = []
     faults: list[str] = []
     for folder, record in found:
-        row = {**record.model_dump(mode="json", exclude=_NO_CELLS), "path": str(folder)}
+        row = {**record.model_dump(mode="json", exclude=_NO_CELLS), "path": as_typed(str(folder))}
         for name in ("positions", "pretraining"):
             if row[name] is None:  # else its fields are columns
                 del row[name]

@@ -65,11 +65,12 @@ def build(
     for kind, name in (("task", task), ("mixer", mixer)):
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(f"lra.build: {kind}: got {name!r}, expected a name or {FORMS}")
+    data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
     config = resolve(
         task, mixer, preset=preset, protocol=protocol, overrides=_overrides(settings)
     )  # fmt: skip
     built_task = config.build_task()
-    dataset = built_task.prepare(Path(data_dir))
+    dataset = built_task.prepare(data_dir)
     seed_everything(seed)
     with config.mixer_source.faults_named("its model cannot be built"):
         model = Classifier(config, built_task.info)
@@ -107,15 +108,15 @@ def load(
         device: where the model computes: auto, cpu, cuda or cuda:N.
     Raises: UserError if there is no such run, or its settings or code have changed since.
     """
-    folder = Path(run)
+    folder, data_dir = Path(run), Path(data_dir).absolute()
     if folder.name == RESULT:
         folder = folder.parent
     path = folder / RESULT
     if not path.is_file():
         raise UserError(f"{folder}: there is no {RESULT}, expected the folder of a run")
-    record = load_record(path)
+    record, folder = load_record(path), folder.absolute()
     config = config_of(folder, record, trust_code=trust_code)
-    return TrainedRun(folder, record, config, Path(data_dir), choose_device(device))
+    return TrainedRun(folder, record, config, data_dir, choose_device(device))
 
 
 class TrainedRun:

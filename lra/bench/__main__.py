@@ -14,7 +14,6 @@ if __name__ == "__main__":
 import argparse
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from lra.bench.case import Case
 from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
@@ -32,6 +31,7 @@ from lra.report.benchmarks import bench_boards, benchmark_tables
 from lra.report.names import Names
 from lra.runtime.cli import (
     Parser,
+    absolute_path,
     add_overrides,
     add_preset,
     add_threads,
@@ -72,7 +72,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     add_threads(common)
     common.add_argument(
-        "--out", type=Path, default=Path("results/bench"), help="for records (results/bench)"
+        "--out", type=absolute_path, default="results/bench", help="for records (results/bench)"
     )
     compared.add_argument(
         "--compare", choices=["reference"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib
 import importlib.machinery
@@ -52,7 +53,8 @@ def load_file(path: Path, origin: str) -> ModuleType:
     sys.modules[module.__name__] = module  # where dataclasses and type hints look names up
     try:
         # Not by an import, whose cache of bytecode may lag behind an edit.
-        exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+        with contextlib.chdir("."):  # where the file leaves the working directory as it was
+            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -68,7 +70,8 @@ def load_module(name: str, origin: str) -> ModuleType:
     """
     _search_also(Path.cwd())
     try:
-        return importlib.import_module(name)
+        with contextlib.chdir("."):
+            return importlib.import_module(name)
     except KeyboardInterrupt:
         raise
     except BaseException as error:

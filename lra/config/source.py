@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,15 @@ class Source:
 
         Errors that explain themselves pass, and so do interruptions, too little memory, and errors
         of the file system that did not come through its file. With a registered class all pass.
+        Afterwards the working directory is what it was before.
 
         Args:
             what: what it means, "its constructor failed" for instance.
         Raises: UserError naming the plug-in, the error and its place.
         """
         try:
-            yield
+            with nullcontext() if self.file is None else chdir("."):
+                yield
         except (KnownError, KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as error:

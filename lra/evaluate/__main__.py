@@ -25,6 +25,7 @@ from lra.record.run import RunRecord
 from lra.runtime.cli import (
     STOPPED,
     Parser,
+    absolute_path,
     add_trained_model,
     carry_out,
     positive_int,
@@ -50,7 +51,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "5 out of memory, 130 interrupted.",
     )
     parser.add_argument(
-        "--run", type=Path, required=True, action="append",
+        "--run", type=absolute_path, required=True, action="append",
         help="folder of a run, results/runs/listops/tnn/...; may be given several times",
     )  # fmt: skip
     parser.add_argument("--lengths", help="positions of the longest sequences, comma-separated")

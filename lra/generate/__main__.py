@@ -27,6 +27,7 @@ from lra.evaluate.trained import best_model, config_of, data_of, finished_run
 from lra.generate.sampling import Generated, Sampler, generate, positions_for, read_prompt
 from lra.runtime.cli import (
     Parser,
+    absolute_path,
     add_trained_model,
     carry_out,
     non_negative_float,
@@ -61,7 +62,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "5 out of memory, 130 interrupted.",
     )
     parser.add_argument(
-        "--run", type=Path, required=True, help="folder of a run, results/runs/lm/tnn/..."
+        "--run", type=absolute_path, required=True, help="folder of a run, results/runs/lm/tnn/..."
     )
     parser.add_argument(
         "--prompt", required=True, help="text to go on from; numbers of tokens if they are no text"

@@ -18,7 +18,7 @@ from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.merge import merge, read_folder
 from lra.record.run import RunRecord, folder_of
-from lra.runtime.cli import INCOMPLETE, Parser, carry_out, new_file
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, carry_out, new_file
 from lra.runtime.console import MISSING, csv_table, markdown, write_out
 from tasks.files import write_atomically
 
@@ -36,7 +36,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     folder = Parser(add_help=False)
     folder.add_argument(
-        "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
+        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
     )
     commands.add_parser("validate", parents=[folder], help="read every record, name what is wrong")
     commands.add_parser("list", parents=[folder], help="print a line on every run")
@@ -50,7 +50,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     merge = commands.add_parser(
         "merge", parents=[folder], help="copy the runs of other results folders into this one"
     )
-    merge.add_argument("sources", nargs="+", type=Path, metavar="FOLDER")
+    merge.add_argument("sources", nargs="+", type=absolute_path, metavar="FOLDER")
     return parser.parse_args(arguments)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from lra.runtime.console import in_one_line, open_streams, say, show_messages
+from lra.runtime.console import in_one_line, make_absolute, open_streams, say, show_messages
 from lra.runtime.errors import HeldError, UserError, place_in_user_code, user_code
 from lra.runtime.interrupts import INTERRUPTED, begin
 from lra.runtime.threads import MOST_THREADS
@@ -101,7 +101,7 @@ def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says where the data is."""
     parser.add_argument(
-        "--data-dir", type=Path, default=Path("data"), help="official files and caches (data)"
+        "--data-dir", type=absolute_path, default="data", help="official files and caches (data)"
     )
 
 
@@ -150,12 +150,22 @@ def _whole_number(text: str, least: int, most: int) -> int:
     return value
 
 
+def absolute_path(text: str) -> Path:
+    """Read a path; it stays what it is where the working directory changes."""
+    try:
+        return make_absolute(text)
+    except FileNotFoundError:
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}, but the working directory was removed; change to another"
+        ) from None
+
+
 def new_file(text: str) -> Path:
     """Read the path of a file that is to be written."""
-    path = Path(text)
-    if not path.name or path.is_dir():
+    found = absolute_path(text)
+    if not Path(text).name or found.is_dir():
         raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
-    return path
+    return found
 
 
 def name_list(text: str, flag: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,6 +23,32 @@ LONGEST_MESSAGE = 400
 """Most letters of a message; of a longer one the middle is left out."""
 
 _LOGGERS = ("lra", "models", "tasks")
+
+
+_typed: dict[str, str] = {}
+"""Relative paths as the user typed them, by the absolute paths that they were made."""
+
+
+def make_absolute(text: str) -> Path:
+    """Make a path that the user typed absolute; what is printed shows it as it was typed.
+
+    Code of the user's own may change the working directory while a command runs.
+    """
+    path = Path(text)
+    absolute = path.absolute()
+    if path != absolute and absolute.name:
+        _typed[str(absolute)] = str(path)
+    return absolute
+
+
+def as_typed(text: str) -> str:
+    """Show the paths in a text as the user typed them."""
+    for absolute, typed in _typed.items():
+        if absolute in text:
+            shown = {"/": "" if typed == "." else f"{typed}/", "": typed}
+            pattern = rf"(?<![\w./-]){re.escape(absolute)}(/|(?![\w-]))"
+            text = re.sub(pattern, lambda match, shown=shown: shown[match[1]], text)
+    return text
 
 
 class _TqdmHandler(logging.Handler):
@@ -86,7 +113,7 @@ def printable(text: str) -> str:
 
 def in_one_line(text: str) -> str:
     """Write a message on one line of at most LONGEST_MESSAGE letters."""
-    line = printable(" ".join(text.splitlines()))
+    line = printable(as_typed(" ".join(text.splitlines())))
     if len(line) <= LONGEST_MESSAGE:
         return line
     kept = (LONGEST_MESSAGE - 5) // 2
@@ -101,7 +128,8 @@ def write_out(text: str) -> bool:
     open_streams()
     encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
     try:
-        sys.stdout.write(printable(text).encode(encoding, "backslashreplace").decode(encoding))
+        shown = printable(as_typed(text))
+        sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.

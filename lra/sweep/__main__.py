@@ -12,7 +12,6 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
@@ -21,6 +20,7 @@ from lra.runtime.cli import (
     INCOMPLETE,
     STOPPED,
     Parser,
+    absolute_path,
     add_overrides,
     add_preset,
     carry_out,
@@ -94,7 +94,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--dry-run", action="store_true", help="print the plan and its time")
     parser.add_argument(
-        "--results-dir", type=Path, default=Path("results"), help="where runs/ is (results)"
+        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
     )
     return parser.parse_args(arguments)
 
