@@ -266,7 +266,7 @@ def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
     (made.folder / REQUEST).unlink()
     paths = sorted(made.folder.iterdir())
     for path in paths:
-        with path.open("rb") as file:
+        with naming(path), path.open("rb") as file:
             os.fsync(file.fileno())
     manifest = Manifest(
         format=FORMAT,

@@ -1,16 +1,17 @@
-"""Files that are either complete or not there, and full disks that say which file they are for."""
+"""Files that are complete or not there, and whose errors name them."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 STALE_SECONDS = 3600
 """Age from which the temporary file of a write is that of a process that was killed."""
@@ -71,10 +72,41 @@ def remove_leftovers(folder: Path) -> None:
                 path.unlink()
 
 
-@contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Let errors of the file system name the file that is written, as that of a full disk does not.
+class NamedFile(io.FileIO):
+    """An open file whose errors name it: those of reading and writing do not by themselves.
 
+    Args:
+        file: the path, or a descriptor of the open file.
+        mode: as for `open`, without a "b".
+        path: what errors name.
+    """
+
+    def __init__(self, file: Path | int, mode: str, path: Path) -> None:
+        super().__init__(file, mode)
+        self._path = path
+
+    def readinto(self, buffer: Any, /) -> int:
+        """See `io.FileIO`."""
+        with naming(self._path):
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        """See `io.FileIO`."""
+        with naming(self._path):
+            return super().readall()
+
+    def write(self, content: Any, /) -> int:
+        """See `io.FileIO`."""
+        with naming(self._path):
+            return super().write(content)
+
+
+@contextlib.contextmanager
+def naming(path: Path | str) -> Iterator[None]:
+    """Let errors of the file system name the file, as those of a full disk do not by themselves.
+
+    Args:
+        path: of the file, or what it is called.
     Raises: OSError, with a file name.
     """
     try:

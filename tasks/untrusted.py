@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import IO
 import numpy as np
 
 from tasks.errors import DataError, KnownError, describe
+from tasks.files import NamedFile
 
 MIB = 2**20
 MOST_CONTAINERS = 100_000
@@ -25,6 +27,7 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
     Args:
         largest: most bytes that it may have; None for any number.
     Raises: DataError for anything but a regular file, or a larger one; OSError as `open` does.
+            Errors of reading name the file, too.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -36,7 +39,7 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
                 f"{path} has {facts.st_size:,} bytes, expected at most {largest:,}; is it "
                 f"another file?"
             )
-        return os.fdopen(descriptor, "rb")
+        return io.BufferedReader(NamedFile(descriptor, "r", path))
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)

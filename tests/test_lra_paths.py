@@ -68,7 +68,7 @@ def test_the_python_api_stays_where_it_was_called(tmp_path: Path) -> None:
     for text in tiny_settings():
         section, key, value = text.replace("=", ".").split(".", 2)
         settings.setdefault(section, {})[key] = int(value)
-    built = lra.build("listops", "own.py:Own", preset="quick", **settings)
+    built = lra.build("listops", "own.py:Own", preset="quick", **settings)  # pyright: ignore[reportArgumentType]
     assert built.dataset.folder.is_relative_to(tmp_path / "data")
     assert not list(other.iterdir())
 

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from tasks.files import naming
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -127,10 +129,11 @@ def write_out(text: str) -> bool:
     """
     open_streams()
     encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
+    shown = printable(as_typed(text))
     try:
-        shown = printable(as_typed(text))
-        sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
-        sys.stdout.flush()
+        with naming("standard output"):
+            sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
+            sys.stdout.flush()
     except BrokenPipeError:
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from tasks.files import write_atomically
+from tasks.files import naming, write_atomically
 from tasks.untrusted import read_text
 
 VALIDATED = "val_"
@@ -44,16 +44,19 @@ class TensorBoard:
             raise UserError(
                 "log.tensorboard=true needs the package: pip install tensorboard"
             ) from None
-        self._writer = SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)
+        self._folder = folder / "tensorboard"
+        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1)
 
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """See `MetricsLogger.write`."""
         for name, number in numbers.items():
-            self._writer.add_scalar(_grouped(name), number, step)
+            with naming(self._folder):
+                self._writer.add_scalar(_grouped(name), number, step)
 
     def close(self) -> None:
         """See `MetricsLogger.close`."""
-        self._writer.close()
+        with naming(self._folder):
+            self._writer.close()
 
 
 class WeightsAndBiases:

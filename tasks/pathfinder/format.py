@@ -19,6 +19,7 @@ import numpy as np
 
 from tasks.cache import Build
 from tasks.errors import DataError
+from tasks.files import naming
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 from tasks.sources.archives import walk
@@ -240,6 +241,10 @@ def write_release(
         lines: list[str] = []
         for i, row in enumerate(rows[first : first + IMAGES_A_BATCH].tolist()):
             pixels = images[row].reshape(law.size, law.size)
-            Image.fromarray(pixels).save(place / f"sample_{i}.png", compress_level=1)
+            path = place / f"sample_{i}.png"
+            with naming(path):
+                Image.fromarray(pixels).save(path, compress_level=1)
             lines.append(f"imgs/{batch} sample_{i}.png {i} {labels[row]} {facts}\n")
-        (folder / "metadata" / f"{batch}.npy").write_text("".join(lines), encoding="utf-8")
+        path = folder / "metadata" / f"{batch}.npy"
+        with naming(path):
+            path.write_text("".join(lines), encoding="utf-8")

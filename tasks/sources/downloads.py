@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.errors import KnownError
+from tasks.files import NamedFile
 from tasks.manifest import file_facts
 from tasks.progress import progress
 
@@ -99,7 +101,8 @@ def _append(address: Address, partial: Path, bar: Any) -> None:
     with requests.get(address.url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
         is_rest = answer.status_code == requests.codes.partial_content
-        with partial.open("ab" if is_rest else "wb") as file:
+        raw = NamedFile(partial, "a" if is_rest else "w", partial)
+        with io.BufferedWriter(raw) as file:
             bar.update(file.tell() - bar.n)
             for chunk in answer.iter_content(CHUNK):
                 file.write(chunk)
