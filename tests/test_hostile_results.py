@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -120,6 +121,7 @@ SHOWN: Mapping[str, Mapping[str, Any]] = {
     "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
     "git": {"git": {"commit": ["x"] * 9000, "\x1b": 1}},
     "label": {"label": "<script>alert(1)</script> $\\frac{1}{$ a|b`c`"},
+    "link": {"label": "[l](javascript:x)", "device": "![l][r] <javascript:x> [r]: javascript:y"},
     "label of another row": {"label": "x (train.lr=1) [settings 0]"},
     "escapes in a label": {"label": "\x1b[2J"},
 }
@@ -131,6 +133,8 @@ def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), **SHOWN[name]}))
     place.attack("report", [], {0, 1})
     place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
+    shown = (place.folder / "results/report/report.md").read_text()
+    assert not re.search(r"(?<!\\)\](\[|:|\((?!tables/|figures/))|<javascript", shown)
     for svg in (place.folder / "results").rglob("*.svg"):
         assert "\x1b" not in svg.read_text()
     cells = [

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from attack import Place
+from lra.report.results import Results
 from lra.runtime.interrupts import INTERRUPTED
 
 DEATHS = {
@@ -126,6 +127,25 @@ def test_deaths_in_other_commands(place: Place, command: str, death: str) -> Non
         "lra.check.__main__": ["own.py:Own"],
     }[command]
     place.attack(command, arguments, {1} if "check" in command else {2})
+
+
+def test_formulas_in_metadata_are_text_in_every_csv(place: Place) -> None:
+    words = "['@SUM(1)', '-'] * 15"
+    attack(place, task(f"return s, s[:, 0], {{'=cmd()': s[:, 1], 'word': {words}}}"), {0})
+    (path,) = place.folder.rglob("predictions.csv")
+    first, second, *_ = path.read_text().splitlines()
+    assert first == "label,prediction,length,'=cmd(),word"
+    assert second.endswith(",'@SUM(1)")
+    ended = place.attack("report", ["--format", "csv"], {0})
+    assert "left out" not in ended.err
+    names = {figure.name for figure in place.folder.rglob("*.svg")}
+    assert any("by-cmd" in name for name in names), names
+    predictions = Results(place.folder / "results")
+    (run,) = predictions.records
+    found = predictions.predictions(run)
+    assert found is not None
+    assert list(found.metadata) == ["length", "=cmd()", "word"]
+    assert set(found.metadata["word"]) == {"@SUM(1)", "-"}
 
 
 @pytest.mark.parametrize("where", ["start", "init", "body"])

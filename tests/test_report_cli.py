@@ -21,10 +21,12 @@ from lra.record.run import folder_of
 from lra.report.boards import boards
 from lra.report.build import ReportOptions, chapters, write_report
 from lra.report.compare import compare
+from lra.report.markdown import escape
 from lra.report.repeat import command
 from lra.report.results import Results
 from lra.report.table import Table
 from lra.report.task_table import task_table
+from lra.runtime.console import csv_table
 from lra.train.estimate import Timings
 from made_results import (
     bench_record,
@@ -109,6 +111,28 @@ def test_special_characters_survive_every_form() -> None:
     assert "<b>" not in table.html().replace("<thead>", "").replace("<tbody>", "")
     assert r"a\_b \& c\% \$1 \#2 \{x\}" in table.latex()
     assert r"&lt;b> \| é" in table.markdown()
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("[l](javascript:x)", r"[l\](javascript:x)"),
+        (r"[l\](javascript:x)", r"[l\\\](javascript:x)"),
+        ("![i](x) [a][b]", r"\![i\](x) [a\][b]"),
+        ("[b]: javascript:x", r"[b\]: javascript:x"),
+        ("<a|b>", r"&lt;a\|b>"),
+        ("**x** [settings 1a2b] max_depth=20", r"\*\*x\*\* [settings 1a2b] max_depth=20"),
+    ],
+)  # fmt: skip
+def test_text_in_markdown_makes_no_links(text: str, written: str) -> None:
+    assert escape(text) == written
+    table = Table(slug="t", title="t", caption="t", columns=["mixer", text], rows=[[text, "1"]])
+    assert table.markdown().count(written) == 2
+
+
+def test_formulas_in_csv_are_text_in_headers_too() -> None:
+    text = csv_table(pd.DataFrame({"=a()": ["@b", "1"], "c": [-1.5, 2.0]}))
+    assert text == "'=a(),c\n'@b,-1.5\n1,2.0\n"
 
 
 class _Page(HTMLParser):

@@ -25,6 +25,7 @@ from lra.report.drawing import Looks, ReportFigure, slugify
 from lra.report.kernels import kernel_figures
 from lra.report.layers import layer_figures
 from lra.report.leaderboard import leaderboard, leading_board
+from lra.report.markdown import escape
 from lra.report.names import Names
 from lra.report.out_of_distribution import evaluation_boards, evaluation_figures, evaluation_tables
 from lra.report.page import TITLE, Chapter, files_of, summary, write_page
@@ -268,14 +269,16 @@ def _interrupts_ignored() -> Iterator[None]:
 
 
 def _markdown(results: Results, made: Sequence[Chapter], files: Collection[str]) -> str:
-    parts = [f"# {TITLE}\n\n{summary(results.records)}\n", _index(made, files)]
+    parts = [f"# {TITLE}\n\n{escape(summary(results.records))}\n", _index(made, files)]
     for chapter in made:
-        parts.append(f"## {chapter.title}\n")
+        parts.append(f"## {escape(chapter.title)}\n")
         for table in chapter.tables:
-            parts.append(f"### {table.title}\n\n{table.caption}\n\n{table.markdown()}")
+            title, caption = escape(table.title), escape(table.caption)
+            parts.append(f"### {title}\n\n{caption}\n\n{table.markdown()}")
         for figure in chapter.figures:
-            image = f"![{figure.title}](figures/{figure.slug}.png)"
-            parts.append(f"{image}\n\n{figure.title}. {figure.caption}\n")
+            title, caption = escape(figure.title), escape(figure.caption)
+            image = f"![{title}](figures/{figure.slug}.png)"
+            parts.append(f"{image}\n\n{title}. {caption}\n")
     return "\n".join(parts)
 
 
@@ -283,10 +286,10 @@ def _index(made: Sequence[Chapter], files: Collection[str]) -> str:
     """List what there is, with the files of each table and figure."""
     lines = ["## Contents\n"]
     for chapter in made:
-        lines.append(f"- {chapter.title}")
+        lines.append(f"- {escape(chapter.title)}")
         for one in [*chapter.tables, *chapter.figures]:
             links = ", ".join(f"[{name}]({name})" for name in files_of(one, files))
-            lines.append(f"  - {one.title}" + f": {links}" * bool(links))
+            lines.append(f"  - {escape(one.title)}" + f": {links}" * bool(links))
     return "\n".join([*lines, ""])
 
 

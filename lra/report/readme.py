@@ -22,6 +22,7 @@ from lra.report.bubbles import bubbles_by_device
 from lra.report.build import DEFAULT_RELATIVE_TO
 from lra.report.drawing import Looks, ReportFigure
 from lra.report.leaderboard import leaderboard, leading_board
+from lra.report.markdown import escape
 from lra.report.out_of_distribution import (
     evaluation_boards,
     evaluation_figures,
@@ -59,11 +60,13 @@ class Block:
     def text(self, readme: Path) -> str:
         """Write the block as it stands in the file `readme`, with links relative to that file."""
         parts = [
-            f"**{table.title}.** {table.caption}\n\n{table.markdown()}" for table in self.tables
+            f"**{escape(table.title)}.** {escape(table.caption)}\n\n{table.markdown()}"
+            for table in self.tables
         ]
         for path, figure in self.figures.items():
             link = Path(os.path.relpath(path.resolve(), readme.resolve().parent)).as_posix()
-            parts.append(f"![{figure.title}]({link})\n\n**{figure.title}.** {figure.caption}\n")
+            title, caption = escape(figure.title), escape(figure.caption)
+            parts.append(f"![{title}]({link})\n\n**{title}.** {caption}\n")
         return "\n".join(parts) or "No runs yet.\n"
 
 

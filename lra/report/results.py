@@ -15,6 +15,7 @@ from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
 from lra.record.schema import SHIPPED, Amount, Percent
+from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
 from tasks.errors import DataError
@@ -69,6 +70,14 @@ class Predictions:
                 np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
             )
         )
+
+
+def _read_cells(column: np.ndarray) -> np.ndarray:
+    """Read a column of CSV, in which texts are as `as_text` writes them."""
+    if column.dtype.kind != "O":
+        return column
+    cells = [without_apostrophe(cell) if isinstance(cell, str) else cell for cell in column]
+    return np.array(cells, dtype=object)
 
 
 def _check_metadata(name: str, column: np.ndarray) -> None:
@@ -214,7 +223,10 @@ class Results:
             with faults_named("its text"):
                 content = read_regular(path, largest=LARGEST_PREDICTIONS)
                 frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
-            columns = {str(name): column.to_numpy() for name, column in frame.items()}
+            columns = {
+                without_apostrophe(str(name)): _read_cells(column.to_numpy())
+                for name, column in frame.items()
+            }
             found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
             for name, column, least in (
                 ("labels", found.labels, 0),

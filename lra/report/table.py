@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
+from lra.report.markdown import escape
 from lra.runtime.console import csv_table, markdown_table
 
 BEST, SECOND = "best", "second"
@@ -45,11 +46,10 @@ class Table:
 
     def markdown(self) -> str:
         """Write the table in Markdown, without title and caption."""
-        escapes = str.maketrans({"|": "\\|", "<": "&lt;"})
-        rows = [[text.translate(escapes) for text in row] for row in self.rows]
+        rows = [list(map(escape, row)) for row in self.rows]
         for (i, j), mark in self.marks.items():
             rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
-        return markdown_table(self.columns, rows)
+        return markdown_table(list(map(escape, self.columns)), rows)
 
     def latex(self) -> str:
         """Write the table in LaTeX, which needs the package booktabs."""

@@ -142,14 +142,15 @@ def write_out(text: str) -> bool:
 
 
 def csv_table(frame: pd.DataFrame) -> str:
-    """Write a data frame as CSV, an apostrophe before text that a spreadsheet would compute."""
+    """Write a data frame as CSV, its texts `as_text`, the names of columns too."""
     import pandas as pd
 
-    shown = frame.map(lambda cell: _quoted(cell) if isinstance(cell, str) else cell)
-    return pd.DataFrame(shown).to_csv(index=False, lineterminator="\n")
+    shown = frame.map(lambda cell: as_text(cell) if isinstance(cell, str) else cell)
+    return pd.DataFrame(shown).rename(columns=as_text).to_csv(index=False, lineterminator="\n")
 
 
-def _quoted(text: str) -> str:
+def as_text(text: str) -> str:
+    """Write a cell of CSV, with an apostrophe before text that a spreadsheet would compute."""
     if not text.startswith(("=", "+", "-", "@", "\t", "\r")) or text == MISSING:
         return text
     try:
@@ -157,6 +158,12 @@ def _quoted(text: str) -> str:
     except ValueError:
         return f"'{text}"
     return text
+
+
+def without_apostrophe(text: str) -> str:
+    """Read what `as_text` has written."""
+    bare = text.removeprefix("'")
+    return bare if as_text(bare) == text else text
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from lra.config.schema import RunConfig
 from lra.record.run import LARGEST_METRICS, RunRecord, load_record
+from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.state import RunState
@@ -177,8 +178,8 @@ class RunFolder:
         }
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+        writer.writerow(map(as_text, columns))
+        writer.writerows(zip(*map(_cells, columns.values()), strict=True))
         return text.getvalue()
 
     def drop_later_metrics(self, step: int, validated_step: int) -> None:
@@ -237,6 +238,12 @@ class RunFolder:
                 f"{self.path} holds a run with other settings or data: {'; '.join(differences)}. "
                 f"Use --resume never to start a new run beside it"
             )
+
+
+def _cells(column: np.ndarray) -> list[Any]:
+    """Write a column for CSV."""
+    cells = column.tolist()
+    return list(map(as_text, cells)) if column.dtype.kind == "U" else cells
 
 
 def _numbers(text: bytes) -> dict[str, float]:
