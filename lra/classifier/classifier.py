@@ -31,9 +31,13 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """Tokens by a table, real values by a linear map; positions on top; a CLS position first."""
+    """Tokens by a table, real values by a linear map; positions on top; a CLS position first.
 
-    def __init__(self, config: RunConfig, info: TaskInfo) -> None:
+    Args:
+        trained: what the weights are trained on, which has as many positions as are learned.
+    """
+
+    def __init__(self, config: RunConfig, info: TaskInfo, trained: TaskInfo) -> None:
         super().__init__()
         dim = config.model.dim
         self.table = None if info.vocab_size is None else nn.Embedding(info.vocab_size, dim)
@@ -43,14 +47,13 @@ class Embedding(nn.Module):
             nn.init.normal_(self.table.weight, std=1 / self.factor)
         self.linear = None if info.channels is None else LinearMap(info.channels, dim)
         self.cls = nn.Parameter(torch.zeros(dim)) if _has_cls(config, info) else None
-        length = input_length(config, info)
         self.learned = None
         self.register_buffer("sinusoidal", None, persistent=False)
         if config.model.positions == "learned":
-            self.learned = nn.Embedding(length, dim)
+            self.learned = nn.Embedding(input_length(config, trained), dim)
             nn.init.normal_(self.learned.weight, std=0.02)
         elif config.model.positions == "sinusoidal":
-            self.sinusoidal = sinusoidal_positions(length, dim)
+            self.sinusoidal = sinusoidal_positions(input_length(config, info), dim)
         self.dropout = Dropout(config.model.embedding_dropout)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Packing]:
@@ -139,7 +142,7 @@ class Classifier(nn.Module):
         self.targets = info.targets
         self.towers = info.towers
         self.checkpoint_activations = config.train.checkpoint_activations
-        self.embedding = Embedding(config, info)
+        self.embedding = Embedding(config, info, known)
         self.trained_length = length = input_length(config, known)
         self.blocks = nn.ModuleList(
             Block(model, layer) for layer in build_layers(config, known, length, model.depth)

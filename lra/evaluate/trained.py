@@ -138,8 +138,8 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
         info: description of the data to evaluate on. Mixers are still built as in training: S4's
             readout, for example, is valid only for the length that it was trained at.
     Returns: the model; None if there is no checkpoint.
-    Raises: UserError if the run is still in its pretraining, or the weights do not fit, as learned
-        positions do not fit longer sequences.
+    Raises: UserError if the run is still in its pretraining, if it learned fewer positions than
+        the data has, or if the weights do not fit.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
@@ -149,7 +149,14 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
             f"{folder}: the run was stopped in its pretraining, and its model has learned no "
             f"labels; the run's own command goes on with it"
         )
-    model = Classifier(config, info, trained=config.build_task().info)
+    trained = config.build_task().info
+    if config.model.positions == "learned" and info.max_length > trained.max_length:
+        raise UserError(
+            f"{folder}: the model has learned position embeddings for {trained.max_length:,} "
+            f"positions, and this data has sequences of {info.max_length:,}; expected data of at "
+            f"most {trained.max_length:,} positions (model.positions=learned)"
+        )
+    model = Classifier(config, info, trained=trained)
     trainer = state["trainer"]
     weights = (trainer["best"] or trainer)["model"]
     own = model.state_dict()
