@@ -17,6 +17,8 @@ from filelock import FileLock
 
 import run_task
 from conftest import ROOT, TINY
+from lra.config import compose
+from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, all_records
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.errors import UserError
@@ -48,7 +50,8 @@ def arguments(folder: Path, *more: str, mixers: str = "mean,fnet", seeds: str = 
 def sweep_options(folder: Path, **changes: object) -> SweepOptions:
     values: dict[str, object] = {
         "tasks": ["listops"], "mixers": ["mean", "fnet"], "seeds": [0, 1], "preset": "quick",
-        "protocol": "s4", "overrides": list(TINY), "grid": [], "data_dir": folder / "data",
+        "protocol": "s4", "overrides": list(TINY), "grid": [], "max_runs": 10_000,
+        "data_dir": folder / "data",
         "results_dir": folder / "results",
     }  # fmt: skip
     return SweepOptions(**{**values, **changes})  # pyright: ignore[reportArgumentType]
@@ -192,6 +195,61 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
     ).save(folder)
     main(arguments(tmp_path, "--dry-run"))
     assert "about 2 s" in capsys.readouterr().out  # 20 steps
+
+
+GRID_OF_A_BILLION = [
+    part
+    for key in ("lr", "weight_decay", "clip_norm")
+    for part in ("--grid", f"train.{key}={','.join(map(str, range(1, 1001)))}")
+]
+
+
+@pytest.mark.parametrize(
+    ("more", "count"),
+    [
+        (GRID_OF_A_BILLION, "4,000,000,000 runs (2 mixers x 2 seeds x 1,000,000,000 combinations"),
+        (["--seeds", ",".join(map(str, range(30_000)))], "60,000 runs (2 mixers x 30,000 seeds)"),
+        (["--max-runs", "3"], "4 runs (2 mixers x 2 seeds), expected at most 3"),
+    ],
+)
+def test_a_plan_of_too_many_runs_is_refused_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], count: str
+) -> None:
+    start = time.monotonic()
+    assert main(arguments(tmp_path, "--dry-run", *more)) == USER_ERROR
+    assert time.monotonic() - start < 5
+    shown = capsys.readouterr().err
+    assert count in shown
+    assert "--max-runs" in shown
+
+
+def test_a_plan_resolves_each_configuration_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolved: list[RunConfig] = []
+    read: list[str] = []
+    monkeypatch.setattr(
+        "lra.sweep.plan.checked", lambda made: resolved.append(made.config) or made.config
+    )
+    names = compose._names
+    monkeypatch.setattr(
+        "lra.config.compose._names", lambda configs: read.append("files") or names(configs)
+    )
+    runs = plan(sweep_options(tmp_path, seeds=range(400), grid=["train.lr=1e-3,2e-3"]))
+    assert len(runs) == 2 * 400 * 2
+    assert len(resolved) == 4
+    assert len(read) == 2
+
+
+def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> None:
+    options = sweep_options(tmp_path, mixers=["mean"], seeds=[1, 11])
+    first, second = (run.folder.path for run in plan(options))
+    for name in (f"{first.name}", f"{first.name}-r2", f"{first.name}-r10", f"{second.name}-rx"):
+        (first.parent / name).mkdir(parents=True)
+    assert [run.folder.path for run in plan(options)] == [
+        first.with_name(f"{first.name}-r10"),
+        second,
+    ]
 
 
 @pytest.mark.parametrize(

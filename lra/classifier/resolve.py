@@ -10,7 +10,7 @@ from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.classifier.position_targets import refuse_unfit, refuse_unfit_pretraining
 from lra.config.changes import Flags
-from lra.config.compose import CONFIGS, compose
+from lra.config.compose import CONFIGS, Composed, compose
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
 
@@ -29,15 +29,24 @@ def resolve(
 
     Raises: UserError as `compose`, and for options that contradict one another.
     """
-    composed = compose(
-        task,
-        mixer,
-        preset=preset,
-        protocol=protocol,
-        overrides=overrides,
-        flags=flags,
-        configs=configs,
+    return checked(
+        compose(
+            task,
+            mixer,
+            preset=preset,
+            protocol=protocol,
+            overrides=overrides,
+            flags=flags,
+            configs=configs,
+        )
     )
+
+
+def checked(composed: Composed) -> RunConfig:
+    """Return a composed configuration once what it describes could be built.
+
+    Raises: UserError for options that contradict one another.
+    """
     with composed.origins_added():
         _build(composed.config)
     return composed.config

@@ -49,6 +49,74 @@ class Composed:
         return origins_added(self.values)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unchanged:
+    """The settings of a task, a mixer, a preset and a protocol, before flags change them."""
+
+    task: TaskSource
+    mixer: MixerSource
+    preset: str
+    protocol: str
+    layers: Sequence[Layer]
+    """Those of the files, each over the one before it."""
+    settings_source: str
+
+    def compose(self, overrides: Sequence[str] = (), flags: Flags = ()) -> Composed:
+        """Compose the configuration that flags make of these settings; see the function."""
+        sections = _sections(self.task, self.mixer)
+        changes = flag_layers(overrides, flags, _known(sections))
+        merged = merge([*self.layers, *changes])
+        config = RunConfig(
+            task_name=self.task.name,
+            mixer_name=self.mixer.name,
+            preset=self.preset,
+            protocol=self.protocol,
+            **_validated(sections, self.task, self.mixer, merged.values),
+            origins=_origins(merged),
+            overrides=(),
+            settings_source=self.settings_source,
+            mixer_source=self.mixer,
+            task_source=self.task,
+        )
+        with origins_added(merged.values):
+            refuse_idle(changes, config, merged.values)
+        changed = effective(changes, config, merge(self.layers).values)
+        return Composed(replace(config, overrides=changed), merged.values)
+
+
+def read_settings(
+    task: str,
+    mixer: str,
+    *,
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
+    configs: Path = CONFIGS,
+) -> Unchanged:
+    """Read and check the files of a task and a mixer; arguments and errors as for `compose`."""
+    known = _names(configs)
+    task_source = find_task(task, "--task")
+    name = task_source.name
+    mixer_source = find_mixer(mixer, "--mixer")
+    mixer_path = f"mixers/{mixer_source.name}.yaml"
+    mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
+    own_presets = mixer_file.published_presets()
+    common = known.get(name, {"presets": {PAPER}})["presets"]
+    if preset not in {*common, *own_presets} and preset in published_presets(configs):
+        raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
+    chosen = {"preset": preset, "protocol": protocol}
+    task_file = _task_file(name, chosen, configs, known, own_presets)
+    mixer_file.check(known)
+    return Unchanged(
+        task=task_source,
+        mixer=mixer_source,
+        preset=preset,
+        protocol=protocol,
+        layers=_in_order(task_file, mixer_file, name, protocol, preset),
+        settings_source=mixer_file.source(name, protocol, preset)
+        or "the task's own, none published for this mixer",
+    )
+
+
 def compose(
     task: str,
     mixer: str,
@@ -66,40 +134,8 @@ def compose(
         flags: other flags that stand for a setting, each with its text.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
-    known = _names(configs)
-    task_source = find_task(task, "--task")
-    name = task_source.name
-    mixer_source = find_mixer(mixer, "--mixer")
-    mixer_path = f"mixers/{mixer_source.name}.yaml"
-    mixer_file = SettingsFile(configs / mixer_path, f"configs/{mixer_path}")
-    own_presets = mixer_file.published_presets()
-    common = known.get(name, {"presets": {PAPER}})["presets"]
-    if preset not in {*common, *own_presets} and preset in published_presets(configs):
-        raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
-    chosen = {"preset": preset, "protocol": protocol}
-    task_file = _task_file(name, chosen, configs, known, own_presets)
-    mixer_file.check(known)
-    layers = _in_order(task_file, mixer_file, name, protocol, preset)
-    sections = _sections(task_source, mixer_source)
-    changes = flag_layers(overrides, flags, _known(sections))
-    merged = merge([*layers, *changes])
-    config = RunConfig(
-        task_name=name,
-        mixer_name=mixer_source.name,
-        preset=preset,
-        protocol=protocol,
-        **_validated(sections, task_source, mixer_source, merged.values),
-        origins=_origins(merged),
-        overrides=(),
-        settings_source=mixer_file.source(name, protocol, preset)
-        or "the task's own, none published for this mixer",
-        mixer_source=mixer_source,
-        task_source=task_source,
-    )
-    with origins_added(merged.values):
-        refuse_idle(changes, config, merged.values)
-    changed = effective(changes, config, merge(layers).values)
-    return Composed(replace(config, overrides=changed), merged.values)
+    unchanged = read_settings(task, mixer, preset=preset, protocol=protocol, configs=configs)
+    return unchanged.compose(overrides, flags)
 
 
 def _sections(task: TaskSource, mixer: MixerSource) -> dict[str, type[Section]]:

