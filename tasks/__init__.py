@@ -5,6 +5,6 @@ one.
 """
 
 __all__ = [
-    "base", "cache", "errors", "files", "manifest", "next_token", "order", "own", "progress",
-    "random_words", "resident", "splits", "unlabelled", "untrusted", "vocabulary",
+    "base", "cache", "cores", "errors", "files", "manifest", "next_token", "order", "own",
+    "progress", "random_words", "resident", "splits", "unlabelled", "untrusted", "vocabulary",
 ]  # fmt: skip

@@ -25,7 +25,8 @@ ORDER = (
     "tasks.documents", "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache",
     "tasks.manifest", "tasks.order", "tasks.next_token", "tasks.unlabelled", "tasks.splits",
     "tasks.base", "tasks.vocabulary",
-    "tasks.progress", "tasks.random_words", "tasks.untrusted", "tasks.files", "tasks.errors",
+    "tasks.cores", "tasks.progress", "tasks.random_words", "tasks.untrusted", "tasks.files",
+    "tasks.errors",
     "models", "models.layers", "models.base", "models.ops",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it.
@@ -268,6 +269,7 @@ BOUNDARY = {
     "lra.report.published": "a table of this repository",
     "lra.report.readme": "README files of this repository",
     "lra.runtime.environment": "what the kernel says",
+    "tasks.cores": "what the kernel says of control groups",
     "models.ops.circulant": "what the kernel says of the cache",
     "models.ops.linear_map": "what the kernel says of the processor",
     "lra.runtime.console": "the null device",

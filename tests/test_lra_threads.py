@@ -20,6 +20,7 @@ from lra.report.task_table import task_table
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads, choose_threads, chosen_variables, others_load
 from made_results import bench_record, record, save
+from tasks.cores import Quota
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -35,7 +36,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setattr(threads._Chosen, "threads", None)
     monkeypatch.setattr(threads._Chosen, "variables", ())
-    monkeypatch.setattr(threads, "_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(threads, "visible_cores", lambda: [0, 1, 2, 3])
+    monkeypatch.setattr(threads, "core_count", lambda: 4)
+    monkeypatch.setattr(threads, "cpu_quota", lambda: None)
     monkeypatch.setattr(threads, "_physical_cores", lambda cores: cores)
     monkeypatch.setattr(threads, "_torch_is_loaded", lambda: False)
 
@@ -102,7 +105,7 @@ def test_a_number_of_threads_that_is_none_is_left_to_torch(
 def test_where_the_system_does_not_say_the_load_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(threads, "_cores", lambda: [10**6])
+    monkeypatch.setattr(threads, "visible_cores", lambda: [10**6])
     assert others_load(0.01) is None
     monkeypatch.undo()
 
@@ -113,6 +116,46 @@ def test_where_the_system_does_not_say_the_load_is_not_known(
     assert others_load(0.01) is None
     loaded(monkeypatch, None)
     assert not Threads("short spin", 4, None).is_busy(100)
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "2"), ("3", "3")])
+def test_a_quota_limits_threads_and_cores(
+    given: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded(monkeypatch, 0.0)
+    monkeypatch.setattr(threads, "core_count", lambda: 2)
+    if given is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", given)
+    choose_threads([])
+    assert os.environ["OMP_NUM_THREADS"] == expected
+    assert threads.threads().cores == 2
+    assert threads.threads().is_busy(3)
+
+
+@pytest.mark.parametrize(
+    ("others", "group", "expected"),
+    [
+        (30.0, 0.0, 0.0),  # the machine still has more free cores than the quota
+        (63.5, 0.0, 1.5),
+        (30.0, 1.0, 1.0),
+        (30.0, None, 0.0),
+    ],
+)
+def test_under_a_quota_the_load_is_what_others_take_of_it(
+    others: float, group: float | None, expected: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = {"now": 0.0}
+    quota = Quota(2.0, Path("/nowhere"))
+    monkeypatch.setattr(threads, "visible_cores", lambda: list(range(64)))
+    monkeypatch.setattr(threads, "cpu_quota", lambda: quota)
+    monkeypatch.setattr(threads, "_busy_seconds", lambda cores: others * clock["now"])
+    monkeypatch.setattr(
+        Quota, "used_seconds", lambda self: None if group is None else group * clock["now"]
+    )
+    monkeypatch.setattr(threads.time, "process_time", lambda: 0.0)
+    monkeypatch.setattr(threads.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr(threads.time, "sleep", lambda seconds: clock.update(now=seconds))
+    assert others_load(0.5) == expected
 
 
 def test_a_program_that_is_no_command_does_not_know() -> None:

@@ -141,7 +141,7 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
         draw(law, seed, first, images, labels)
 
     monkeypatch.setattr("tasks.pathfinder.generate.draw", interrupted)
-    monkeypatch.setattr("os.cpu_count", lambda: 1)
+    monkeypatch.setattr("tasks.pathfinder.generate.core_count", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
         small().prepare(tmp_path)
     done = calls[:3]

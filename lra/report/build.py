@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
-import os
 import re
 import signal
 import time
@@ -37,6 +36,7 @@ from lra.report.scaling import scaling_figures
 from lra.report.speed import SpeedBoard, speed_boards, tables_of
 from lra.runtime.errors import UserError
 from lra.runtime.progress import SECONDS_BETWEEN_LINES
+from tasks.cores import core_count
 from tasks.files import write_atomically
 from tasks.progress import is_live, progress
 from tasks.untrusted import read_regular
@@ -233,7 +233,7 @@ def summarize(results: Results, made: Sequence[Chapter], options: ReportOptions,
 
 def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
     """Draw figures, many of them on several cores."""
-    workers = min(os.cpu_count() or 1, MOST_WORKERS, len(figures) // FIGURES_A_WORKER)
+    workers = min(core_count(), MOST_WORKERS, len(figures) // FIGURES_A_WORKER)
     if workers < 2:  # noqa: PLR2004
         return _show_progress(map(ReportFigure.files, figures), len(figures))
     # Fresh processes: a fork of one that has threads may hang.

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from tasks.cores import core_count, cpu_quota, visible_cores
+
 Waiting = Literal["short spin", "passive", "as set", "unknown"]
 """How threads wait: for a short while spinning, asleep at once, as the user's environment has it,
 or, in a program that is no command of this suite, not known."""
@@ -39,8 +41,8 @@ class Threads:
 
     Args:
         waiting: how its threads wait for each other.
-        cores: that it may run on.
-        load: cores that other processes kept busy as it started. None: not known.
+        cores: how many it may use, see `tasks.cores`.
+        load: how many of these other processes used as it started. None: not known.
     """
 
     waiting: Waiting
@@ -71,7 +73,7 @@ class _Chosen:
 
 def threads() -> Threads:
     """Return how this process computes."""
-    return _Chosen.threads or Threads("unknown", len(_cores()), None)
+    return _Chosen.threads or Threads("unknown", core_count(), None)
 
 
 def chosen_variables() -> tuple[str, ...]:
@@ -91,7 +93,10 @@ def choose_threads(arguments: Sequence[str]) -> None:
     if count is not None:
         os.environ["OMP_NUM_THREADS"] = str(count)
     load = others_load(SECONDS_WATCHED)
-    cores = len(_cores())
+    cores = core_count()
+    has_quota = cores < len(visible_cores())
+    if has_quota and "OMP_NUM_THREADS" not in os.environ:  # torch knows nothing of quotas
+        os.environ["OMP_NUM_THREADS"] = str(_physical_cores(cores))
     if any(name in os.environ for name in _WAITING_VARIABLES) or _torch_is_loaded():
         _Chosen.threads = Threads("as set", cores, load)
         return
@@ -130,28 +135,31 @@ def _torch_is_loaded() -> bool:
     return "torch" in sys.modules
 
 
-def _cores() -> list[int]:
-    """List the cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return sorted(os.sched_getaffinity(0))
-    return list(range(os.cpu_count() or 1))
-
-
 def others_load(seconds: float) -> float | None:
-    """Watch the cores that this process may run on; return how many of them others kept busy.
+    """Watch what other processes use of the cores that this process may use.
 
-    Returns: None if the system does not say.
+    Under a quota, these are processes of the same control group, and those of the whole machine as
+    far as they leave fewer cores than the quota.
+
+    Returns: how many cores they use; None if the system does not say.
     """
-    cores = _cores()
+    cores, quota = visible_cores(), cpu_quota()
     before, own, start = _busy_seconds(cores), time.process_time(), time.monotonic()
+    group_before = quota.used_seconds() if quota else None
     if before is None:
         return None
     time.sleep(seconds)
     after = _busy_seconds(cores)
+    group_after = quota.used_seconds() if quota else None
     if after is None:
         return None
-    others = after - before - (time.process_time() - own)
-    return round(max(0.0, others) / (time.monotonic() - start), 2)
+    passed, own = time.monotonic() - start, time.process_time() - own
+    load = max(0.0, after - before - own) / passed
+    if quota is not None and quota.cores < len(cores):
+        load = max(0.0, load - (len(cores) - quota.cores))
+        if group_before is not None and group_after is not None:
+            load = max(load, (group_after - group_before - own) / passed)
+    return round(load, 2)
 
 
 def _busy_seconds(cores: Sequence[int]) -> float | None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
+from tasks.cores import core_count
 from tasks.errors import DataError
 from tasks.listops.law import Expressions, Law, grow
 from tasks.progress import progress
@@ -42,7 +42,7 @@ def generate(
     labels = bytearray()
     barren = 0
     with progress("generating ListOps", total=total, unit="examples") as bar:
-        for expressions in _groups(law, seed, workers or os.cpu_count() or 1):
+        for expressions in _groups(law, seed, workers or core_count()):
             before = len(texts)
             for text, label in _examples(expressions):
                 digest = example_digest(text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
 from tasks.cache import Build
+from tasks.cores import core_count
 from tasks.pathfinder.draw import draw
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
@@ -52,7 +52,7 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
     draw(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
     with (
         progress(title, total=count, unit="images") as bar,
-        ThreadPoolExecutor(workers or os.cpu_count() or 1) as pool,
+        ThreadPoolExecutor(workers or core_count()) as pool,
     ):
         bar.update(count - min(count, len(todo) * step))
         waiting = [pool.submit(draw_chunk, chunk) for chunk in todo]
