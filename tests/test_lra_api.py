@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from torch.nn.functional import cross_entropy
 import lra
 import run_task
 from conftest import TINY, readme_example, tiny_arguments
+from lra.api import frame, model
+from lra.api.arguments import ANYTHING, checked
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
@@ -221,3 +225,153 @@ def test_a_run_is_found_by_its_record_too(made: Path) -> None:
     run = lra.load(folder / "result.json")
     assert run.folder == folder
     assert repr(run) == f"TrainedRun({str(folder)!r})"
+
+
+class Unprintable:
+    """Fails in whatever it is asked."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError("no text")
+
+    def __array__(self, *_: object) -> np.ndarray:
+        raise ZeroDivisionError("no array")
+
+
+QUICK = ("listops", "mean")
+untyped: Any = lra
+NO_TEXTS = [None, 3, b"s", ["test"], Path("test"), Unprintable()]
+NO_PATHS = [None, 3, b"runs", ["runs"], Unprintable(), "a\0b", "a\ud8ffb", object]
+NO_SEEDS = [None, -1, 2**63, 2**70, 1.0, "1", True, np.float64(1), [1]]
+NO_SWITCHES = [None, 1, "yes", [], np.ones(2)]
+WRONG_BUILDS = [
+    *((name, value, {name: value}) for value in NO_TEXTS for name in ("preset", "protocol")),
+    *(("data_dir", value, {"data_dir": value}) for value in NO_PATHS),
+    *(("seed", value, {"seed": value}) for value in NO_SEEDS),
+]
+WRONG_LOADS = [
+    *(("data_dir", value, {"data_dir": value}) for value in NO_PATHS),
+    *(("trust_code", value, {"trust_code": value}) for value in NO_SWITCHES),
+    *(("device", value, {"device": value}) for value in NO_TEXTS),
+]
+
+
+def refused(name: str, call: Callable[[], object]) -> str:
+    """Return the message of a wrong call, which has to name the argument and to be short."""
+    with pytest.raises(lra.UserError) as caught:
+        call()
+    message = str(caught.value)
+    assert re.search(rf"(?<![\w.]){name}: got .*, expected ", message, re.DOTALL), message
+    assert len(message) < 400
+    return message
+
+
+def test_wrong_arguments_of_build_are_named() -> None:
+    for value in [*NO_TEXTS, TNN]:
+        refused("task", lambda: lra.build(value, "mean"))  # noqa: B023
+        refused("mixer", lambda: lra.build("listops", value))  # noqa: B023
+    for name, value, given in WRONG_BUILDS:
+        message = refused(name, lambda: lra.build(*QUICK, **given))  # noqa: B023
+        assert message.startswith("lra.build: "), (value, message)
+
+
+def test_wrong_arguments_of_load_and_records_are_named(made: Path) -> None:
+    folder = run_in(made / "results")
+    for value in NO_PATHS:
+        refused("run", lambda: lra.load(value))  # noqa: B023  # pyright: ignore
+        refused("results_dir", lambda: lra.records(value))  # noqa: B023  # pyright: ignore
+    for name, _, given in WRONG_LOADS:
+        refused(name, lambda: lra.load(folder, **given))  # noqa: B023
+    for value in NO_SWITCHES:
+        refused("with_shipped", lambda: lra.records(made, with_shipped=value))  # noqa: B023
+
+
+def test_wrong_arguments_of_a_run_are_named(run: lra.TrainedRun) -> None:
+    no_indices = [3, "test", ["test"], object(), Unprintable(), {1: 2}, [2**70], [[0]], [None]]
+    for method in (run.predict, run.logits):
+        for value in NO_TEXTS:
+            refused("split", lambda: method(value))  # noqa: B023  # pyright: ignore
+        for value in no_indices:
+            refused("indices", lambda: method("test", value))  # noqa: B023  # pyright: ignore
+    parts = [run.folder, run.record, run.config, run.data_dir, run.device]
+    for k, name in enumerate(("folder", "record", "config", "data_dir", "device")):
+        wrong: list[Any] = [*parts[:k], None, *parts[k + 1 :]]
+        refused(name, lambda: lra.TrainedRun(*wrong))  # noqa: B023
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: untyped.build("listops"), "lra.build: missing a required argument: 'mixer'"),
+        (lambda: untyped.build("listops", "mean", "s4"), "lra.build: too many positional"),
+        (lra.load, "lra.load: missing a required argument: 'run'"),
+        (lambda: untyped.load("x", devise="cpu"), "got an unexpected keyword argument 'devise'"),
+        (lambda: untyped.records(with_ship=True), "lra.records: got an unexpected keyword"),
+        (lambda: lra.build(*QUICK, preset="pape"), "did you mean paper?"),
+        (lambda: lra.build(*QUICK, train={"lr=0.5 #": 1}), "expected the name of a setting"),
+        (lambda: untyped.build(*QUICK, train={3: 1}), "expected the name of a setting"),
+        (lambda: lra.build(*QUICK, train={"lr": Unprintable()}), "lra.build: train.lr: got"),
+        (lambda: lra.build(*QUICK, train={"lr": 10**400}), "train.lr: got"),
+        (lambda: lra.build(*QUICK, train={"lr": nested(10_000)}), "lra.build: train.lr: got"),
+        (lambda: lra.load("x" * 5000), "File name too long"),
+        (lambda: lra.load("nowhere"), "nowhere: there is no result.json"),
+    ],
+)
+def test_wrong_calls_are_explained(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(lra.UserError, match=re.escape(message)):
+        call()
+
+
+def nested(depth: int) -> list[Any]:
+    made: list[Any] = []
+    for _ in range(depth):
+        made = [made]
+    return made
+
+
+def test_a_folder_that_cannot_be_made_is_named(made: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.touch()
+    with pytest.raises(lra.UserError, match=rf"lra.build: {taken}.*(directory|exists)"):
+        lra.build(*QUICK, preset="quick", data_dir=taken / "data", **tiny())
+    run = lra.load(run_in(made / "results"), data_dir=taken / "data")
+    with pytest.raises(lra.UserError, match=rf"TrainedRun.dataset: {taken}"):
+        _ = run.dataset
+
+
+def test_every_function_of_the_api_is_checked() -> None:
+    """One that is added is, too: `checked` asks for a word on each of its arguments."""
+    functions = {
+        f"{module.__name__}.{name}": function
+        for module, owner in (
+            (model, model), (frame, frame), (model, lra.TrainedRun),
+        )
+        for name, function in vars(owner).items()
+        if is_public(name, function, module.__name__)
+    }  # fmt: skip
+    unchecked = {
+        name
+        for name, made in functions.items()
+        if not hasattr(getattr(made, "func", made), "__wrapped__")
+    }
+    assert {name.rpartition(".")[2] for name in unchecked} == {
+        "read_runs", "settings_of", "to_frame",  # for the commands of lra.record
+    }  # fmt: skip
+    assert len(functions) == 3 + 3 + 5
+
+
+def is_public(name: str, value: object, module: str) -> bool:
+    function = getattr(value, "func", value)  # of a cached property
+    is_named = not name.startswith("_") or name == "__init__"
+    return is_named and inspect.isfunction(function) and function.__module__ == module
+
+
+def test_signatures_are_those_of_the_functions() -> None:
+    assert list(inspect.signature(lra.load).parameters) == [
+        "run",
+        "data_dir",
+        "trust_code",
+        "device",
+    ]
+    assert (lra.load.__doc__ or "").startswith("Load a run from its folder.")
+    with pytest.raises(TypeError, match="have to be"):
+        checked("f", data_dir=ANYTHING)(lambda run, data_dir: None)

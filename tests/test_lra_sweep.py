@@ -212,7 +212,7 @@ GRID_OF_A_BILLION = [
         (["--max-runs", "3"], "4 runs (2 mixers x 2 seeds), expected at most 3"),
     ],
 )
-def test_a_plan_of_too_many_runs_is_refused_at_once(
+def test_a_plan_of_too_many_runs_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], count: str
 ) -> None:
     start = time.monotonic()

@@ -29,7 +29,7 @@ def made(
     shown = str(point).replace(" ", "\\040")
     (proc / "mountinfo").write_text(
         "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
-        "30 22 0:9 / /elsewhere rw - cgroup cgroup rw,memory\n"
+        "30 22 0:9 / /other rw - cgroup cgroup rw,memory\n"
         f"31 22 0:8 {root} {shown} rw,nosuid shared:4 - {kind} cgroup {options}\n"
     )
     return proc

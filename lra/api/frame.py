@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
+from lra.api.arguments import PATH, SWITCH, checked
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.config.yaml_layers import layer_of
 from lra.record.merge import read_folder
@@ -30,6 +31,7 @@ MOST_SETTINGS = 1000
 """Most settings of a run; a file with more is taken as damaged."""
 
 
+@checked("lra.records", results_dir=PATH, with_shipped=SWITCH)
 def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
     """Return a row for each run of a results folder; what cannot be read is named in a warning.
 

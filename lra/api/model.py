@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from lra.api.arguments import ANYTHING, NAME, PATH, SEED, SWITCH, checked, instance_of, shown
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.config.plugin import FORMS
 from lra.config.schema import RunConfig
 from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, layer_of
 from lra.evaluate.trained import best_model, config_of, data_of
@@ -23,6 +23,7 @@ from lra.runtime.errors import UserError, unknown
 from lra.train.evaluation import autocast_of
 from models.layers.kernel_cache import kernels_cached
 from tasks.base import Dataset, TaskInfo
+from tasks.errors import describe
 from tasks.order import evaluation_batches
 
 RESULT = "result.json"
@@ -39,6 +40,7 @@ class Built(NamedTuple):
     info: TaskInfo
 
 
+@checked("lra.build", task=NAME, mixer=NAME, preset=NAME, protocol=NAME, data_dir=PATH, seed=SEED)
 def build(
     task: str,
     mixer: str,
@@ -62,16 +64,13 @@ def build(
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
     Raises: UserError for settings that a run would refuse, DataError for data that is not there.
     """
-    for kind, name in (("task", task), ("mixer", mixer)):
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise UserError(f"lra.build: {kind}: got {name!r}, expected a name or {FORMS}")
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
     config = resolve(
         task, mixer, preset=preset, protocol=protocol, overrides=_overrides(settings)
     )  # fmt: skip
     built_task = config.build_task()
     dataset = built_task.prepare(data_dir)
-    seed_everything(seed)
+    seed_everything(int(seed))
     with config.mixer_source.faults_named("its model cannot be built"):
         model = Classifier(config, built_task.info)
     return Built(config, model, dataset, built_task.info)
@@ -81,17 +80,22 @@ def _overrides(settings: Mapping[str, Mapping[str, object]]) -> list[str]:
     """Write settings as `--set` takes them."""
     texts: list[str] = []
     for (section, key), value in layer_of(dict(settings), "lra.build").values.items():
+        if not key.isidentifier():
+            raise UserError(
+                f"lra.build: {section}: got {shown(key)}, expected the name of a setting"
+            )
         try:
             text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, RecursionError):
             raise UserError(
-                f"lra.build: {section}.{key}: got {value!r}, expected a number, text, boolean or "
-                f"list"
+                f"lra.build: {section}.{key}: got {shown(value)}, expected a number, text, boolean "
+                f"or list"
             ) from None
         texts.append(f"{section}.{key}={text}")
     return texts
 
 
+@checked("lra.load", run=PATH, data_dir=PATH, trust_code=SWITCH, device=NAME)
 def load(
     run: Path | str,
     *,
@@ -122,6 +126,14 @@ def load(
 class TrainedRun:
     """A run: its record and settings and, each made when it is first used, its model and data."""
 
+    @checked(
+        "lra.TrainedRun",
+        folder=instance_of(Path),
+        record=instance_of(RunRecord),
+        config=instance_of(RunConfig),
+        data_dir=instance_of(Path),
+        device=instance_of(torch.device),
+    )
     def __init__(
         self,
         folder: Path,
@@ -140,6 +152,7 @@ class TrainedRun:
         return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
+    @checked("TrainedRun.model")
     def model(self) -> Classifier:
         """The classifier with its best weights, in evaluation mode.
 
@@ -152,6 +165,7 @@ class TrainedRun:
         return model.to(self.device)
 
     @functools.cached_property
+    @checked("TrainedRun.dataset")
     def dataset(self) -> Dataset:
         """The data of the run.
 
@@ -159,6 +173,7 @@ class TrainedRun:
         """
         return data_of(self.folder, self.record, self.config, self.data_dir)
 
+    @checked("TrainedRun.logits", split=NAME, indices=ANYTHING)
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -202,6 +217,7 @@ class TrainedRun:
             self.model.train(was_training)
         return found
 
+    @checked("TrainedRun.predict", split=NAME, indices=ANYTHING)
     def predict(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -234,8 +250,10 @@ def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray
         return np.arange(count)
     try:
         indices = np.asarray(given)
-    except ValueError as error:
-        raise UserError(f"indices: got {given!r}, expected whole numbers ({error})") from None
+    except Exception as error:
+        raise UserError(
+            f"indices: got {shown(given)}, expected whole numbers ({describe(error)})"
+        ) from None
     if not indices.size:
         return np.empty(0, dtype=np.int64)
     if indices.ndim != 1 or indices.dtype.kind not in "iu":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
 import sys
 import threading
 import warnings
@@ -14,7 +13,13 @@ from pathlib import Path
 from typing import NoReturn
 
 from lra.runtime.console import in_one_line, make_absolute, open_streams, say, show_messages
-from lra.runtime.errors import HeldError, UserError, place_in_user_code, user_code
+from lra.runtime.errors import (
+    HeldError,
+    UserError,
+    describe_os_error,
+    place_in_user_code,
+    user_code,
+)
 from lra.runtime.interrupts import INTERRUPTED, begin
 from lra.runtime.threads import MOST_THREADS
 from tasks.errors import KnownError, describe, message
@@ -233,7 +238,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
     if isinstance(error, KnownError):
         return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
     if isinstance(error, OSError):
-        return USER_ERROR, _said(error)
+        return USER_ERROR, describe_os_error(error)
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, "interrupted"
     if isinstance(error, (MemoryError, RuntimeError)):
@@ -259,10 +264,3 @@ def _tell_beside(told: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> Non
 def _tell_warning(what: Warning | str, kind: type[Warning], *_: object) -> None:
     """Tell of a warning of Python or of a library on one line."""
     logging.getLogger("lra").warning(f"{kind.__name__}: {what}")
-
-
-def _said(error: OSError) -> str:
-    """Say which file an error of the file system is about, and what it is."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import traceback
 from collections.abc import Iterable
 
@@ -55,3 +56,10 @@ def unknown(
     return UserError(
         f"{source}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
     )
+
+
+def describe_os_error(error: OSError) -> str:
+    """Say which file an error of the file system is about, and what it is."""
+    if error.filename is None or error.strerror is None:
+        return str(error)
+    return f"{os.fsdecode(error.filename)}: {error.strerror}"

@@ -1,0 +1,104 @@
+"""Checks of what Python code passes to this package: a wrong argument is a UserError."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import reprlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from lra.runtime.cli import LARGEST_INT
+from lra.runtime.errors import UserError, describe_os_error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+LONGEST_VALUE = 100
+"""Most letters of a wrong value that a message shows."""
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What an argument has to be."""
+
+    words: str
+    """How messages describe it."""
+    fits: Callable[[Any], bool]
+
+
+def _is_path(value: object) -> bool:
+    if not isinstance(value, (str, Path)):
+        return False
+    try:
+        return b"\0" not in str(value).encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_seed(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        return False
+    return 0 <= int(value) <= LARGEST_INT  # pyright: ignore[reportUnknownArgumentType]
+
+
+def instance_of(cls: type) -> Expected:
+    """Expect an instance of a class."""
+    return Expected(f"a {cls.__name__}", lambda value: isinstance(value, cls))
+
+
+ANYTHING = Expected("anything", lambda _: True)
+"""For an argument that its function checks."""
+NAME = Expected("a name", lambda value: isinstance(value, str))
+PATH = Expected("a path, as a str or pathlib.Path", _is_path)
+SEED = Expected(f"a whole number from 0 to {LARGEST_INT}", _is_seed)
+SWITCH = Expected("True or False", lambda value: isinstance(value, (bool, np.bool_)))
+
+
+def checked(name: str, **expected: Expected) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Check the arguments of a function, and turn errors of the file system into UserErrors.
+
+    Args:
+        name: how messages call the function.
+        **expected: what each of its arguments has to be, `self` and `**settings` left out.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        parameters = {
+            key
+            for key, parameter in signature.parameters.items()
+            if key != "self" and parameter.kind is not parameter.VAR_KEYWORD
+        }
+        if parameters != expected.keys():
+            raise TypeError(f"{name}: say what {parameters ^ expected.keys()} have to be")
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                given = signature.bind(*args, **kwargs).arguments
+            except TypeError as error:
+                raise UserError(f"{name}: {error}") from None
+            for key, wanted in expected.items():
+                if key in given and not wanted.fits(given[key]):
+                    raise UserError(f"{name}: {key}: got {shown(given[key])}, expected "
+                                    f"{wanted.words}")  # fmt: skip
+            try:
+                return function(*args, **kwargs)
+            except OSError as error:
+                raise UserError(f"{name}: {describe_os_error(error)}") from error
+
+        return call
+
+    return decorate
+
+
+def shown(value: object) -> str:
+    """Write a wrong value, a long one cut short, whatever its own `__repr__` does."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE
+    return short.repr(value)
