@@ -8,7 +8,9 @@ threads that are not there, and hang.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
+import itertools
 import json
 import os
 import random
@@ -17,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -81,25 +84,40 @@ class Forked:
             seconds: after which it has hung.
             kill_after: seconds after which it is killed on purpose; None: never.
             limits: `largest_file` in bytes; `user`, the number of a user without rights;
-                `sends`, seconds after which SIGINT is sent.
+                `interrupt_after`, seconds after which SIGINT is sent; `sends`, signals, each as
+                (pattern of a file to wait for, seconds to wait then, number); `ignores`, a signal;
+                `terminal`, path of one that becomes its own; `working`, where it works;
+                `clock`, by how many seconds the clock goes back whenever it is read.
         """
+        return self.run_together(
+            command, arguments, folder, 1, seconds=seconds, kill_after=kill_after, **limits
+        )[0]
+
+    def run_together(
+        self, command: str, arguments: Sequence[str], folder: Path, count: int, **limits: Any
+    ) -> list[Ended]:
+        """Run a command several times at once; arguments as for `run`."""
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         job = {
             "command": command, "arguments": list(arguments), "folder": str(folder),
-            "seconds": seconds, "kill_after": kill_after, **limits,
+            "seconds": 25.0, "count": count, **limits,
         }  # fmt: skip
-        for name in (".out", ".err"):
+        for name in (f"{name}{k}" for name in (".out", ".err") for k in range(count)):
             (folder / name).touch()
+            (folder / name).chmod(0o666)
         self._server.stdin.write(json.dumps(job) + "\n")
         self._server.stdin.flush()
         line = self._server.stdout.readline()
         assert line, "the process that forks commands has died"
-        told = json.loads(line)
-        out, err = (
-            (folder / name).read_bytes().decode(errors="replace") for name in (".out", ".err")
-        )
-        return Ended(told["code"], out, err, told["seconds"], told["peak_mib"], told["hung"])
+        ended: list[Ended] = []
+        for k, told in enumerate(json.loads(line)):
+            out, err = (
+                (folder / f"{name}{k}").read_bytes().decode(errors="replace")
+                for name in (".out", ".err")
+            )
+            ended.append(Ended(out=out, err=err, **told))
+        return ended
 
     def close(self) -> None:
         """End the process."""
@@ -115,10 +133,12 @@ def _serve() -> None:
     for line in sys.stdin:
         job = json.loads(line)
         start = time.monotonic()
-        pid = os.fork()
-        if pid == 0:
-            _work(job)
-        told = _await(pid, job, start)
+        pids: list[int] = []
+        for k in range(job["count"]):
+            pids.append(os.fork())
+            if pids[-1] == 0:
+                _work(job, k)
+        told = [_await(pid, job, start) for pid in pids]
         sys.stdout.write(json.dumps(told) + "\n")
         sys.stdout.flush()
 
@@ -159,17 +179,28 @@ def _draw_an_image() -> None:
     trace(law(32, 14, border_quirk=True), 0, 0)
 
 
-def _work(job: dict[str, Any]) -> None:
-    """Be the child: never returns."""
+def _work(job: dict[str, Any], number: int) -> None:
+    """Be the child: never returns.
+
+    Args:
+        number: of those that were forked together.
+    """
     code = 70
     try:
         os.setsid()
         folder = Path(job["folder"])
         os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
-        for number, name in ((1, ".out"), (2, ".err")):
-            os.dup2(os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+        for stream, name in ((1, ".out"), (2, ".err")):
+            path = job.get("terminal") or folder / f"{name}{number}"
+            os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+        if "terminal" in job:
+            fcntl.ioctl(1, termios.TIOCSCTTY, 0)  # whose end is told by SIGHUP
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        os.chdir(folder)
+        os.chdir(job.get("working", folder))
+        if (ignored := job.get("ignores")) is not None:
+            signal.signal(ignored, signal.SIG_IGN)
+        if (step := job.get("clock")) is not None:
+            _turn_back_the_clock(step)
         if (most := job.get("largest_file")) is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         memory = _kib("VmSize") * 1024 + 2**31
@@ -196,6 +227,14 @@ def _work(job: dict[str, Any]) -> None:
         os._exit(code)
 
 
+def _turn_back_the_clock(step: float) -> None:
+    import tqdm.std
+
+    readings = itertools.count()
+    start = time.time()
+    time.time = tqdm.std.time = lambda: start - step * next(readings)
+
+
 def _kib(name: str) -> int:
     """Read a number of KiB that the kernel knows of this process."""
     for line in Path("/proc/self/status").read_text().splitlines():
@@ -206,6 +245,8 @@ def _kib(name: str) -> int:
 
 def _await(pid: int, job: dict[str, Any], start: float) -> dict[str, Any]:
     kill_after, interrupt_after = job.get("kill_after"), job.get("interrupt_after")
+    sends = [*job.get("sends", ())]
+    last = start
     hung = False
     own = _kib("VmRSS") / 1024
     pause = 0.002
@@ -218,6 +259,12 @@ def _await(pid: int, job: dict[str, Any], start: float) -> dict[str, Any]:
             if interrupt_after is not None and seconds > interrupt_after:
                 os.kill(pid, signal.SIGINT)
                 interrupt_after = None
+            if sends and any(Path(job["folder"]).glob(sends[0][0])):
+                if time.monotonic() - last >= sends[0][1]:
+                    os.kill(pid, sends.pop(0)[2])
+                    last = time.monotonic()
+            else:
+                last = time.monotonic()
             if kill_after is not None and seconds > kill_after:
                 os.kill(pid, signal.SIGKILL)
             elif seconds > job["seconds"]:

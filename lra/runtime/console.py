@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 import re
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -134,11 +136,18 @@ def write_out(text: str) -> bool:
         with naming("standard output"):
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
             sys.stdout.flush()
-    except BrokenPipeError:
+    except OSError as error:
+        if not (isinstance(error, BrokenPipeError) or _is_closed_terminal(error)):
+            raise
         # Keep the interpreter's exit from flushing into it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return False
     return True
+
+
+def _is_closed_terminal(error: OSError) -> bool:
+    """Whether standard output was a terminal that is gone; a disk that fails is an error."""
+    return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 def csv_table(frame: pd.DataFrame) -> str:

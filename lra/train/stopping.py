@@ -9,6 +9,11 @@ from typing import Any
 
 from tasks.errors import KnownError
 
+SIGNALS = [signal.SIGINT, signal.SIGTERM]
+"""Signals that stop a run: Ctrl-C, a request to end and, but on Windows, a terminal that closes."""
+if hasattr(signal, "SIGHUP"):
+    SIGNALS.append(signal.SIGHUP)
+
 
 class Stopped(KnownError):
     """Training was asked to stop; its message says by what."""
@@ -17,8 +22,8 @@ class Stopped(KnownError):
 class StopRequest:
     """Remembers that a signal came or a limit passed, for the loop to act on between steps.
 
-    While used as a context, SIGINT and SIGTERM are remembered; a second SIGINT interrupts at
-    once.
+    While used as a context, SIGINT, SIGTERM and SIGHUP are remembered, unless they were ignored
+    before; a second SIGINT interrupts at once.
 
     Args:
         max_minutes: limit of this session.
@@ -43,8 +48,9 @@ class StopRequest:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._previous[number] = signal.signal(number, self._remember)
+        for number in SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
+                self._previous[number] = signal.signal(number, self._remember)
         return self
 
     def __exit__(self, *_: object) -> None:
