@@ -232,7 +232,8 @@ def _turn_back_the_clock(step: float) -> None:
 
     readings = itertools.count()
     start = time.time()
-    time.time = tqdm.std.time = lambda: start - step * next(readings)
+    time.time = lambda: start - step * next(readings)
+    tqdm.std.time = time.time  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _kib(name: str) -> int:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pty
+import random
+import shlex
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +19,11 @@ from pathlib import Path
 import pytest
 
 from attack import Place
-from conftest import tiny_arguments
+from conftest import ROOT, tiny_arguments
 from forked import Forked
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import HELD, STOPPED
+from lra.runtime.environment import git_state
 from lra.train.stopping import StopRequest
 from run_checks import assert_same_run
 
@@ -200,6 +205,101 @@ def contents(folder: Path) -> dict[str, bytes]:
         if path.is_file() and not path.name.startswith(".") and path.suffix != ".lock"
         and path.name != "lock"
     }  # fmt: skip
+
+
+# Kills
+
+
+@pytest.mark.parametrize(
+    ("arguments", "out"),
+    [([], "report"), (["--paper", "--rows", "variants"], "report/paper")],
+    ids=["report", "paper"],
+)
+def test_killed_reports_leave_contents(
+    place: Place, unbroken: Path, arguments: list[str], out: str
+) -> None:
+    """Every file of a report that is killed is that of the old report, or that of the new one."""
+    results = place.folder / "results"
+    shutil.copytree(unbroken.parents[3], results)
+    place.attack("report", arguments, {0})
+    old = contents(results / out)
+    (run,) = results.glob("runs/*/*/*")
+    record = load_record(run / "result.json")
+    record.model_copy(update={"seed": 1, "run_id": f"{run.name}1"}).save(Path(f"{run}1"))
+    other = Place(place.root / "unbroken", place.forked)
+    shutil.copytree(results, other.folder / "results")
+    other.outside.mkdir()
+    took = other.attack("report", arguments, {0}).seconds
+    new = contents(other.folder / "results" / out)
+    assert {name for name in old if old[name] != new.get(name)}
+    for _ in range(6):
+        moment = random.uniform(0.3 * took, took)
+        place.forked.run("report", arguments, place.folder, kill_after=moment)
+        for name, content in contents(results / out).items():
+            assert content in (old.get(name), new.get(name)), f"{name} is torn"
+    place.attack("report", arguments, {0})
+    assert contents(results / out) == new
+
+
+# What is around a run
+
+
+def test_many_files_in_the_results_folder_cost_little(place: Place, unbroken: Path) -> None:
+    """100,000 that are not ours: a run begins and ends, and a report is made, as without them."""
+    results = place.folder / "results"
+    shutil.copytree(unbroken.parents[3], results)
+    of_task = results / "runs" / "listops"
+    for folder in (results, of_task.parent, of_task, of_task / "mean"):
+        for k in range(25_000):
+            os.close(os.open(folder / f"{k}.json", os.O_CREAT))
+    place.attack(
+        "run_task", [*RUN, "--set", "train.steps=10", "--set", "train.evaluate_every=10"], {0}
+    )
+    place.attack("report", ["--format", "csv"], {0})
+    place.attack("lra.record.__main__", ["list"], {0})
+
+
+def test_the_commit_of_a_checkout_of_another_user_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Git refuses to read such a checkout unless told otherwise; nor is a working directory needed.
+
+    Its own tests set this variable.
+    """
+    state = git_state()
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    working = tmp_path / "working"
+    working.mkdir()
+    monkeypatch.chdir(working)
+    working.rmdir()
+    assert git_state() == state
+
+
+@pytest.mark.slow
+def test_a_read_only_checkout_serves_for_all_but_writing_there(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    mount = f"mount --bind {ROOT} {checkout} && mount -o remount,bind,ro {checkout}"
+    if subprocess.run(["unshare", "-m", "sh", "-c", mount], check=False).returncode:
+        pytest.skip("a folder cannot be mounted here")
+    places = tiny_arguments(tmp_path, *SETTINGS, mixer="mean")
+    here = tiny_arguments(Path(), *SETTINGS, mixer="mean")
+    report = ["report.py", "--results-dir", str(tmp_path / "results"), "--format", "csv"]
+    commands = [
+        (["run_task.py", *places], 0),
+        (report, 0),
+        (["run_task.py", *here], 2),
+        ([*report, "--out", "new"], 2),
+    ]
+    lines = "; ".join(shlex.join([sys.executable, *line]) + "; echo $?" for line, _ in commands)
+    ended = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{mount} && cd {checkout} && {{ {lines}; }}"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "Traceback" not in ended.stderr
+    codes = [int(line) for line in ended.stdout.splitlines() if line in {"0", "1", "2"}]
+    assert codes == [code for _, code in commands], ended.stderr
+    assert ended.stderr.count("Read-only file system") == 2
 
 
 def test_ignored_signals_stay_ignored() -> None:

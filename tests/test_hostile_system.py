@@ -120,6 +120,7 @@ COMMANDS = {
     "run_task": ["run_task", *tiny_arguments(Path(), *DROPOUT)],
     "listops": ["lra.prepare", *LISTOPS], "pathfinder": ["lra.prepare", *PATHFINDER],
     "report": ["report"], "record": ["lra.record.__main__", "export", "--csv", "all.csv"],
+    "paper": ["report", "--paper", "--rows", "variants"],
     "merge": ["lra.record.__main__", "merge", "made", "--results-dir", "new"],
     "bench": ["lra.bench.__main__", "op", "--mixers", "mean", "--lengths", "64", "--device", "cpu",
               "--parts", "whole", "--repeats", "20"],
@@ -127,6 +128,10 @@ COMMANDS = {
     "sweep": ["lra.sweep.__main__", "--tasks", "listops", "--mixers", "all", "--preset", "quick",
               "--dry-run", "--device", "cpu"],
 }  # fmt: skip
+
+
+OF_A_RUN = ("report", "paper", "record", "evaluate")
+"""Commands that read the results of a run."""
 
 
 @pytest.fixture(scope="session")
@@ -142,7 +147,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command_line(name: str, place: Place, made: Path) -> tuple[str, list[str]]:
     """Return a command and its arguments, what it reads being there."""
     command, *arguments = COMMANDS[name]
-    if name in ("report", "record", "evaluate") and not (place.folder / "results").exists():
+    if (
+        name in ("report", "paper", "record", "evaluate")
+        and not (place.folder / "results").exists()
+    ):
         shutil.copytree(made / "results", place.folder / "results")
     if name == "merge" and not (place.folder / "made").exists():
         shutil.copytree(made / "results", place.folder / "made")
@@ -210,8 +218,8 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
 
 # Kills
 
-KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
-         "record": 5}  # fmt: skip
+KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "paper": 6, "merge": 9,
+         "evaluate": 9, "record": 5}  # fmt: skip
 """How often each command is killed, at random moments."""
 
 
@@ -293,7 +301,7 @@ def same_evaluations(folder: Path, other: Path) -> None:
 
 CHECKS: dict[str, Callable[[Path, Path], None]] = {
     "run_task": same_runs, "listops": same_files, "pathfinder": same_files, "report": same_files,
-    "merge": same_files, "evaluate": same_evaluations, "record": same_files,
+    "paper": same_files, "merge": same_files, "evaluate": same_evaluations, "record": same_files,
 }  # fmt: skip
 
 

@@ -192,12 +192,16 @@ def versions() -> dict[str, str]:
 
 
 def git_state() -> dict[str, Any]:
-    """Return the commit that this code is at and whether files differ from it."""
+    """Return the commit that this code is at and whether files differ from it.
+
+    The checkout may belong to another user, and the working directory may be gone.
+    """
+    command = ["git", "-c", f"safe.directory={ROOT}"]
 
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(
-                ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=True
+                [*command, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
             )
         except (OSError, subprocess.CalledProcessError):
             return None
