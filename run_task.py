@@ -27,12 +27,14 @@ from lra.runtime.cli import (
     add_settings,
     add_threads,
     carry_out,
+    end_now,
     name_in_help,
     non_negative_float,
     positive_int,
     seed,
 )
 from lra.runtime.console import write_out
+from lra.runtime.launch import is_restart, is_silent
 
 if TYPE_CHECKING:
     import torch
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lra.run_task")
 
+PROGRAM = "run_task.py"
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
 
 
@@ -151,13 +154,14 @@ def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import row_label
     from lra.runtime.console import hide_messages
-    from lra.runtime.distributed import is_silent, join, local_device
+    from lra.runtime.distributed import joined, local_device
 
     if is_silent():
         hide_messages()
     if options.label is not None:
         row_label(options.label, "--label")
     from lra.runtime.environment import choose_device, use_threads
+    from lra.train.session import common_facts
 
     config = configure(options)
     use_threads(options.threads)
@@ -165,11 +169,9 @@ def run(options: argparse.Namespace) -> int:
         write_out(f"{config.show()}# estimated time: {estimate(options, config)}\n")
         return 0
     device = choose_device(local_device(options.device))
-    group = join(device)
-    try:
+    list_facts = functools.partial(common_facts, config, options.seed, device)
+    with joined(device, list_facts, functools.partial(end_now, PROGRAM)) as group:
         return train(options, config, device, group)
-    finally:
-        group.leave()
 
 
 def estimate(options: argparse.Namespace, config: RunConfig) -> str:
@@ -192,7 +194,6 @@ def train(
     from lra.record.positions import baselines_told
     from lra.report.task_table import task_table
     from lra.runtime.allocator import keep_freed_memory
-    from lra.runtime.distributed import is_restart
     from lra.runtime.environment import device_name
     from lra.train.precision_trial import told_of_bf16
     from lra.train.run import Run
@@ -206,6 +207,8 @@ def train(
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
     task = config.build_task()
     dataset = task.prepare(options.data_dir)
+    data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
+    group.require_equal("data", data)
     resume = "auto" if is_restart() else options.resume
     folder = choose_folder(options.results_dir, config, options.seed, resume)
     logger.info(
@@ -243,7 +246,7 @@ def train(
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("run_task.py", lambda: run(options))
+    return carry_out(PROGRAM, lambda: run(options))
 
 
 if __name__ == "__main__":

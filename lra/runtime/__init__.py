@@ -9,6 +9,8 @@ __all__ = [
     "errors",
     "flops",
     "interrupts",
+    "launch",
+    "peers",
     "progress",
     "synchronized_norm",
     "threads",

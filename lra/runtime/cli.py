@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from lra.runtime.console import in_one_line, make_absolute, open_streams, say, show_messages
+from lra.runtime.console import make_absolute, open_streams, say, show_messages
 from lra.runtime.errors import (
     HeldError,
     UserError,
@@ -21,6 +21,7 @@ from lra.runtime.errors import (
     user_code,
 )
 from lra.runtime.interrupts import INTERRUPTED, begin
+from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
 from tasks.errors import KnownError, describe, message
 
@@ -48,7 +49,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
-        self.exit(USER_ERROR, in_one_line(f"{self.prog}: error: {message} (see --help)") + "\n")
+        report_error(self.prog, f"{message} (see --help)")
+        sys.exit(USER_ERROR)
 
 
 def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
@@ -227,10 +229,29 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         if end is None:
             raise
         code, text = end
-        say(f"{program}: error: {text}")
+        report_error(program, text)
         return code
     finally:
         sys.unraisablehook, threading.excepthook, warnings.showwarning = hooks
+
+
+def report_error(program: str, text: str) -> None:
+    """Print an error on one line; of processes that torchrun started, the first one alone does."""
+    line = f"{program}: error: {text}"
+    if not is_launched():
+        say(line)
+        return
+    from lra.runtime.peers import one_report
+
+    with one_report() as is_first:
+        if is_first:
+            say(line)
+
+
+def end_now(program: str, error: KnownError) -> NoReturn:
+    """End this process with an error from any thread, whatever its main thread waits for."""
+    report_error(program, message(error))
+    os._exit(USER_ERROR)
 
 
 def _end_of(error: BaseException) -> tuple[int, str] | None:

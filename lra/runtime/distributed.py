@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,10 +16,19 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from lra.runtime.errors import UserError
+from lra.runtime.launch import is_launched, launch_number
+from lra.runtime.peers import LostPeer, Peers, connect, lost_peers_named, of_this_attempt
 from lra.runtime.synchronized_norm import synchronize_norms
 from tasks.errors import KnownError
 
 T = TypeVar("T")
+
+LONGEST_EXCHANGE = 3600.0
+"""Seconds that a process waits for the others' part of an exchange while they give signs of life.
+
+It ends a run of which one process hangs, in a file system for one. Silence is noticed earlier, and
+the preparation of data, which may take longer, is no exchange.
+"""
 
 
 class ProcessGroup:
@@ -31,12 +40,16 @@ class ProcessGroup:
 
     Args:
         device: the one that this process computes on and exchanges from.
+        peers: the other processes; None without any, and in tests.
     """
 
-    def __init__(self, rank: int, world_size: int, device: torch.device) -> None:
+    def __init__(
+        self, rank: int, world_size: int, device: torch.device, peers: Peers | None = None
+    ) -> None:
         self.rank = rank
         self.world_size = world_size
         self.device = device
+        self.peers = peers
 
     @property
     def is_main_process(self) -> bool:
@@ -152,28 +165,13 @@ class ProcessGroup:
             raise UserError(made["error"])
         return made["value"]
 
-    def leave(self) -> None:
-        """End the exchange."""
-        if self.world_size > 1:
-            dist.destroy_process_group()
+    def require_equal(self, subject: str, facts: Mapping[str, Any]) -> None:
+        """Make sure that all processes have the same facts, see `Peers.compare`."""
+        if self.peers is not None:
+            self.peers.compare(subject, facts)
 
 
 SINGLE_PROCESS = ProcessGroup(0, 1, torch.device("cpu"))
-
-
-def is_launched() -> bool:
-    """Whether torchrun started this process beside others."""
-    return dist.is_available() and dist.is_torchelastic_launched() and _variable("WORLD_SIZE") > 1
-
-
-def is_restart() -> bool:
-    """Whether torchrun started these processes again, after one had failed."""
-    return is_launched() and _variable("TORCHELASTIC_RESTART_COUNT") > 0
-
-
-def is_silent() -> bool:
-    """Whether another process prints what this one would."""
-    return is_launched() and _variable("RANK") > 0
 
 
 def local_device(name: str) -> str:
@@ -188,7 +186,7 @@ def local_device(name: str) -> str:
     here = torch.cuda.device_count()
     if name == "cpu" or (name == "auto" and here == 0):
         return "cpu"
-    local_rank = _variable("LOCAL_RANK")
+    local_rank = launch_number("LOCAL_RANK")
     if local_rank >= here:
         raise UserError(
             f"torchrun --nproc-per-node: process {local_rank + 1} here, but {here} GPUs"
@@ -196,21 +194,41 @@ def local_device(name: str) -> str:
     return f"cuda:{local_rank}"
 
 
-def join(device: torch.device) -> ProcessGroup:
-    """Join the processes that torchrun started; without it, this process is all."""
+@contextlib.contextmanager
+def joined(
+    device: torch.device,
+    list_facts: Callable[[], Mapping[str, Any]],
+    on_lost: Callable[[LostPeer], object],
+) -> Iterator[ProcessGroup]:
+    """Join the processes that torchrun started, and leave them; without it, this process is all.
+
+    Args:
+        list_facts: lists by name what all processes must have in common to train one model.
+        on_lost: see `Peers`.
+    Raises: UserError in every process if the facts differ; LostPeer if another process is gone.
+    """
     if not is_launched():
-        return SINGLE_PROCESS
+        yield SINGLE_PROCESS
+        return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store, rank, world_size = next(rendezvous("env://"))
-    if _variable("LOCAL_WORLD_SIZE") == world_size:
-        # A restart on one machine finds the addresses that the processes before it left there.
-        attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-        store = dist.PrefixStore(attempt, store)  # pyright: ignore[reportPrivateImportUsage]
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size)
-    return ProcessGroup(rank, world_size, device)
-
-
-def _variable(name: str) -> int:
-    return int(os.environ[name])
+    with lost_peers_named():
+        store, rank, world_size = next(rendezvous("env://"))
+        peers = Peers(rank, world_size, connect(), on_lost)
+        is_done = False
+        try:
+            peers.compare("settings", list_facts())
+            dist.init_process_group(
+                "nccl" if device.type == "cuda" else "gloo",
+                store=of_this_attempt(store),
+                rank=rank,
+                world_size=world_size,
+                timeout=timedelta(seconds=LONGEST_EXCHANGE),
+            )
+            yield ProcessGroup(rank, world_size, device, peers)
+            is_done = True
+        finally:
+            peers.leave(regularly=is_done)
+            # After a failure NCCL could wait for processes that are gone; the exit frees all.
+            if dist.is_initialized() and (is_done or device.type == "cpu"):
+                dist.destroy_process_group()

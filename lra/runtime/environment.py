@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import platform
 import random
@@ -189,6 +190,15 @@ def versions() -> dict[str, str]:
         "cuda": torch.version.cuda or "none",
         "numpy": version("numpy"),
     }
+
+
+def code_digest() -> str:
+    """Hash the Python files of this repository's packages: 12 hexadecimal digits."""
+    digest = hashlib.sha256()
+    for package in ("lra", "models", "tasks"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
+    return digest.hexdigest()[:12]
 
 
 def git_state() -> dict[str, Any]:

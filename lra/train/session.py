@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
 
+from lra.config.schema import RunConfig
 from lra.runtime.distributed import ProcessGroup
-from lra.runtime.environment import device_name, git_state, peak_memory_mib, reset_peak_memory
+from lra.runtime.environment import (
+    code_digest,
+    device_name,
+    git_state,
+    peak_memory_mib,
+    reset_peak_memory,
+    versions,
+)
 from lra.train.state import RunState
 
 
@@ -58,3 +67,24 @@ class Session:
     def peak_memory(self) -> float:
         """Return the most memory that a process took so far, in MiB; all must take part."""
         return max(self._peak_before, self.group.all_reduce_max(peak_memory_mib(self.device)))
+
+
+def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str, Any]:
+    """List what all processes that train one model must have in common, by name.
+
+    Their data comes later. Settings of `log` count too: they say when processes exchange something.
+    """
+    names = {key: value for key, value in config.values().items() if isinstance(value, str)}
+    settings = {
+        f"{section}.{key}": value
+        for section in config.sections
+        for key, value in getattr(config, section).model_dump().items()
+    }
+    return {
+        "seed": seed,
+        **names,
+        **settings,
+        "the device": device.type,
+        **{f"the version of {name}": number for name, number in versions().items()},
+        "the code of lra": code_digest(),
+    }
