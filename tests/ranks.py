@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch.distributed as dist
+from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from conftest import ROOT
 
@@ -41,7 +41,7 @@ def started(script: Path, arguments: Sequence[Sequence[str]]) -> Iterator[list[R
     Args:
         arguments: those of each rank.
     """
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     environment = {
         **os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT),
         **torchrun_environment(store.port, len(arguments)),

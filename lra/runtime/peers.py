@@ -16,6 +16,7 @@ from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+from torch.distributed import PrefixStore, Store, TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 from lra.runtime.errors import UserError
 from lra.runtime.launch import is_on_one_machine, launch_number
@@ -49,9 +50,9 @@ class LostPeer(UserError):
     """Another process of this run ended, froze, or cannot be reached."""
 
 
-def connect() -> dist.Store:
+def connect() -> Store:
     """Connect to the store that torchrun provides; each connection may be used by any thread."""
-    store = dist.TCPStore(
+    store = TCPStore(
         os.environ["MASTER_ADDR"],
         launch_number("MASTER_PORT"),
         is_master=False,
@@ -59,10 +60,10 @@ def connect() -> dist.Store:
         timeout=timedelta(seconds=CONNECT_SECONDS),
     )
     store.set_timeout(timedelta(seconds=LONGEST_SILENCE))
-    return of_this_attempt(dist.PrefixStore("lra", store))  # pyright: ignore[reportPrivateImportUsage]
+    return of_this_attempt(PrefixStore("lra", store))
 
 
-def of_this_attempt(store: dist.Store) -> dist.Store:
+def of_this_attempt(store: Store) -> Store:
     """Hide what the processes before a restart left in a store.
 
     On several machines there is no common count of restarts.
@@ -70,7 +71,7 @@ def of_this_attempt(store: dist.Store) -> dist.Store:
     if not is_on_one_machine():
         return store
     attempt = os.environ["TORCHELASTIC_RESTART_COUNT"]
-    return dist.PrefixStore(attempt, store)  # pyright: ignore[reportPrivateImportUsage]
+    return PrefixStore(attempt, store)
 
 
 class Peers:
@@ -81,7 +82,7 @@ class Peers:
     """
 
     def __init__(
-        self, rank: int, world_size: int, store: dist.Store, on_lost: Callable[[LostPeer], object]
+        self, rank: int, world_size: int, store: Store, on_lost: Callable[[LostPeer], object]
     ) -> None:
         self.rank = rank
         self.world_size = world_size
