@@ -2,7 +2,8 @@
 
 Smith, Warrington and Linderman, "Simplified State Space Layers for Sequence Modeling", ICLR 2023
 (arXiv:2208.04933), sections 3 and 4 and appendix B; settings and what the paper leaves open are
-those of lindermanlab/S5.
+those of lindermanlab/S5. The map of the gate starts as torch starts linear maps; with
+configs/mixers/s5.yaml it starts as released, by the law of flax.
 
 Symbols of the paper and their names here:
     L: length
@@ -39,6 +40,7 @@ from models.layers.state_space import (
     real_dtype,
 )
 from models.ops.hippo import normal_part
+from models.ops.truncated_normal import draw_truncated_normal
 
 Discretization = Literal["zoh", "bilinear"]
 ReadoutStart = Literal["lecun", "truncated", "complex"]
@@ -46,14 +48,6 @@ RateGroups = Literal["standard", "input_and_readout_decay", "input_fast", "no_de
 
 HIGHEST_REAL_PART = -1e-4
 """What poles are clipped to (lindermanlab/S5, clip_eigs)."""
-TRUNCATED_DEVIATION = 0.87962566103423978
-"""Standard deviation of a normal law of deviation 1 that is cut off at -2 and 2."""
-
-
-def truncated_normal(*shape: int, deviation: float) -> Tensor:
-    """Draw normal numbers of a standard deviation, those beyond two of them drawn again."""
-    scale = deviation / TRUNCATED_DEVIATION
-    return nn.init.trunc_normal_(torch.empty(shape), std=scale, a=-2 * scale, b=2 * scale)
 
 
 class S5States(SharedStates):
@@ -92,7 +86,7 @@ class S5States(SharedStates):
         self.log_step = log_step
         self.real_part = nn.Parameter(poles.real.to(real_dtype()).repeat(num_blocks))
         self.frequency = nn.Parameter(poles.imag.to(real_dtype()).repeat(num_blocks))
-        start = truncated_normal(state_size, dim, deviation=state_size**-0.5)
+        start = draw_truncated_normal(torch.empty(state_size, dim), state_size**-0.5)
         self.input = complex_parameter(vectors.mH @ start.to(vectors.dtype))
 
     def discretize(self) -> tuple[Tensor, Tensor]:
@@ -117,7 +111,7 @@ def _initial_readout(start: ReadoutStart, directions: int, dim: int, vectors: Te
     if start == "complex":
         return random_complex(directions, dim, states)
     deviation = size**-0.5 if start == "truncated" else (size * dim) ** -0.5
-    drawn = truncated_normal(directions, dim, size, 2, deviation=deviation)
+    drawn = draw_truncated_normal(torch.empty(directions, dim, size, 2), deviation)
     return torch.view_as_complex(drawn) @ vectors
 
 

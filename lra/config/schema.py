@@ -67,7 +67,7 @@ class ModelConfig(Section):
     """What the mlp head applies in between. None: what the channel mixer does."""
     head_bias: Annotated[bool, Added(True)] = True
     """Whether the map to classes has a bias."""
-    starts: Annotated[dict[str, LawText], Added({})] = Field({})
+    starts: Annotated[dict[str, LawText], Added({})] = Field(default={})
     """Laws of `lra.config.starts` that parameters are drawn by at the start, by patterns of their
     names: {"output.weight": xavier_uniform}. One pattern at most may fit a parameter; those that
     none fits start as their modules do."""

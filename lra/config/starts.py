@@ -14,8 +14,7 @@ from typing import Annotated, NamedTuple
 from pydantic import AfterValidator
 from torch import Tensor, nn
 
-TRUNCATED_DEVIATION = 0.87962566103423978
-"""Standard deviation of a normal law of deviation 1 that is cut off at -2 and 2."""
+from models.ops.truncated_normal import draw_truncated_normal
 
 
 class Fan(NamedTuple):
@@ -45,12 +44,7 @@ def _normal(deviation: float) -> Start:
 
 
 def _truncated_normal(deviation: float) -> Start:
-    scale = deviation / TRUNCATED_DEVIATION
-    return Start(
-        0.0,
-        deviation,
-        lambda tensor: nn.init.trunc_normal_(tensor, std=scale, a=-2 * scale, b=2 * scale),
-    )
+    return Start(0.0, deviation, lambda tensor: draw_truncated_normal(tensor, deviation))
 
 
 def _uniform(low: float, high: float) -> Start:

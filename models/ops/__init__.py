@@ -24,6 +24,7 @@ __all__ = [
     "toroidal_attention",
     "torus",
     "torus_reach",
+    "truncated_normal",
     "vandermonde",
     "workers",
 ]
