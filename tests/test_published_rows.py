@@ -58,7 +58,7 @@ def fault_of_a_step(row: Repeat, config: RunConfig, dataset: Dataset) -> str | N
 def test_every_row_makes_a_step_on_short_sequences(
     task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a model of two blocks, with published settings otherwise.
+    """The model has two blocks, and published settings otherwise.
 
     A batch is three texts, two pairs or an image: mixers are called for several groups of like
     length.
@@ -80,7 +80,7 @@ def test_every_row_makes_a_step_on_short_sequences(
 @pytest.mark.learn
 @pytest.mark.parametrize("task", BENCHMARK)
 def test_every_row_makes_a_step_at_full_length(task: str) -> None:
-    """Of one example, random numbers as long as the task's longest."""
+    """A batch is one example, random numbers as long as the longest of the task."""
     faults = []
     for row in rows():
         if row.task == task:
