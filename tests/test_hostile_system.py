@@ -218,8 +218,8 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
 
 # Kills
 
-KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "paper": 6, "merge": 9,
-         "evaluate": 9, "record": 5}  # fmt: skip
+KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
+         "record": 5}  # fmt: skip
 """How often each command is killed, at random moments."""
 
 
@@ -301,7 +301,7 @@ def same_evaluations(folder: Path, other: Path) -> None:
 
 CHECKS: dict[str, Callable[[Path, Path], None]] = {
     "run_task": same_runs, "listops": same_files, "pathfinder": same_files, "report": same_files,
-    "paper": same_files, "merge": same_files, "evaluate": same_evaluations, "record": same_files,
+    "merge": same_files, "evaluate": same_evaluations, "record": same_files,
 }  # fmt: skip
 
 

@@ -49,9 +49,11 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
     Raises: UserError listing what the target has with another record.
     """
     _, faults = all_records(target)
-    taken, present, more = _choose(target, sources)
+    _choose(target, sources)  # so that a mistake makes no folder
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
+        # Another merge may have copied meanwhile.
+        taken, present, more = _choose(target, sources)
         _remove_leftovers(target)
         for place, (source, new) in taken.items():
             if new.is_dir():
