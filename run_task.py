@@ -128,26 +128,22 @@ def configure(options: argparse.Namespace) -> RunConfig:
     """Resolve the configuration that a command line asks for."""
     from lra.classifier.match_params import match_parameters
     from lra.classifier.resolve import resolve
-    from lra.config.strict_yaml import plain
+    from lra.config.request import RunRequest, flag_changes, parse_changes
 
-    flags: list[tuple[str, str]] = []
-    if options.precision is not None:
-        flags.append(("--precision", f"train.precision={plain(options.precision)}"))
-    if options.pretrain is not None:
-        flags.append(("--pretrain", f"pretrain.objective={plain(options.pretrain)}"))
-    resolve_mixer = functools.partial(
-        resolve, options.task, preset=options.preset, protocol=options.protocol
+    flags = {
+        "--precision": ("train", "precision", options.precision),
+        "--pretrain": ("pretrain", "objective", options.pretrain),
+    }
+    request = RunRequest(
+        task=options.task,
+        mixer=options.mixer,
+        preset=options.preset,
+        protocol=options.protocol,
+        changes=(*parse_changes(options.overrides), *flag_changes(flags)),
     )
     if options.match_params is not None:
-        matched = match_parameters(
-            resolve_mixer,
-            options.mixer,
-            options.match_params,
-            overrides=options.overrides,
-            flags=flags,
-        )
-        flags.append(matched)
-    return resolve_mixer(options.mixer, overrides=options.overrides, flags=flags)
+        request = match_parameters(resolve, request, options.match_params)
+    return resolve(request)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,14 +8,14 @@ if __name__ == "__main__":
     expect_interrupts("lra.prepare")
 
 import argparse
-import functools
 import logging
 import sys
 import time
+from dataclasses import replace
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
-from lra.config.strict_yaml import plain
+from lra.config.request import TaskRequest, flag_changes, parse_changes
 from lra.record.positions import baselines_told
 from lra.runtime.cli import Parser, absolute_path, add_settings, carry_out, positive_int
 from lra.runtime.errors import UserError
@@ -94,19 +94,15 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
 
 def configured_task(options: argparse.Namespace, name: str) -> Task:
     """Construct a task with the settings that a command line asks for."""
-    flags: list[tuple[str, str]] = []
-    if options.source is not None:
-        flags.append(("--source", f"task.source={plain(options.source)}"))
-    overrides = list(options.overrides)
-    resolve = functools.partial(
-        compose_task, name, preset=options.preset, protocol=options.protocol
-    )
+    request = TaskRequest(task=name, preset=options.preset, protocol=options.protocol)
+    changes = parse_changes(options.overrides)
     if options.examples is not None:
-        sizes = resolve().split_sizes(options.examples)
-        sizes_flags = [f"task.{key}={count}" for key, count in sizes.items()]
-        logger.info(f"--examples {options.examples} stands for --set {' --set '.join(sizes_flags)}")
-        overrides = sizes_flags + overrides
-    return resolve(overrides=overrides, flags=flags)
+        sizes = compose_task(request).split_sizes(options.examples)
+        texts = [f"task.{key}={count}" for key, count in sizes.items()]
+        logger.info(f"--examples {options.examples} stands for --set {' --set '.join(texts)}")
+        changes = (*parse_changes(texts), *changes)
+    changes += flag_changes({"--source": ("task", "source", options.source)})
+    return compose_task(replace(request, changes=changes))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 import run_task
-from lra.config.compose import compose
 from lra.record.run import RunRecord
 from lra.report.audit import names, read_published
 from lra.report.published import rows_of
@@ -18,6 +17,7 @@ from lra.report.results import Results
 from lra.train.estimate import Timings, told
 from made_results import bench_record, record, save_all, write_metrics
 from own_tasks import PARITY
+from requested import compose
 from tasks.base import BENCHMARK
 
 HERE = "CPU A, 2 threads"

@@ -9,12 +9,12 @@ import torch
 
 from lra.classifier.axes import AlongAxis, build_layers
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from models.base import MixerContext
 from models.conv import Convolution
 from models.layers.two_axes import RowsThenColumns
+from requested import resolve
 from tasks.base import TaskInfo
 
 GRID = (3, 5)

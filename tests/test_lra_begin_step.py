@@ -12,10 +12,10 @@ from torch import Tensor
 import run_task
 from conftest import tiny_arguments, tiny_settings
 from lra.classifier import packing
-from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.train.trainer import Trainer
 from models.linear import Linear
+from requested import resolve
 from run_checks import assert_same_run
 from tasks.base import Dataset
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from lra.classifier.resolve import resolve
-from lra.config.compose import compose_task
-from lra.config.presets import CONFIGS, published_presets
+import lra.config.compose
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
+from lra.config.request import RunRequest, flag_changes
+from lra.config.settings_files import CONFIGS, published_presets, read_settings_file
 from lra.config.strict_yaml import parse_yaml
-from lra.config.yaml_layers import SettingsFile
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
+from requested import compose_task, resolve
 from tasks.base import BENCHMARK
 
 
@@ -270,7 +270,9 @@ def test_overrides_are_those_that_change_something() -> None:
     plain = tnn("model.causal=true", "mixer.window=null").overrides
     assert plain == ("model.causal=true", "mixer.window=null")
     assert tnn(*plain).overrides == plain
-    flagged = resolve("listops", "tnn", flags=[("--precision", "train.precision=bf16")])
+    changes = flag_changes({"--precision": ("train", "precision", "bf16")})
+    request = RunRequest(task="listops", mixer="tnn", changes=changes)
+    flagged = lra.config.compose.compose(request).config
     assert flagged.overrides == ("train.precision=bf16",)
 
 
@@ -432,8 +434,8 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 def per_task_settings() -> list[tuple[str, str]]:
     pairs = []
     for mixer in MIXERS.classes:
-        file = SettingsFile(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
-        pairs += [(mixer, task) for task in file.per_task()]
+        file = read_settings_file(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
+        pairs += [(mixer, task) for task in file.per_task]
     return pairs
 
 
@@ -448,11 +450,13 @@ def test_most_mixers_have_settings_for_every_task() -> None:
 
 def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
     write(tmp_path, "tnn.yaml", "per_task: {'lm, periodic': {train: {lr: 0.1}}, text: {}}")
-    found = SettingsFile(tmp_path / "tnn.yaml", "tnn.yaml").per_task()
-    assert found == {"lm": {"train": {"lr": 0.1}}, "periodic": {"train": {"lr": 0.1}}, "text": {}}
+    found = read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml").per_task
+    values = {task: dict(part.layer.values) for task, part in found.items()}
+    rate = {("train", "lr"): 0.1}
+    assert values == {"lm": rate, "periodic": rate, "text": {}}
     write(tmp_path, "tnn.yaml", "per_task: {'lm, text': {}, text: {}}")
     with pytest.raises(UserError, match="text is named twice"):
-        SettingsFile(tmp_path / "tnn.yaml", "tnn.yaml").per_task()
+        read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml")
 
 
 def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -> None:

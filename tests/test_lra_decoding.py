@@ -22,12 +22,12 @@ from lra.classifier.decoding import (
     Decoder,
     has_recurrence,
 )
-from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS
 from lra.generate.sampling import Generated, Sampler, generate, read_prompt
 from models.base import MixerContext, Recurrence, RecurrentMixer, State
 from models.layers.kernel_cache import kernels_cached
 from models.s4d import S4D
+from requested import resolve
 
 TRAINED = 24
 """Positions of a window in training."""

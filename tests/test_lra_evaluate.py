@@ -16,8 +16,8 @@ import report
 import run_task
 from conftest import TINY, tiny_arguments
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS, TASKS
+from lra.config.request import parse_changes
 from lra.evaluate.__main__ import main
 from lra.evaluate.out_of_distribution import OtherData, compose_other
 from lra.evaluate.trained import best_model, config_of
@@ -28,6 +28,7 @@ from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import save_checkpoint
 from lra.train.evaluation import evaluate
 from made_results import record as made_record
+from requested import resolve
 from run_checks import state_of
 from tasks.errors import DataError
 
@@ -81,7 +82,7 @@ def test_lengths_are_evaluated_and_recorded(
 def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Path) -> None:
     run = run_of(trained)
     record = load_record(run / "result.json")
-    other_data = OtherData(length=120, changes=("task.max_depth=4",), examples=30)
+    other_data = OtherData(length=120, changes=parse_changes(["task.max_depth=4"]), examples=30)
     config = compose_other(run, record, other_data)
     model = best_model(run, config_of(run, record), config.build_task().info)
     assert model is not None

@@ -8,13 +8,13 @@ from typing import Annotated
 import pytest
 
 from conftest import ROOT
-from lra.config.compose import compose
 from lra.config.registry import NoEffect, Section, options_model
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, with_shipped
 from models.base import Added as AddedToMixer
 from models.base import MixerContext
 from models.tnn import TNN
+from requested import compose
 from tasks.base import Added as AddedToTask
 from tasks.listops import ListOps
 

@@ -90,7 +90,7 @@ def test_weights_and_biases_gets_the_same_numbers(
 
 
 def test_what_is_shown_changes_no_result(tmp_path: Path) -> None:
-    from lra.classifier.resolve import resolve
+    from requested import resolve
 
     plain = resolve("listops", "tnn", preset="quick")
     shown = resolve("listops", "tnn", preset="quick", overrides=["log.tensorboard=true"])

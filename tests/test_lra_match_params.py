@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+import requested
 import run_task
 from conftest import tiny_arguments
 from lra.classifier.match_params import count_parameters, match_parameters
 from lra.classifier.resolve import resolve
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
+from requested import run_request
 
 SHAPES = """
 import torch
@@ -35,7 +37,7 @@ class Whole(nn.Module):
         return self.linear(x)
 """
 
-quick = functools.partial(resolve, "listops", preset="quick")
+quick = functools.partial(requested.resolve, "listops", preset="quick")
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +49,8 @@ def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def matched(mixer: str, reference: str, *overrides: str) -> int:
     """Choose a dim, check that it is the best one in reach, and return it."""
-    _, text = match_parameters(quick, mixer, reference, overrides=overrides, flags=())
-    dim = int(text.removeprefix("model.dim="))
+    request = run_request("listops", mixer, preset="quick", overrides=overrides)
+    dim = match_parameters(resolve, request, reference).changes[-1].value
     common = [o for o in overrides if not o.startswith("mixer.")]
     goal = count_parameters(quick(reference, overrides=common))
 
@@ -98,7 +100,10 @@ def test_the_nearest_dim_is_found(mixer: str, reference: str, overrides: tuple[s
 def test_nothing_near_says_what_is_nearest() -> None:
     for override in ("mixer.widths=[64, 100]", "mixer.extra=1000000"):
         with pytest.raises(UserError) as caught:
-            match_parameters(quick, "shapes.py:Whole", "tnn", overrides=[override], flags=())
+            request = run_request(
+                "listops", "shapes.py:Whole", preset="quick", overrides=[override]
+            )
+            match_parameters(resolve, request, "tnn")
         message = str(caught.value)
         assert message.startswith("--match-params tnn: no model.dim brings")
         assert re.search(r"within 5 %; the nearest: Whole [\d,]+ at model.dim \d+, tnn", message)

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from conftest import TINY
-from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.runtime import environment
 from lra.runtime.errors import UserError
@@ -17,6 +16,7 @@ from lra.train import micro_batch
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
+from requested import resolve
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")

@@ -12,8 +12,6 @@ import report
 import run_task
 from conftest import readme_example
 from lra import prepare
-from lra.classifier.resolve import resolve
-from lra.config.compose import compose_task
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
@@ -21,6 +19,7 @@ from lra.report.boards import boards
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
+from requested import compose_task, resolve
 from tasks.errors import DataError, KnownError
 from tasks.examples import packed
 

@@ -11,8 +11,8 @@ from conftest import TINY
 from lra.classifier.block import NORMS, Block
 from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
 from lra.classifier.packing import Packing
-from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS
+from requested import resolve
 from tasks.base import TaskInfo
 
 CPU = torch.device("cpu")

@@ -15,13 +15,13 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 import run_task
 from conftest import ROOT, tiny_arguments
-from lra.classifier.resolve import resolve
 from lra.runtime import environment, peers
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import load_newest
 from lra.train.session import common_facts
 from own_tasks import PARITY
 from ranks import ends, started, torchrun_environment
+from requested import resolve
 
 LONG = ("--set", "train.steps=100000", "--set", "log.checkpoint_minutes=0.005")
 SILENCE = 4.0

@@ -13,12 +13,12 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
-from lra.classifier.resolve import resolve
 from lra.config.mixers import find_mixer
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
+from requested import resolve
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 

@@ -17,7 +17,6 @@ import run_task
 from conftest import tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
-from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.evaluate.__main__ import main as evaluate_main
@@ -26,6 +25,7 @@ from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.trainer import Diverged, Trainer
+from requested import resolve
 from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset
 

@@ -15,7 +15,6 @@ import run_task
 from conftest import tiny_arguments, tiny_settings
 from lra.api.frame import to_frame
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
@@ -27,6 +26,7 @@ from lra.train.pretraining import (
 )
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
+from requested import resolve
 from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset, Split, TaskInfo
 from tasks.splits import PackedTokens, Sequences

@@ -11,10 +11,10 @@ import torch
 from lra.bench.steps import SyntheticSplit
 from lra.classifier.classifier import Classifier
 from lra.classifier.reference import ReferenceClassifier
-from lra.classifier.resolve import resolve
 from lra.config.registry import MIXERS
 from lra.train.trainer import Trainer
 from models.ops.reference import reference_forms
+from requested import resolve
 from tasks.base import Batch, Dataset
 
 CURVE_STEPS = 50

@@ -17,12 +17,12 @@ import torch
 
 import run_task
 from conftest import ROOT, tiny_arguments
-from lra.classifier.resolve import resolve
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import HELD, USER_ERROR
 from lra.train.checkpoint import KEPT, load_newest, save_checkpoint
 from lra.train.run_folder import choose_folder
 from lra.train.stopping import Stopped, StopRequest
+from requested import resolve
 from run_checks import assert_same_run, final_state, timeless_metrics
 
 STOPPED = run_task.EXIT_CODES["stopped"]

@@ -17,7 +17,8 @@ from filelock import FileLock
 
 import run_task
 from conftest import ROOT, TINY
-from lra.config import compose
+from lra.classifier.resolve import resolve
+from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, all_records
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
@@ -227,18 +228,15 @@ def test_a_plan_resolves_each_configuration_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolved: list[RunConfig] = []
-    read: list[str] = []
-    monkeypatch.setattr(
-        "lra.sweep.plan.checked", lambda made: resolved.append(made.config) or made.config
-    )
-    names = compose._names
-    monkeypatch.setattr(
-        "lra.config.compose._names", lambda configs: read.append("files") or names(configs)
-    )
+
+    def counted(request: RunRequest) -> RunConfig:
+        resolved.append(resolve(request))
+        return resolved[-1]
+
+    monkeypatch.setattr("lra.sweep.plan.resolve", counted)
     runs = plan(sweep_options(tmp_path, seeds=range(400), grid=["train.lr=1e-3,2e-3"]))
     assert len(runs) == 2 * 400 * 2
     assert len(resolved) == 4
-    assert len(read) == 2
 
 
 def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import torch
 import run_task
 from lra import prepare
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.record.run import load_record
 from lra.report.boards import boards
 from made_data import SMALLER, place_made_data, reviews, write_archive
+from requested import resolve
 from tasks.base import BENCHMARK, Batch
 
 MODEL = ["model.dim=8", "model.depth=1", "train.steps=2", "train.evaluate_every=2",

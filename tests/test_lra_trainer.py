@@ -15,7 +15,6 @@ from torch.nn import functional
 
 from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
-from lra.classifier.resolve import resolve
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
@@ -24,6 +23,7 @@ from lra.train.optimizer import rate_factor
 from lra.train.plateau import Plateau
 from lra.train.state import capture, restore
 from lra.train.trainer import Diverged, Trainer
+from requested import resolve
 from tasks.base import Dataset
 
 CPU = torch.device("cpu")

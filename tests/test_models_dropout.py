@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from lra.classifier.block import CHANNEL_MIXERS, Residual
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
-from lra.classifier.resolve import resolve
 from lra.config.schema import ModelConfig
 from models.base import Mixer, MixerContext
 from models.dss import DSS
@@ -23,6 +22,7 @@ from models.s4 import S4
 from models.s4d import S4D
 from models.ski_tnn import SKITNN
 from models.tnn import TNN
+from requested import resolve
 
 
 def context(*, grid: tuple[int, int] | None = None, tied: bool = False) -> MixerContext:

@@ -12,7 +12,6 @@ from torch.nn import functional
 
 from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from models.delta import Delta
@@ -22,6 +21,7 @@ from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear, orthogonal_directions
 from models.mamba2 import Direction, Mamba2
 from references import assert_prefill_equals_steps, close, run
+from requested import resolve
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     *(

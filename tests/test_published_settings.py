@@ -13,14 +13,13 @@ import torch
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
-from lra.classifier.resolve import resolve
-from lra.config.compose import CONFIGS, compose
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import READOUT, STARTS, SettingsFile
+from lra.config.settings_files import CONFIGS, READOUT, STARTS, read_settings_file
 from lra.report.audit import FOLDER, Cell, audit, names, read_published, unexplained
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
+from requested import compose, resolve
 from tasks.base import BENCHMARK
 
 PUBLISHED_MIXERS = (
@@ -90,10 +89,10 @@ def test_a_setting_that_no_source_states_needs_a_word() -> None:
 def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(
     mixer: str, task: str, protocol: str
 ) -> None:
-    file = SettingsFile(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
-    layers = file.layers(task, protocol, "paper")
+    file = read_settings_file(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
+    every_run, of_protocol, _ = file.layers(task, protocol, "paper")
     stated: dict[tuple[str, str], object] = {}
-    for layer in [*layers.base, *layers.protocol]:
+    for layer in [*every_run, *of_protocol]:
         stated |= layer.values
     config = compose(task, mixer, protocol=protocol).config
     for (section, key), value in stated.items():

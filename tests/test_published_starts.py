@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.resolve import resolve
 from lra.classifier.starts import fans, fitting
+from lra.config.request import parse_alternatives
 from lra.config.starts import LAWS, Fan, Start, read_law
-from lra.config.yaml_layers import alternatives
 from lra.report.audit import FOLDER, StatedStart, names, read_published
 from lra.report.starting_laws import expected_start, stated_starts
 from lra.runtime.errors import UserError
+from requested import resolve
 
 MODELS = [name for name in names() if read_published(name).mixer is not None]
 
@@ -161,4 +161,5 @@ def test_what_no_pattern_fits_starts_as_before() -> None:
     changed = {name for name in before if not torch.equal(before[name], after[name])}
     assert changed == {"output.weight", "output.bias"}
     assert (after["output.bias"] == 2).all()
-    assert alternatives(f"model.starts={text}", "--grid") == [f"model.starts={text}"]
+    (only,) = parse_alternatives(f"model.starts={text}", "--grid")
+    assert (only.section, only.key) == ("model", "starts")

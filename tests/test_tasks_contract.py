@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
+from requested import compose_task
 from tasks.base import Dataset, Task
 from tasks.errors import DataError
 

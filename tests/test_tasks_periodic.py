@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lra.config.compose import compose_task
 from lra.runtime.errors import UserError
+from requested import compose_task
 from tasks.base import Dataset
 from tasks.errors import DataError
 from tasks.manifest import file_facts

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
 from lra.api.arguments import PATH, SWITCH, checked
+from lra.config.settings_files import layer_of
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
-from lra.config.yaml_layers import layer_of
 from lra.record.merge import read_folder
 from lra.record.run import RunRecord
 from lra.runtime.console import as_typed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -14,8 +13,8 @@ import torch
 from lra.api.arguments import ANYTHING, NAME, PATH, SEED, SWITCH, checked, instance_of, shown
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, changes_of
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER, layer_of
 from lra.evaluate.trained import best_model, config_of, data_of
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything
@@ -65,34 +64,16 @@ def build(
     Raises: UserError for settings that a run would refuse, DataError for data that is not there.
     """
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
+    changes = changes_of(settings, "lra.build")
     config = resolve(
-        task, mixer, preset=preset, protocol=protocol, overrides=_overrides(settings)
-    )  # fmt: skip
+        RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
+    )
     built_task = config.build_task()
     dataset = built_task.prepare(data_dir)
     seed_everything(int(seed))
     with config.mixer_source.faults_named("its model cannot be built"):
         model = Classifier(config, built_task.info)
     return Built(config, model, dataset, built_task.info)
-
-
-def _overrides(settings: Mapping[str, Mapping[str, object]]) -> list[str]:
-    """Write settings as `--set` takes them."""
-    texts: list[str] = []
-    for (section, key), value in layer_of(dict(settings), "lra.build").values.items():
-        if not key.isidentifier():
-            raise UserError(
-                f"lra.build: {section}: got {shown(key)}, expected the name of a setting"
-            )
-        try:
-            text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-        except (TypeError, ValueError, RecursionError):
-            raise UserError(
-                f"lra.build: {section}.{key}: got {shown(value)}, expected a number, text, boolean "
-                f"or list"
-            ) from None
-        texts.append(f"{section}.{key}={text}")
-    return texts
 
 
 @checked("lra.load", run=PATH, data_dir=PATH, trust_code=SWITCH, device=NAME)

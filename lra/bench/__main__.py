@@ -24,8 +24,9 @@ from lra.bench.pretraining import LENGTHS as PRETRAINED_LENGTHS
 from lra.bench.pretraining import MIXERS as PRETRAINED_MIXERS
 from lra.bench.pretraining import RPE_LAYERS, pretraining_cases
 from lra.bench.rounds import measure, units
-from lra.bench.steps import CASES, WHOLE_BATCH
+from lra.bench.steps import CASES
 from lra.config.registry import MIXERS, TASKS
+from lra.config.request import RunRequest, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.benchmarks import bench_boards, benchmark_tables
 from lra.report.names import Names
@@ -191,10 +192,12 @@ def _lengths(text: str) -> list[int]:
 
 def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
     """List the classifiers to measure, in a group for each length, which has its own rounds."""
-    overrides = list(options.overrides)
+    changes = parse_changes(options.overrides)
     if options.batch_size is not None:
         # A mixer's micro-batch is of its own batch, and may be larger than this one.
-        overrides = [WHOLE_BATCH, *overrides, f"train.batch_size={options.batch_size}"]
+        texts = ("train.micro_batch=null", f"train.batch_size={options.batch_size}")
+        whole, size = parse_changes(texts, "--batch-size")
+        changes = (whole, *changes, size)
     lengths: Sequence[int | None]
     if options.lengths == TASK:
         lengths = [None]
@@ -207,10 +210,13 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
             CASES[options.command](
                 mixer=name,
                 device=options.device,
-                task=options.task,
-                preset=options.preset,
-                protocol=options.protocol,
-                overrides=tuple(overrides),
+                request=RunRequest(
+                    task=options.task,
+                    mixer=name,
+                    preset=options.preset,
+                    protocol=options.protocol,
+                    changes=changes,
+                ),
                 length=length,
                 data_dir=options.data_dir,
             )
@@ -231,7 +237,7 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
                 length=length,
                 batch_size=options.batch_size,
                 dim=options.dim,
-                overrides=tuple(options.overrides),
+                changes=parse_changes(options.overrides),
             )
             for name in name_list(options.mixers, "--mixers")
             for part in name_list(options.parts, "--parts")

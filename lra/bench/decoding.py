@@ -16,6 +16,7 @@ from lra.bench.operators import default_mixer
 from lra.bench.own_process import synchronize
 from lra.bench.rounds import quartiles
 from lra.config.mixers import MixerSource
+from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
 from lra.runtime.console import markdown, write_out
@@ -155,7 +156,7 @@ def _decoding(
     context = MixerContext(
         dim=options.dim, max_length=max(positions), layer=0, depth=1, causal=True
     )
-    source, mixer = default_mixer(name, context, options.overrides)
+    source, mixer = default_mixer(name, context, parse_changes(options.overrides))
     if not isinstance(mixer, RecurrentMixer):
         raise UserError(f"{source.origin}: it has no recurrence to decode by")
     return Decoding(source, mixer.to(device).eval(), positions, options.dim, device)
@@ -184,5 +185,5 @@ def decode(
     logger.info(f"medians and quartiles of {options.repeats} rounds, {WINDOW} steps each")
     write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
     mixers = tuple(decoding.source.name for decoding in decodings)
-    overrides = tuple(options.overrides)
+    overrides = tuple(change.text for change in parse_changes(options.overrides))
     return [record for decoding in decodings for record in decoding.records(mixers, overrides)]

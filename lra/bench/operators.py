@@ -14,6 +14,7 @@ from lra.bench.case import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose_options
 from lra.config.mixers import MixerSource, find_mixer
+from lra.config.request import Change
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
@@ -27,18 +28,18 @@ PRODUCT = "toeplitz"
 
 
 def default_mixer(
-    name: str, context: MixerContext, overrides: Sequence[str]
+    name: str, context: MixerContext, changes: Sequence[Change]
 ) -> tuple[MixerSource, Mixer]:
     """Build a mixer with default options, except those that are overridden.
 
     Args:
         name: name of the mixer, or place of a plug-in.
         context: what the mixer is built for.
-        overrides: changed options, each as "mixer.key=value".
+        changes: changed options.
     Raises: UserError for options that the mixer does not have, or that have no default.
     """
     source = find_mixer(name, "--mixers")
-    options = compose_options(source, overrides)
+    options = compose_options(source, changes)
     mixer = source.build(context, options)
     check_plug_in(source, mixer, context.dim, context.max_length, causal=context.causal, grid=None)
     return source, mixer
@@ -75,7 +76,7 @@ class OperatorCase(Case):
     length: int
     batch_size: int
     dim: int
-    overrides: tuple[str, ...]
+    changes: tuple[Change, ...]
 
     def _context(self) -> MixerContext:
         return MixerContext(dim=self.dim, max_length=self.length, layer=0, depth=1)
@@ -91,7 +92,7 @@ class OperatorCase(Case):
             module: nn.Module = _Product(self.length, self.dim)
             part = Part(module, self.dim)
         else:
-            module = default_mixer(self.mixer, self._context(), self.overrides)[1]
+            module = default_mixer(self.mixer, self._context(), self.changes)[1]
             part = self._part(module)
         module.to(device)
         x = torch.randn(self.batch_size, self.length, part.channels, device=device)
@@ -110,7 +111,7 @@ class OperatorCase(Case):
         """See `Case.settings`."""
         code, name, channels = None, self.mixer, self.dim
         if self.mixer != PRODUCT:
-            source, mixer = default_mixer(self.mixer, self._context(), self.overrides)
+            source, mixer = default_mixer(self.mixer, self._context(), self.changes)
             name, code = source.name, source.code
             channels = self._part(mixer).channels
         return {
@@ -118,7 +119,7 @@ class OperatorCase(Case):
             "part": "product" if self.mixer == PRODUCT else self.part,
             "mixer": name,
             "mixer_code": code,
-            "overrides": self.overrides,
+            "overrides": tuple(change.text for change in self.changes),
             "length": self.length,
             "batch_size": self.batch_size,
             "channels": channels,

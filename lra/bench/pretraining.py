@@ -15,8 +15,8 @@ from typing import Any
 
 from lra.bench.case import Case
 from lra.bench.steps import StepCase
+from lra.config.request import RunRequest, parse_change, parse_changes
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL
 from lra.record.benchmark import OBJECTIVES, Objective
 from lra.runtime.cli import name_list, whole_numbers
 from lra.runtime.errors import UserError
@@ -71,9 +71,10 @@ def pretraining_cases(options: argparse.Namespace) -> list[list[Case]]:
 
     Raises: UserError for layers that --set changes.
     """
-    for text in options.overrides:
-        if text.partition("=")[0].strip() == _SETTING:
-            raise UserError(f"--set {text}: expected no {_SETTING} there; use --rpe-layers")
+    changes = parse_changes(options.overrides)
+    for change in changes:
+        if f"{change.section}.{change.key}" == _SETTING:
+            raise UserError(f"{change.origin}: expected no {_SETTING} there; use --rpe-layers")
     layers = sorted(whole_numbers(options.rpe_layers, "--rpe-layers", 0))
     mixers = name_list(options.mixers, "--mixers")
     return [
@@ -81,13 +82,15 @@ def pretraining_cases(options: argparse.Namespace) -> list[list[Case]]:
             PretrainingCase(
                 mixer=mixer,
                 device=options.device,
-                task=TASK,
-                preset=options.preset,
-                protocol=DEFAULT_PROTOCOL,
-                overrides=tuple(options.overrides),
-                flags=(
-                    ("--batch-size", f"train.batch_size={options.batch_size}"),
-                    ("--rpe-layers", f"{_SETTING}={count}"),
+                request=RunRequest(
+                    task=TASK,
+                    mixer=mixer,
+                    preset=options.preset,
+                    changes=(
+                        *changes,
+                        parse_change(f"train.batch_size={options.batch_size}", "--batch-size"),
+                        parse_change(f"{_SETTING}={count}", "--rpe-layers"),
+                    ),
                 ),
                 length=length,
                 data_dir=Path(),

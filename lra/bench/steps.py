@@ -17,7 +17,7 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
-from lra.config.changes import Flags
+from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -29,8 +29,8 @@ EVALUATED_BATCHES = 4
 evaluation."""
 
 
-WHOLE_BATCH = "train.micro_batch=null"
-"""What a batch size of a measurement's own brings with it."""
+RECORDED_APART = {("train", "batch_size"), ("train", "precision")}
+"""Changed settings that have a field of their own in a record."""
 
 
 class SyntheticSplit(Split):
@@ -74,11 +74,7 @@ class FirstExamples(Split):
 class StepCase(Case):
     """Training steps of a classifier with one mixer."""
 
-    task: str
-    preset: str
-    protocol: str
-    overrides: tuple[str, ...]
-    flags: Flags = ()
+    request: RunRequest
     length: int | None
     """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
@@ -90,14 +86,7 @@ class StepCase(Case):
 
     def config(self) -> RunConfig:
         """Compose the settings; the reference computes in single precision."""
-        config = resolve(
-            self.task,
-            self.mixer,
-            preset=self.preset,
-            protocol=self.protocol,
-            overrides=self.overrides,
-            flags=self.flags,
-        )
+        config = resolve(self.request)
         if not self.is_reference:
             return config
         return dataclasses.replace(config, train=config.train.model_copy(update=_PUBLISHED))
@@ -116,7 +105,7 @@ class StepCase(Case):
             return info
         if info.grid is not None and self.length != info.max_length:
             raise UserError(
-                f"--lengths {self.length}: {self.task} is a grid of {info.max_length} positions"
+                f"--lengths {self.length}: {info.name} is a grid of {info.max_length} positions"
             )
         return dataclasses.replace(info, max_length=self.length)
 
@@ -155,15 +144,19 @@ class StepCase(Case):
     def settings(self) -> dict[str, Any]:
         """See `Case.settings`."""
         config = self.config()
-        named = (WHOLE_BATCH, "train.batch_size=", "train.precision=")
         return {
             "mode": "step",
             "mixer": config.mixer_name,
             "mixer_code": config.mixer_source.code,
             "task": config.task_name,
-            "preset": self.preset,
-            "protocol": self.protocol,
-            "overrides": tuple(o for o in self.overrides if not o.startswith(named)),
+            "preset": config.preset,
+            "protocol": config.protocol,
+            "overrides": tuple(
+                change.text
+                for change in self.request.changes
+                if change.origin.startswith("--set ")
+                and (change.section, change.key) not in RECORDED_APART
+            ),
             "lengths": "task" if self.length is None else "full",
             "length": self.info().max_length,
             "batch_size": config.train.batch_size,

@@ -16,6 +16,7 @@ from lra.check.trials import Outcome, carry_out
 from lra.config.compose import compose_options
 from lra.config.mixers import MIXER, find_mixer
 from lra.config.plugin import FORMS, load_class
+from lra.config.request import parse_changes
 from lra.config.source import Source
 from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
@@ -59,17 +60,17 @@ def try_out(options: argparse.Namespace) -> tuple[Source, list[Outcome]]:
     expected = f"a mixer ({MIXER.expected}) or a task ({TASK.expected})"
     _, cls = load_class(target, target, fits, expected)
     section = "mixer" if MIXER.fits(cls) else "task"
-    overrides = [
+    changes = parse_changes(
         text if text.partition("=")[0].startswith(f"{section}.") else f"{section}.{text}"
         for text in options.overrides
-    ]
+    )
     if section == "mixer":
         mixer = find_mixer(target, "--mixer")
-        chosen = compose_options(mixer, overrides)
+        chosen = compose_options(mixer, changes)
         return mixer, carry_out(mixer, MixerTrials(mixer, chosen, options.dim).attempts())
     task = find_task(target, "--task")
-    chosen = compose_options(task, overrides, "task")
-    return task, carry_out(task, TaskTrials(task, chosen, overrides).attempts())
+    chosen = compose_options(task, changes, "task")
+    return task, carry_out(task, TaskTrials(task, chosen, changes).attempts())
 
 
 def check(options: argparse.Namespace) -> int:

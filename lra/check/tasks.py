@@ -14,17 +14,24 @@ import torch
 from lra.check.trials import Attempt
 from lra.classifier.resolve import resolve
 from lra.config.registry import Section
+from lra.config.request import Change, RunRequest, changes_of
 from lra.config.tasks import TaskSource
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task
 from tasks.errors import DataError
 from tasks.own import SPLITS, OwnTask
 
-TINY = [
-    "model.dim=8", "model.depth=1", "train.steps=2", "train.batch_size=4", "train.warmup_steps=0",
-    "train.evaluate_every=2",
-]  # fmt: skip
+TINY = changes_of(
+    {
+        "model": {"dim": 8, "depth": 1},
+        "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
+    },
+    "lra.check",
+)
 """Settings of the classifier that is trained on it."""
+
+CAUSAL = changes_of({"model": {"causal": True, "norm": "layer"}}, "lra.check")
+"""Further settings, for a task whose positions are targets."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +40,8 @@ class TaskTrials:
 
     source: TaskSource
     options: Section
-    overrides: list[str]
-    """Texts of `--set` that gave it these options."""
+    changes: tuple[Change, ...]
+    """Changed settings that gave it these options."""
 
     def attempts(self) -> Iterator[tuple[str, Attempt]]:
         """List all trials."""
@@ -68,10 +75,10 @@ class TaskTrials:
             raise DataError("its fingerprint differs; draw by rng alone")
 
     def _train(self, dataset: Dataset) -> str:
-        changes = [*self.overrides, *TINY]
+        changes = (*self.changes, *TINY)
         if self.source.build(self.options).info.targets == "position":
-            changes += ["model.causal=true", "model.norm=layer"]
-        config = resolve(self.source.given, "mean", overrides=changes)
+            changes += CAUSAL
+        config = resolve(RunRequest(task=self.source.given, mixer="mean", changes=changes))
         info = config.build_task().info
         trainer = Trainer(config, info, dataset, 0, torch.device("cpu"))
         trainer.train_step()

@@ -70,9 +70,11 @@ def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> 
     """
     grid = None if config.model.axes == "flat" else _grid(config, info)
     contexts = [_context(config, grid, length, layer) for layer in range(count)]
-    shared = config.build_shared(contexts[0])
+    source = config.mixer_source
+    shared = source.share(contexts[0], config.mixer)
     for context in contexts:
-        yield _build_layer(config, grid, replace(context, shared=shared))
+        mixer = source.build(replace(context, shared=shared), config.mixer)
+        yield _on_axes(mixer, config, grid, context.layer)
 
 
 def _context(
@@ -98,10 +100,9 @@ def _is_row(layer: int) -> bool:
     return layer % 2 == 0
 
 
-def _build_layer(
-    config: RunConfig, grid: tuple[int, int] | None, context: MixerContext
+def _on_axes(
+    mixer: nn.Module, config: RunConfig, grid: tuple[int, int] | None, layer: int
 ) -> nn.Module:
-    mixer = config.build_mixer(context)
     axes = config.model.axes
     if axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
         raise UserError(
@@ -111,7 +112,7 @@ def _build_layer(
     if isinstance(mixer, Mixer):
         _refuse_blind_pooling(config, mixer)
     if axes == "alternate" and grid is not None:
-        return AlongAxis(mixer, grid, "rows" if _is_row(context.layer) else "columns")
+        return AlongAxis(mixer, grid, "rows" if _is_row(layer) else "columns")
     return mixer
 
 

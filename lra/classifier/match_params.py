@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from lra.classifier.classifier import Classifier
-from lra.config.changes import Flags
 from lra.config.mixers import find_mixer
+from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 
@@ -28,35 +29,32 @@ def count_parameters(config: RunConfig) -> int:
 
 
 def match_parameters(
-    resolve: Callable[..., RunConfig],
-    mixer: str,
-    other: str,
-    *,
-    overrides: Sequence[str],
-    flags: Flags,
-) -> tuple[str, str]:
-    """Choose model.dim so that a run is of the size of another mixer's, and say both sizes.
+    resolve: Callable[[RunRequest], RunConfig], request: RunRequest, other: str
+) -> RunRequest:
+    """Choose model.dim so that a run is of the size of another mixer's, and log both sizes.
 
     Args:
-        resolve: `lra.classifier.resolve.resolve`, its task, preset and protocol bound.
-        other: the mixer to match; options of `mixer` among the overrides do not concern it.
-    Returns: the flag and the setting that it stands for.
+        resolve: `lra.classifier.resolve.resolve`.
+        request: the run.
+        other: the mixer to match. Changed options of the run's own mixer do not concern it.
+    Returns: the run with that model.dim.
     Raises: UserError if no model.dim comes within 5 %.
     """
     origin = f"{FLAG} {other}"
     find_mixer(other, FLAG)
-    own = resolve(mixer, overrides=overrides, flags=flags)
-    common = [text for text in overrides if text.partition(".")[0].strip() != "mixer"]
+    own = resolve(request)
+    common = tuple(change for change in request.changes if change.section != "mixer")
     try:
-        matched = resolve(other, overrides=common, flags=flags)
+        matched = resolve(replace(request, mixer=other, changes=common))
     except UserError as error:
         raise UserError(f"{origin}: {error}") from None
 
-    def setting(dim: int) -> tuple[str, str]:
-        return origin, f"model.dim={dim}"
+    def request_at(dim: int) -> RunRequest:
+        change = Change("model", "dim", dim, f"{origin} model.dim={dim}")
+        return replace(request, changes=(*request.changes, change))
 
     def count_at(dim: int) -> int:
-        return count_parameters(resolve(mixer, overrides=overrides, flags=[*flags, setting(dim)]))
+        return count_parameters(resolve(request_at(dim)))
 
     goal = count_parameters(matched)
     dim, count = _Search(count_at, goal).nearest(own.model.dim)
@@ -71,7 +69,7 @@ def match_parameters(
             f"nearest: {sizes}; change model.depth, or an option of the mixer, by --set"
         )
     logger.info(f"parameters: {sizes}")
-    return setting(dim)
+    return request_at(dim)
 
 
 class _Search:

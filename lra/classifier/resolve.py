@@ -2,52 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from lra.classifier.axes import build_layers
 from lra.classifier.classifier import input_length
 from lra.classifier.plugin_check import check_plug_in
 from lra.classifier.position_targets import refuse_unfit, refuse_unfit_pretraining
-from lra.config.changes import Flags
-from lra.config.compose import CONFIGS, Composed, compose
+from lra.config.changes import refuse_idle
+from lra.config.compose import compose
+from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
+from lra.config.settings_files import CONFIGS
 
 
-def resolve(
-    task: str,
-    mixer: str,
-    *,
-    preset: str = PAPER,
-    protocol: str = DEFAULT_PROTOCOL,
-    overrides: Sequence[str] = (),
-    flags: Flags = (),
-    configs: Path = CONFIGS,
-) -> RunConfig:
-    """Compose the configuration of a run and check it; arguments as for `compose`.
+def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
+    """Compose the configuration of a run and check it.
 
     Raises: UserError as `compose`, and for options that contradict one another.
     """
-    return checked(
-        compose(
-            task,
-            mixer,
-            preset=preset,
-            protocol=protocol,
-            overrides=overrides,
-            flags=flags,
-            configs=configs,
-        )
-    )
-
-
-def checked(composed: Composed) -> RunConfig:
-    """Return a composed configuration once what it describes could be built.
-
-    Raises: UserError for options that contradict one another.
-    """
-    with composed.origins_added():
+    composed = compose(request, configs)
+    with composed.merged.origins_added():
+        refuse_idle(request.changes, composed.config)
         _build(composed.config)
     return composed.config
 

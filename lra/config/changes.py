@@ -1,78 +1,28 @@
-"""Settings that flags change: `--set` and others that stand for a setting."""
+"""Changed settings of a run: those without effect, and those that changed nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lra.config.merge import Values, exclusive_with
-from lra.config.names import ALIKE, KnownSettings, meant_by
+from lra.config.merge import Merged, exclusive_with
 from lra.config.registry import Section
+from lra.config.request import Change
 from lra.config.schema import PretrainConfig, RunConfig
-from lra.config.strict_yaml import parse_yaml, plain
-from lra.config.yaml_layers import SECTIONS, Layer, layer_of
-from lra.runtime.errors import UserError, nearest, unknown
-
-Flags = Sequence[tuple[str, str]]
-"""Flags that stand for a setting, each with its text: ("--precision", "train.precision=bf16")."""
+from lra.config.strict_yaml import plain
+from lra.runtime.errors import UserError
 
 
-def flag_layers(overrides: Sequence[str], flags: Flags, known: KnownSettings) -> list[Layer]:
-    """Turn flags into layers, each over the one before it.
-
-    Args:
-        overrides: texts of `--set`, "section.key=value".
-        flags: other flags, which come after them.
-        known: all settings that there are.
-    Raises: UserError for a text of another form, and for flags that contradict one another.
-    """
-    layers = [
-        _flag_layer(text, flag, known)
-        for flag, text in [*(("--set", t) for t in overrides), *flags]
-    ]
-    _refuse_contradictions(layers)
-    return layers
-
-
-def _flag_layer(text: str, flag: str, known: KnownSettings) -> Layer:
-    """Turn "section.key=value" into a layer."""
-    name, equals, value = text.partition("=")
-    section, dot, key = name.strip().partition(".")
-    origin = f"{flag} {text}"
-    if not (equals and dot and key):
-        meant = meant_by(None, section, known) if not dot and section not in SECTIONS else None
-        hint = f"; did you mean {meant}?" if meant else ""
-        raise UserError(
-            f"{origin}: expected section.key=value, train.lr=1e-3 for instance (sections: "
-            f"{', '.join(SECTIONS)}){hint}"
-        )
-    if section not in SECTIONS and nearest(section, SECTIONS, ALIKE) is None:
-        raise unknown("section", section, SECTIONS, origin, meant_by(None, key, known))
-    layer = layer_of({section: {key: parse_yaml(value, origin)}}, origin)
-    return replace(layer, is_flag=True)
-
-
-def _refuse_contradictions(layers: Sequence[Layer]) -> None:
-    """Refuse two settings that replace each other: flags are all of one standing."""
-    given = {key: (value, layer.origin) for layer in layers for key, value in layer.values.items()}
-    for key, (value, origin) in given.items():
-        for other in exclusive_with(key) if value is not None else ():
-            if given.get(other, (None, ""))[0] is not None:
-                raise UserError(
-                    f"{origin} and {given[other][1]}: set {'.'.join(key)} or {'.'.join(other)}, "
-                    f"not both"
-                )
-
-
-def refuse_idle(changes: Sequence[Layer], config: RunConfig, merged: Values) -> None:
+def refuse_idle(changes: Iterable[Change], config: RunConfig) -> None:
     """Refuse flags that act on nothing; files may set them for several presets.
 
     Raises: UserError saying why.
     """
-    changed = {key for layer in changes for key in layer.values}
-    for (section, key), why in _idle(config).items():
-        if (section, key) in changed and merged[section, key][0] not in (None, False):
+    idle = _idle(config)
+    for change in changes:
+        section, key = change.section, change.key
+        why = idle.get((section, key))
+        if why is not None and getattr(getattr(config, section), key) not in (None, False):
             raise UserError(f"{section}.{key} has no effect: {why}")
 
 
@@ -102,18 +52,22 @@ def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
     return idle
 
 
-def effective(changes: Sequence[Layer], config: RunConfig, before: Values) -> tuple[str, ...]:
-    """List the flags' settings that differ from what held without them, as "section.key=value"."""
-    keys = dict.fromkeys(key for layer in changes for key in layer.values if key[0] != "log")
+def effective_changes(merged: Merged, sections: Mapping[str, Section]) -> tuple[str, ...]:
+    """List changed settings that differ from what held without them, as "section.key=value".
+
+    Args:
+        sections: the settings of the run.
+    """
+    keys = dict.fromkeys((c.section, c.key) for c in merged.changes if c.section != "log")
     found: list[str] = []
     for section, key in keys:
-        options: Section = getattr(config, section)
+        options = sections[section]
         default = type(options).model_fields[key].default
         value: Any = getattr(options, key)
         if value is None and any(other in keys for other in exclusive_with((section, key))):
             continue  # another flag replaced it
         others = exclusive_with((section, key)) if value is not None else ()
-        has_replaced = any(before.get(other, (None, ""))[0] is not None for other in others)
-        if has_replaced or before.get((section, key), (default, ""))[0] != value:
+        has_replaced = any(merged.before.get(other, (None, ""))[0] is not None for other in others)
+        if has_replaced or merged.before.get((section, key), (default, ""))[0] != value:
             found.append(f"{section}.{key}={plain(value)}")
     return tuple(found)

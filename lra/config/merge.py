@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lra.config.request import Change
 from lra.config.strict_yaml import plain
-from lra.config.yaml_layers import Layer
 from lra.runtime.errors import UserError
 
 Key = tuple[str, str]
@@ -34,39 +36,115 @@ def exclusive_with(key: Key) -> Iterable[Key]:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """Settings from one origin; a configuration is composed of several layers."""
+
+    origin: str
+    """The file and the section in it."""
+    values: Mapping[Key, Any]
+
+    def without(self, keys: frozenset[Key]) -> Layer:
+        """Return the layer without some settings."""
+        kept = {key: value for key, value in self.values.items() if key not in keys}
+        return Layer(self.origin, kept)
+
+
+@dataclass(frozen=True)
 class Merged:
-    """What several layers come to."""
+    """What several layers, and changes over them, come to."""
 
     values: Values
+    before: Values
+    """The values without the changes."""
+    changes: Sequence[Change]
     replaced: Mapping[Key, str]
     """What a setting took the place of, where that is no longer to be seen: in words."""
 
+    @property
+    def origins(self) -> dict[str, str]:
+        """Where each value came from, and what it replaced, by "section.key"."""
+        return {
+            ".".join(key): f"{origin}, in place of {self.replaced[key]}"
+            if key in self.replaced
+            else origin
+            for key, (_, origin) in self.values.items()
+        }
 
-def merge(layers: Iterable[Layer]) -> Merged:
-    """Put layers over one another, later ones on top.
+    @contextmanager
+    def origins_added(self) -> Iterator[None]:
+        """Add to a UserError where the settings that it names came from."""
+        try:
+            yield
+        except UserError as error:
+            origins = [
+                f"{section}.{key} is from {origin}"
+                for (section, key), (_, origin) in self.values.items()
+                if re.search(_mention(section, key), str(error))
+            ]
+            raise UserError("; ".join([str(error), *origins])) from None
 
-    Raises: UserError for a layer that holds two settings of which each replaces the other.
+
+def merge(layers: Iterable[Layer], changes: Iterable[Change] = ()) -> Merged:
+    """Put layers over one another, later ones on top, and changes over them all.
+
+    Raises: UserError for a layer, or for changes, with two settings of which each replaces the
+        other.
     """
     values: dict[Key, tuple[Any, str]] = {}
     replaced: dict[Key, str] = {}
     for layer in layers:
         for key, value in layer.values.items():
-            gone: list[str] = []
-            if layer.is_flag and values.get(key, (value, ""))[0] != value:
-                gone.append(_in_words(values[key]))
             for other in exclusive_with(key) if value is not None else ():
                 if layer.values.get(other) is not None:
                     raise UserError(
                         f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
                     )
-                old = values.pop(other, None)
-                if old is not None and old[0] is not None:
-                    gone.append(f"{'.'.join(other)} {_in_words(old)}")
-            values[key] = (value, layer.origin)
-            replaced.pop(key, None)
-            if gone:
-                replaced[key] = ", ".join(gone)
-    return Merged(values, {key: text for key, text in replaced.items() if key in values})
+            _put(key, (value, layer.origin), values, replaced, [])
+    before = dict(values)
+    changes = [*changes]
+    _refuse_contradictions(changes)
+    for change in changes:
+        key = change.section, change.key
+        gone = [_in_words(old) for old in (values.get(key),) if old and old[0] != change.value]
+        _put(key, (change.value, change.origin), values, replaced, gone)
+    kept = {key: text for key, text in replaced.items() if key in values}
+    return Merged(values, before, changes, kept)
+
+
+def _refuse_contradictions(changes: Iterable[Change]) -> None:
+    """Refuse two changes that replace each other: no flag comes before another one."""
+    given = {(change.section, change.key): change for change in changes}
+    for key, change in given.items():
+        for other in exclusive_with(key) if change.value is not None else ():
+            if other in given and given[other].value is not None:
+                raise UserError(
+                    f"{change.origin} and {given[other].origin}: set {'.'.join(key)} or "
+                    f"{'.'.join(other)}, not both"
+                )
+
+
+def _put(
+    key: Key,
+    setting: tuple[Any, str],
+    values: dict[Key, tuple[Any, str]],
+    replaced: dict[Key, str],
+    gone: list[str],
+) -> None:
+    """Set a value and its origin, remove those that it stands for, and note what is gone."""
+    for other in exclusive_with(key) if setting[0] is not None else ():
+        old = values.pop(other, None)
+        if old is not None and old[0] is not None:
+            gone.append(f"{'.'.join(other)} {_in_words(old)}")
+    values[key] = setting
+    replaced.pop(key, None)
+    if gone:
+        replaced[key] = ", ".join(gone)
+
+
+def _mention(section: str, key: str) -> str:
+    """Return a pattern of a setting's name; mixers and tasks name their options alone."""
+    before = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
+    return rf"(?<![\w.]){before}{re.escape(key)}(?![\w.])"
 
 
 def _in_words(setting: tuple[Any, str]) -> str:

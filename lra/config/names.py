@@ -1,10 +1,14 @@
-"""What the name of a setting that does not exist may have meant."""
+"""Names of settings: those that do not exist are refused, with what may have been meant."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lra.runtime.errors import nearest
+from lra.config.merge import Merged
+from lra.config.registry import Section
+from lra.config.request import SECTIONS, Change
+from lra.config.source import Source
+from lra.runtime.errors import UserError, nearest, unknown
 
 KnownSettings = Mapping[str, Iterable[str]]
 """Names of the settings of each section."""
@@ -46,6 +50,47 @@ OTHER_NAMES = {
     "task.data_seed": "seed random_seed",
 }
 """Names that other code has for settings, by the name here."""
+
+
+def check_names(
+    merged: Merged,
+    types: Mapping[str, type[Section]],
+    sources: Mapping[str, Source],
+    what: str = "a run",
+) -> None:
+    """Check the names of all settings. Files may hold sections that are not looked at.
+
+    Args:
+        types: the class of each section's settings.
+        sources: what the sections of a mixer and a task are the options of.
+        what: what the sections are of, as messages call it.
+    Raises: UserError naming the setting, where it came from, and what may have been meant.
+    """
+    known = {name: list(cls.model_fields) for name, cls in types.items()}
+    for change in merged.changes:
+        _check_section(change, known, what)
+    for (section, key), (_, origin) in merged.values.items():
+        if section in known and key not in known[section]:
+            meant = meant_by(section, key, known)
+            owner = sources[section].name if section in sources else section
+            raise unknown(f"option of {owner}", key, known[section], origin, meant)
+
+
+def _check_section(change: Change, known: KnownSettings, what: str) -> None:
+    section, key = change.section, change.key
+    if not section:
+        meant = meant_by(None, key, known) if key not in SECTIONS else None
+        hint = f"; did you mean {meant}?" if meant else ""
+        raise UserError(
+            f"{change.origin}: expected section.key=value, train.lr=1e-3 for instance (sections: "
+            f"{', '.join(SECTIONS)}){hint}"
+        )
+    if section not in SECTIONS:
+        is_like = nearest(section, SECTIONS, ALIKE) is not None
+        meant = None if is_like else meant_by(None, key, known)
+        raise unknown("section", section, SECTIONS, change.origin, meant)
+    if section not in known:
+        raise UserError(f"{change.origin}: {section}.{key} does not concern {what}")
 
 
 def meant_by(section: str | None, key: str, known: KnownSettings) -> str | None:

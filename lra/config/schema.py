@@ -10,16 +10,15 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
-from torch import nn
 
 from lra.config.mixers import MixerSource
 from lra.config.registry import NoEffect, Section
+from lra.config.request import SECTIONS
 from lra.config.source import Source
 from lra.config.starts import LawText
 from lra.config.strict_yaml import plain
 from lra.config.tasks import TaskSource
-from lra.config.yaml_layers import SECTIONS
-from models.base import Added, Mixer, MixerContext
+from models.base import Added
 from tasks.base import Task
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]
@@ -298,17 +297,3 @@ class RunConfig:
         Raises: UserError as `TaskSource.build`.
         """
         return self.task_source.build(self.task)
-
-    def build_shared(self, context: MixerContext) -> nn.Module | None:
-        """Construct what the mixers of all blocks have in common, if anything.
-
-        Raises: UserError as `MixerSource.share`.
-        """
-        return self.mixer_source.share(context, self.mixer)
-
-    def build_mixer(self, context: MixerContext) -> Mixer:
-        """Construct the mixer of one block.
-
-        Raises: UserError as `MixerSource.build`.
-        """
-        return self.mixer_source.build(context, self.mixer)

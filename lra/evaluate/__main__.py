@@ -16,7 +16,7 @@ import itertools
 import logging
 from pathlib import Path
 
-from lra.config.yaml_layers import alternatives
+from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
 from lra.evaluate.trained import finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
@@ -71,7 +71,7 @@ def _conditions(options: argparse.Namespace) -> list[OtherData]:
     lengths: list[int | None] = [None]
     if options.lengths is not None:
         lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
-    choices = [alternatives(text, "--vary") for text in options.vary]
+    choices = [parse_alternatives(text, "--vary") for text in options.vary]
     return [
         OtherData(
             length=length,

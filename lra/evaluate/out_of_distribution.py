@@ -12,8 +12,8 @@ from pathlib import Path
 import torch
 
 from lra.config.registry import TASKS
+from lra.config.request import Change, changes_of
 from lra.config.schema import RunConfig
-from lra.config.strict_yaml import plain
 from lra.evaluate.recorded_code import is_changed
 from lra.evaluate.trained import best_model, config_of, has_changed_code
 from lra.record.evaluation import EvaluationRecord, evaluations_of
@@ -35,12 +35,17 @@ class OtherData:
 
     length: int | None
     """Positions of the longest sequence; None: as in training."""
-    changes: tuple[str, ...]
-    """Changed options of the task, each as "task.key=value"."""
+    changes: tuple[Change, ...]
+    """Changed options of the task."""
     examples: int | None
     """Size of a freshly drawn test set; None: EXAMPLES."""
     trust_code: bool = False
     """See `config_of`."""
+
+    @property
+    def texts(self) -> list[str]:
+        """The changed options as records hold them, sorted."""
+        return sorted(change.text for change in self.changes)
 
 
 def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
@@ -48,15 +53,14 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
 
     Raises: UserError for changes of anything but the task, and for a task without such data.
     """
-    for text in other.changes:
-        if not text.startswith("task."):
+    for change in other.changes:
+        if change.section != "task":
             raise UserError(
-                f"--vary {text}: only options of the task can differ from the run's; expected "
+                f"{change.origin}: only options of the task can differ from the run's; expected "
                 f"task.KEY=VALUE"
             )
     composed = functools.partial(config_of, folder, record, trust_code=other.trust_code)
-    varied = [("--vary", text) for text in other.changes]
-    config = composed(varied)
+    config = composed(other.changes)
     task = config.build_task()
     if other.examples is not None and not task.draws_data:
         raise UserError(
@@ -69,14 +73,13 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
         fresh = task.fresh(options, length=other.length, examples=examples)
     except DataError as error:
         raise UserError(f"{folder}: {error}") from None
-    for text in other.changes:
-        key = text.partition("=")[0].removeprefix("task.")
-        if key in fresh:
+    for change in other.changes:
+        if change.key in fresh:
             raise UserError(
-                f"--vary {text}: a fresh test set comes with its own {key}; leave it out"
+                f"{change.origin}: a fresh test set comes with its own {change.key}; leave it out"
             )
-    drawn = [("a fresh test set:", f"task.{key}={plain(value)}") for key, value in fresh.items()]
-    return composed([*varied, *drawn])
+    drawn = changes_of({"task": fresh}, "a fresh test set")
+    return composed([*other.changes, *drawn])
 
 
 def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
@@ -90,7 +93,7 @@ def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
     is_drawn = task is not None and task.draws_data
     examples = other.examples or (EXAMPLES if is_drawn else None)
     return any(
-        (found.length, found.changes) == (other.length, sorted(other.changes))
+        (found.length, found.changes) == (other.length, other.texts)
         and not found.has_changed_code
         and examples in (None, _examples_of(found))
         for found in evaluations_of(folder)[0]
@@ -170,7 +173,7 @@ def _record_of(
         config_hash=run.config_hash,
         has_changed_code=has_changed_code(config, run),
         length=other.length,
-        changes=sorted(other.changes),
+        changes=other.texts,
         trained_length=run.length,
         test_accuracy=score.accuracy,
         test_correct=score.correct,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.config.changes import Flags
+from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
+from lra.config.settings_files import mapping
 from lra.config.strict_yaml import parse_yaml, plain
-from lra.config.yaml_layers import mapping
 from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
@@ -36,37 +37,35 @@ def finished_run(folder: Path) -> RunRecord:
 
 
 def config_of(
-    folder: Path, record: RunRecord, changes: Flags = (), *, trust_code: bool = False
+    folder: Path, record: RunRecord, changes: Iterable[Change] = (), *, trust_code: bool = False
 ) -> RunConfig:
     """Compose the settings of a run again; a plug-in is read from where it was.
 
     Args:
         folder: the run's folder.
         record: the run's record.
-        changes: further settings, each as (flag, "section.key=value").
+        changes: further changed settings.
         trust_code: whether a plug-in's file is run even if it is not that of the run.
     Raises: UserError if the settings files have changed since the run, or a plug-in's code.
     """
     if not trust_code:
         refuse_changed_code(folder, record)
 
-    def composed(more: Flags) -> RunConfig:
-        return resolve(
-            record.task_from or record.task,
-            record.mixer_from or record.mixer,
-            preset=record.preset,
-            protocol=record.protocol,
-            flags=[*(("the run's --set", text) for text in record.overrides), *more],
-        )
-
-    config = composed(())
+    request = RunRequest(
+        task=record.task_from or record.task,
+        mixer=record.mixer_from or record.mixer,
+        preset=record.preset,
+        protocol=record.protocol,
+        changes=parse_changes(record.overrides, "the run's --set"),
+    )
+    config = resolve(request)
     if _with_code_of(config, record).hash != record.config_hash:
         raise UserError(
             f"{folder}: its settings cannot be composed again: {_difference(folder, config)}; "
             f"go back to the settings files, or the options, of the run (its commit: "
             f"{record.git.get('commit') or 'not known'})"
         )
-    return composed(changes)
+    return resolve(replace(request, changes=(*request.changes, *changes)))
 
 
 def has_changed_code(config: RunConfig, record: RunRecord) -> bool:

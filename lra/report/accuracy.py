@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lra.config.presets import published_presets
+from lra.config.settings_files import published_presets
 from lra.record.run import RunRecord
 from lra.report.boards import Board
 from lra.report.cells import Cell

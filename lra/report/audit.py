@@ -15,10 +15,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from lra.config.compose import CONFIGS, compose
+from lra.config.compose import compose
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest
 from lra.config.schema import RunConfig
+from lra.config.settings_files import CONFIGS
 from lra.config.strict_yaml import parse_yaml, plain
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
 from lra.report.table import Table
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
@@ -194,9 +195,12 @@ def audit(name: str, folder: Path = FOLDER) -> Audit:
     harness = read_harness(folder)
     mixer, protocol, preset = published.mixer or ANY_MIXER, published.protocol, published.preset
     sections = ("mixer", "model", "train") if published.mixer else ("task",)
-    values = {
-        task: dict(_values(compose(task, mixer, preset=preset, protocol=protocol).config, sections))
+    requests = {
+        task: RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol)
         for task in published.tasks
+    }
+    values = {
+        task: dict(_values(compose(request).config, sections)) for task, request in requests.items()
     }
     every = dict.fromkeys(key for of_task in values.values() for key in of_task)
     for key in published.settings:

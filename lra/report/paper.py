@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lra.config.presets import published_presets
+from lra.config.settings_files import published_presets
 from lra.report.boards import Board, boards
 from lra.report.bubbles import bubble_figures
 from lra.report.build import DEFAULT_RELATIVE_TO, files_before, write_files

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.config.compose import compose
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import DEFAULT_PROTOCOL, PAPER
 from lra.record.run import RunRecord
 from lra.report.audit import names, read_published
 from lra.report.published import PublishedRow, published_rows
@@ -56,11 +56,11 @@ def repeats() -> Iterator[Repeat]:
             for task in BENCHMARK:
                 overrides = published.changes(method, task)
                 if row.values[task] is not None and published.mixer is not None:
-                    composed = compose(
-                        task, published.mixer, preset=published.preset,
-                        protocol=published.protocol, overrides=overrides,
+                    request = RunRequest(
+                        task=task, mixer=published.mixer, preset=published.preset,
+                        protocol=published.protocol, changes=parse_changes(overrides),
                     )  # fmt: skip
-                    yield Repeat(row, task, composed.config, overrides)
+                    yield Repeat(row, task, compose(request).config, overrides)
 
 
 def reproduce_table(results: Results) -> Table:

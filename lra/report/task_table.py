@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.config.presets import published_presets
+from lra.config.settings_files import published_presets
 from lra.record.run import RunRecord, with_shipped
 from lra.report.boards import Board, boards, position_boards
 from lra.report.cells import Cell

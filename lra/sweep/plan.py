@@ -8,17 +8,16 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from lra.classifier.resolve import checked
-from lra.config.compose import read_settings
+from lra.classifier.resolve import resolve
+from lra.config.request import Change, RunRequest, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
-from lra.config.yaml_layers import alternatives
 from lra.record.run import RunRecord
 from lra.record.schema import Status
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
@@ -210,18 +209,7 @@ class SweepOptions:
     """A plan of more runs is refused before any of them is resolved."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Configuration:
-    """One configuration of a plan, which every seed runs."""
-
-    config: RunConfig
-    mixer: str
-    """As for `PlannedRun`."""
-    combination: tuple[str, ...]
-    """The values of --grid, each as "section.key=value"."""
-
-
-def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[str]]) -> None:
+def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[Change]]) -> None:
     """Refuse a plan of more runs than `max_runs`, counted without making it."""
     factors = {
         "tasks": len(options.tasks),
@@ -239,27 +227,30 @@ def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[str]]) ->
 
 
 def _configurations(
-    options: SweepOptions, choices: Sequence[Sequence[str]]
-) -> list[_Configuration]:
+    options: SweepOptions, choices: Sequence[Sequence[Change]]
+) -> Iterator[tuple[RunRequest, RunConfig]]:
     """Resolve every configuration of a plan once; of equal ones the first is kept."""
-    found: dict[str, _Configuration] = {}
-    pairs = itertools.product(options.tasks, options.mixers)
-    count = len(options.tasks) * len(options.mixers) * math.prod(map(len, choices))
-    with progress("planning", total=count, unit="configuration") as bar:
-        for task, mixer in pairs:
-            try:
-                unchanged = read_settings(
-                    task, mixer, preset=options.preset, protocol=options.protocol
-                )
-                for combination in itertools.product(*choices):
-                    flags = [("--grid", text) for text in combination]
-                    config = checked(unchanged.compose(options.overrides, flags))
-                    made = _Configuration(config=config, mixer=mixer, combination=combination)
-                    found.setdefault(config.hash, made)
-                    bar.update()
-            except UserError as error:
-                raise UserError(f"{task}, {mixer}: {error}") from None
-    return list(found.values())
+    common = parse_changes(options.overrides)
+    requests = [
+        RunRequest(
+            task=task,
+            mixer=mixer,
+            preset=options.preset,
+            protocol=options.protocol,
+            changes=(*common, *combination),
+        )
+        for task, mixer in itertools.product(options.tasks, options.mixers)
+        for combination in itertools.product(*choices)
+    ]
+    found: set[str] = set()
+    for request in progress("planning", requests, unit="configuration"):
+        try:
+            config = resolve(request)
+        except UserError as error:
+            raise UserError(f"{request.task}, {request.mixer}: {error}") from None
+        if config.hash not in found:
+            found.add(config.hash)
+            yield request, config
 
 
 def plan(options: SweepOptions) -> list[PlannedRun]:
@@ -270,20 +261,20 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
 
     Raises: UserError naming a run that is not possible, and for more runs than `max_runs`.
     """
-    choices = [alternatives(text, "--grid") for text in options.grid]
+    choices = [parse_alternatives(text, "--grid") for text in options.grid]
     _refuse_too_many(options, choices)
-    configurations = _configurations(options, choices)
+    configurations = list(_configurations(options, choices))
     attempts = functools.cache(newest_attempts)  # each folder is listed once
     return [
         PlannedRun(
-            config=found.config,
-            mixer=found.mixer,
+            config=config,
+            mixer=request.mixer,
             seed=seed,
-            overrides=(*options.overrides, *found.combination),
-            folder=choose_folder(options.results_dir, found.config, seed, "auto", attempts),
+            overrides=tuple(change.text for change in request.changes),
+            folder=choose_folder(options.results_dir, config, seed, "auto", attempts),
             data_dir=options.data_dir,
             results_dir=options.results_dir,
         )
         for seed in options.seeds
-        for found in configurations
+        for request, config in configurations
     ]

@@ -1,0 +1,149 @@
+"""What a run is asked to be: a task, a mixer, a preset, a protocol, and changed settings.
+
+Text becomes data here and nowhere else: `--set section.key=value` is a `Change`.
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lra.config.strict_yaml import parse_yaml, plain
+from lra.runtime.errors import UserError
+
+SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
+
+PAPER = "paper"
+"""The preset of the published settings."""
+
+DEFAULT_PROTOCOL = "s4"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One changed setting, from the command line or from Python."""
+
+    section: str
+    """Empty if the text named no section, which is refused once all settings are known."""
+    key: str
+    value: Any
+    origin: str
+    """The flag and its text, or the function that was given the value."""
+
+    @property
+    def text(self) -> str:
+        """Write the change as `--set` takes it."""
+        return f"{self.section}.{self.key}={plain(self.value)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRequest:
+    """The data of a run, without its mixer."""
+
+    task: str
+    """Name of a task, or the place of a plug-in (`lra.config.plugin`)."""
+    preset: str = PAPER
+    protocol: str = DEFAULT_PROTOCOL
+    changes: tuple[Change, ...] = ()
+    """Changed settings. Of two changes of one setting the later one wins."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest(TaskRequest):
+    """A whole run."""
+
+    mixer: str
+    """Name of a mixer, or the place of a plug-in."""
+
+
+def parse_change(text: str, flag: str = "--set") -> Change:
+    """Parse "section.key=value".
+
+    Args:
+        flag: the flag that the text was given by.
+    Raises: UserError for a value that is not YAML.
+    """
+    name, equals, value = text.partition("=")
+    section, dot, key = name.strip().partition(".")
+    origin = f"{flag} {text}"
+    if not (equals and dot and key):
+        return Change("", section, None, origin)
+    return Change(section, key, parse_yaml(value, origin), origin)
+
+
+def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ...]:
+    """Parse several texts; see `parse_change`."""
+    return tuple(parse_change(text, flag) for text in texts)
+
+
+def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...]:
+    """Turn flags that stand for a setting into changes, without those that were not given.
+
+    Args:
+        flags: section, name and value of the setting, None if not given, by the flag.
+    """
+    return tuple(
+        Change(section, key, value, f"{flag} {section}.{key}={plain(value)}")
+        for flag, (section, key, value) in flags.items()
+        if value is not None
+    )
+
+
+def parse_alternatives(text: str, flag: str) -> list[Change]:
+    """Parse "section.key=a,b" into one change for each value.
+
+    A list in brackets and a mapping in braces stay whole.
+
+    Args:
+        flag: the flag that the text was given by.
+    Raises: UserError for another form, and for an empty value.
+    """
+    key, equals, values = text.partition("=")
+    if not (equals and values.strip()):
+        raise UserError(f"{flag} {text}: expected section.key=value,value, train.lr=1e-3,2e-3 say")
+    parts: list[str] = []
+    depth = 0
+    for piece in values.split(","):
+        if depth:
+            parts[-1] += f",{piece}"
+        else:
+            parts.append(piece)
+        depth += sum(piece.count(mark) for mark in "[{") - sum(piece.count(m) for m in "]}")
+    if any(not part.strip() for part in parts):
+        raise UserError(f"{flag} {text}: an empty value; write null for none")
+    return [parse_change(f"{key.strip()}={part.strip()}", flag) for part in parts]
+
+
+def changes_of(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
+    """Turn settings by section, {"train": {"lr": 1e-3}}, into changes.
+
+    Args:
+        origin: the function that was given them.
+    Raises: UserError for a section without keys, and for a value that no record could hold.
+    """
+    found: list[Change] = []
+    for section, entries in settings.items():
+        if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(
+                f"{origin}: {section}: got {reprlib.repr(entries)}, expected keys with values"
+            )
+        for key, value in entries.items():
+            if not (isinstance(key, str) and key.isidentifier()):  # pyright: ignore
+                name = reprlib.repr(key)
+                raise UserError(f"{origin}: {section}: got {name}, expected the name of a setting")
+            recordable = _recordable(value, f"{origin}: {section}.{key}")
+            found.append(Change(section, key, recordable, origin))
+    return tuple(found)
+
+
+def _recordable(value: object, origin: str) -> Any:
+    """Return a value as JSON holds it, with lists in place of tuples."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise UserError(
+            f"{origin}: got {reprlib.repr(value)}, expected a number, text, boolean or list"
+        ) from None

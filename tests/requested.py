@@ -1,0 +1,46 @@
+"""Configurations as tests ask for them: texts of `--set` in place of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import lra.classifier.resolve
+import lra.config.compose
+from lra.config.compose import Composed
+from lra.config.request import RunRequest, TaskRequest, parse_changes
+from lra.config.schema import RunConfig
+from lra.config.settings_files import CONFIGS
+from tasks.base import Task
+
+
+def run_request(
+    task: str, mixer: str, *, overrides: Sequence[str] = (), **names: Any
+) -> RunRequest:
+    """Ask for a run."""
+    return RunRequest(task=task, mixer=mixer, changes=parse_changes(overrides), **names)
+
+
+def resolve(
+    task: str, mixer: str, *, overrides: Sequence[str] = (), configs: Path = CONFIGS, **names: Any
+) -> RunConfig:
+    """See `lra.classifier.resolve.resolve`; names are those of preset and protocol."""
+    request = run_request(task, mixer, overrides=overrides, **names)
+    return lra.classifier.resolve.resolve(request, configs)
+
+
+def compose(
+    task: str, mixer: str, *, overrides: Sequence[str] = (), configs: Path = CONFIGS, **names: Any
+) -> Composed:
+    """See `lra.config.compose.compose`."""
+    request = run_request(task, mixer, overrides=overrides, **names)
+    return lra.config.compose.compose(request, configs)
+
+
+def compose_task(
+    task: str, *, overrides: Sequence[str] = (), configs: Path = CONFIGS, **names: Any
+) -> Task:
+    """See `lra.config.compose.compose_task`."""
+    request = TaskRequest(task=task, changes=parse_changes(overrides), **names)
+    return lra.config.compose.compose_task(request, configs)
