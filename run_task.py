@@ -191,7 +191,6 @@ def train(
     from lra.report.task_table import task_table
     from lra.runtime.allocator import keep_freed_memory
     from lra.runtime.environment import device_name
-    from lra.train.precision_trial import told_of_bf16
     from lra.train.run import Run
     from lra.train.run_folder import choose_folder
     from lra.train.stopping import StopRequest
@@ -217,9 +216,6 @@ def train(
             logger.info(f"{note}: {count:,}")
     for line in baselines_told(dataset):
         logger.info(line)
-    if device.type == "cpu" and config.train.precision == "bf16":
-        positions = config.train.batch_size * task.info.max_length
-        logger.info(told_of_bf16(config.model.dim, config.model.hidden, positions))
     with stop:
         record = Run(
             config=config,

@@ -38,7 +38,6 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
-    "lra.report.attention_bias": "torch, for reports without checkpoints",
     "lra.report.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "models.ops.selective_scan": "numba, for states of single channels",

@@ -13,7 +13,6 @@ import run_task
 from conftest import tiny_arguments
 from figure_checks import overlaps
 from lra.record.run import RunRecord
-from lra.report.attention_bias import position_scores
 from lra.report.boards import boards
 from lra.report.drawing import style
 from lra.report.kernels import Kernel, by_distance, kernel_figures, learned_kernels, trained_model
@@ -47,32 +46,6 @@ def test_kernels_come_from_the_checkpoint(tmp_path: Path, mixer: str) -> None:
     with style():
         assert overlaps(drawn.draw()) == []
     assert sorted(p.name for p in (results.path(run) / "checkpoints").iterdir()) == before
-
-
-@pytest.mark.parametrize("wrap", [True, False])
-def test_scores_of_positions_are_drawn_in_place_of_kernels(tmp_path: Path, wrap: bool) -> None:
-    arguments = tiny_arguments(tmp_path, mixer="toroidal")
-    arguments += ["--set", "mixer.num_heads=2", "--set", f"mixer.wrap={str(wrap).lower()}"]
-    assert run_task.main(arguments) == 0
-    results = Results(tmp_path / "results")
-    (run,) = results.records
-    found = trained_model(results, run)
-    assert found is not None
-    first, second = position_scores(found.model)
-    assert (first.name, second.name) == ("layer 1", "layer 2")
-    size, middle = len(first.lags), len(first.lags) // 2
-    assert first.lags[middle] == 0
-    assert first.bias.shape == (2, size)
-    assert (first.bias[:, middle] == 0).all()
-    assert np.allclose(first.bias[:, middle + 3], first.bias[:, middle - 3])
-    assert (first.bias[:, 0] < first.bias[:, middle - 1]).all()
-    assert first.cosines[0, middle] == pytest.approx(1)
-    assert first.turns.max() == (size // 2 if wrap else size)
-    (board,) = boards(results.records)
-    (drawn,) = kernel_figures(results, board, "k")
-    assert drawn.title.startswith("listops: scores of positions of toroidal")
-    with style():
-        assert overlaps(drawn.draw()) == []
 
 
 def test_kernels_of_other_settings_are_not_shown(

@@ -230,8 +230,8 @@ def test_models_of_the_best_rows_are_drawn(tmp_path: Path, monkeypatch: pytest.M
     save_all(tmp_path, runs)
     for run in runs:
         (folder_of(tmp_path, run) / "checkpoints").mkdir()
-    drawing = kernels._Drawing("kernels", "learned kernels", "", new_figure)
-    monkeypatch.setattr(kernels, "_drawing", lambda *_: drawing)
+    monkeypatch.setattr(kernels, "trained_model", lambda *_: True)
+    monkeypatch.setattr(kernels, "learned_kernels", lambda _: [True])
     results = Results(tmp_path)
     (board,) = boards(results.records)
     made = kernel_figures(results, board, "x")

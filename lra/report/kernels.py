@@ -7,7 +7,7 @@ diagonal, are smooth away from it and decay, which is what its decomposition res
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lra.record.run import RunRecord
-from lra.report.attention_bias import CAPTION as SCORES_CAPTION
-from lra.report.attention_bias import draw_position_scores, position_scores
 from lra.report.boards import Board
 from lra.report.cells import Cell
 from lra.report.drawing import COLOURS, ReportFigure, log_scale, new_figure, slugify
@@ -133,15 +131,17 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
             for run in cell.runs if method in drawn else ():
                 try:
                     with faults_named("its checkpoint"):
-                        found = _drawing(results, run)
+                        found = trained_model(results, run)
+                        kernels = [] if found is None else learned_kernels(found)
                 except KnownError as error:
                     logger.info(f"kernels of {results.path(run)} are not shown: {error}")
                     continue
-                if found is not None:
-                    name = slugify(found.kind, task, method, slug)
-                    title = f"{task}: {found.title} of {method}"
-                    caption = f"{board.name}, run {run.run_id}. {found.caption}{note}"
-                    figures.append(ReportFigure(name, title, caption, found.draw, is_wide=True))
+                if kernels:
+                    name = slugify("kernels", task, method, slug)
+                    title = f"{task}: learned kernels of {method}"
+                    caption = f"{board.name}, run {run.run_id}. {CAPTION}{note}"
+                    draw = partial(_draw, kernels)
+                    figures.append(ReportFigure(name, title, caption, draw, is_wide=True))
                     break
     return figures
 
@@ -154,29 +154,6 @@ def _choose_models(results: Results, board: Board, task: str) -> tuple[dict[str,
         if task in cells and any(_has_model(results, run) for run in cells[task].runs)
     }
     return choose_rows(found, rank_by_result(board, task))
-
-
-@dataclass(frozen=True)
-class _Drawing:
-    """What there is to draw of a model."""
-
-    kind: str
-    title: str
-    caption: str
-    draw: Callable[[], Figure]
-
-
-def _drawing(results: Results, run: RunRecord) -> _Drawing | None:
-    """Choose what to draw of a run's model; None if there is nothing."""
-    found = trained_model(results, run)
-    if found is None:
-        return None
-    if kernels := learned_kernels(found):
-        return _Drawing("kernels", "learned kernels", CAPTION, partial(_draw, kernels))
-    if scores := position_scores(found.model):
-        draw = partial(draw_position_scores, scores)
-        return _Drawing("scores", "scores of positions", SCORES_CAPTION, draw)
-    return None
 
 
 def _draw(kernels: Sequence[Kernel]) -> Figure:

@@ -9,7 +9,6 @@ __all__ = [
     "messages",
     "micro_batch",
     "optimizer",
-    "precision_trial",
     "pretraining",
     "run",
     "run_folder",
