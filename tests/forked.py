@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import termios
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -185,9 +186,13 @@ def _work(job: dict[str, Any], number: int) -> None:
     Args:
         number: of those that were forked together.
     """
+    from tqdm import tqdm
+
     code = 70
     try:
         os.setsid()
+        # A child that was killed may have held the lock that forked processes share.
+        tqdm.set_lock(threading.RLock())
         folder = Path(job["folder"])
         os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
         for stream, name in ((1, ".out"), (2, ".err")):
