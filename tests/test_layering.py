@@ -38,6 +38,7 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 """Packages of which the first never imports the second."""
 
 LATE = {
+    "lra.config.settings_files": "torch, for reports",
     "lra.report.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "models.ops.selective_scan": "numba, for states of single channels",

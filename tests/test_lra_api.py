@@ -175,7 +175,7 @@ def test_settings_are_those_of_set(made: Path) -> None:
     config = built.config
     assert (config.mixer.model_dump()["rpe_dim"], config.train.lr) == (8, 1e-5)
     assert config.train.clip_norm is None
-    assert config.origins["train.lr"].startswith("--set train.lr=1e-05, in place of")
+    assert config.origins["train.lr"].startswith("lra.build, in place of")
 
 
 def test_a_mixer_of_ones_own_is_built(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lra.config.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UserError
+from lra.runtime.errors import UserError, unknown
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
@@ -122,10 +122,13 @@ def changes_of(settings: Mapping[str, Mapping[str, object]], origin: str) -> tup
 
     Args:
         origin: the function that was given them.
-    Raises: UserError for a section without keys, and for a value that no record could hold.
+    Raises: UserError for an unknown section, for one without keys, and for a value that no record
+        could hold.
     """
     found: list[Change] = []
     for section, entries in settings.items():
+        if section not in SECTIONS:
+            raise unknown("section", section, SECTIONS, origin)
         if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(
                 f"{origin}: {section}: got {reprlib.repr(entries)}, expected keys with values"

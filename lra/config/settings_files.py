@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from lra.config.merge import Layer
-from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
 from lra.config.strict_yaml import LARGEST, parse_yaml
 from lra.runtime.errors import UserError, unknown
@@ -336,5 +335,7 @@ def _names(configs: Path) -> Names:
 
     A mixer's file may hold settings for tasks of the benchmark that are not there yet.
     """
+    from lra.config.registry import TASKS
+
     tasks = dict.fromkeys([*TASKS.classes, *BENCHMARK])
     return {task: _open_task_file(task, configs).names for task in tasks}
