@@ -97,8 +97,6 @@ def test_files_that_must_not_be_large(place: Place, what: str, most: int) -> Non
 def test_folders_without_rights(place: Place, what: str) -> None:
     place.attack("run_task", tiny_arguments(Path(), mixer="mean"), {0})
     locked = {"results": "results", "data": "data"}.get(what, ".")
-    for name in (".out", ".err"):
-        (place.folder / name).chmod(0o666)
     place.root.chmod(0o755)
     (place.folder / locked).chmod(0o555)
     user: dict[str, Any] = {"user": 65534}
