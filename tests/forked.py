@@ -193,6 +193,7 @@ def _work(job: dict[str, Any], number: int) -> None:
         os.setsid()
         # A child that was killed may have held the lock that forked processes share.
         tqdm.set_lock(threading.RLock())
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
         folder = Path(job["folder"])
         os.environ |= {"HOME": str(folder), "TMPDIR": str(folder)}
         for stream, name in ((1, ".out"), (2, ".err")):
