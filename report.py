@@ -17,8 +17,8 @@ from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, carry_out, non_ne
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
-    from lra.report.build import ReportOptions
-    from lra.report.results import Results
+    from lra.report.boards.results import Results
+    from lra.report.page.write import ReportOptions
 
 logger = logging.getLogger("lra.report")
 
@@ -121,7 +121,7 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
 
     Raises: UserError for a preset or protocol that no run has.
     """
-    from lra.report.results import Results
+    from lra.report.boards.results import Results
     from lra.runtime.errors import unknown
 
     results = Results(folder)
@@ -139,7 +139,7 @@ def report_options(options: argparse.Namespace) -> ReportOptions:
 
     Raises: UserError for an unknown format.
     """
-    from lra.report.build import FORMATS, ReportOptions
+    from lra.report.page.write import FORMATS, ReportOptions
     from lra.runtime.errors import unknown
 
     formats = [name.strip() for name in options.format.split(",")]
@@ -169,7 +169,7 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 def write_paper(options: argparse.Namespace, results: Results, out: Path) -> None:
     """Write the tables and figures of a paper, and say where."""
-    from lra.report.paper import DOCUMENT, PaperOptions, write_paper
+    from lra.report.paper.write import DOCUMENT, PaperOptions, write_paper
 
     given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")
              if (value := getattr(options, name)) is not None}  # fmt: skip
@@ -185,7 +185,7 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
 
 def check(results: Results) -> int:
     """Compare the README files with the records; return the exit code."""
-    from lra.report.readme import check_readmes
+    from lra.report.page.readme import check_readmes
 
     differences = check_readmes(results, ROOT)
     if differences:
@@ -212,11 +212,11 @@ def report(options: argparse.Namespace) -> int:
     elif options.paper:
         write_paper(options, results, options.out or folder / "report" / "paper")
     elif options.write_readme:
-        from lra.report.readme import write_readmes
+        from lra.report.page.readme import write_readmes
 
         write_readmes(results, ROOT)
     else:
-        from lra.report.build import summarize, write_report
+        from lra.report.page.write import summarize, write_report
 
         out = options.out or folder / "report"
         chapters = write_report(results, chosen, out)

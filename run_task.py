@@ -188,7 +188,7 @@ def train(
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
     from lra.record.positions import baselines_told
-    from lra.report.task_table import task_table
+    from lra.report.tables.task_table import task_table
     from lra.runtime.allocator import keep_freed_memory
     from lra.runtime.environment import device_name
     from lra.train.run import Run

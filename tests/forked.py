@@ -33,7 +33,8 @@ IMPORTED = """
     lra.generate.__main__ lra.bench.__main__ lra.check.__main__ lra.train.run
     lra.classifier.resolve
     lra.classifier.match_params
-    lra.report.build lra.report.readme pandas jinja2 PIL.Image PIL.PngImagePlugin sklearn.tree
+    lra.report.page.write lra.report.page.readme pandas jinja2 PIL.Image PIL.PngImagePlugin
+    sklearn.tree
     sklearn.linear_model pandas.io.formats.style matplotlib.figure matplotlib.backends.backend_svg
     matplotlib.backends.backend_agg tasks.listops.evaluate tasks.listops.official
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers

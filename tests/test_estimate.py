@@ -10,10 +10,11 @@ import yaml
 
 import run_task
 from lra.record.run import RunRecord
-from lra.report.audit import names, read_published
-from lra.report.published import rows_of
-from lra.report.reproduce import repeats, reproduce_table
-from lra.report.results import Results
+from lra.report.boards.results import Results
+from lra.report.published.audit import names, read_published
+from lra.report.published.repeats import repeats
+from lra.report.published.rows import rows_of
+from lra.report.tables.reproduce import reproduce_table
 from lra.train.estimate import Timings, told
 from made_results import bench_record, record, save_all, write_metrics
 from own_tasks import PARITY

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from attack import Place
-from lra.report.results import Results
+from lra.report.boards.results import Results
 from lra.runtime.interrupts import INTERRUPTED
 
 DEATHS = {

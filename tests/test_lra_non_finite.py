@@ -16,7 +16,7 @@ import report
 import run_task
 from conftest import tiny_arguments
 from lra.record.run import folder_of, load_record
-from lra.report.cells import cell_of
+from lra.report.boards.cells import cell_of
 from lra.train.evaluation import autocast_of, evaluate
 from made_results import NOT_DONE, next_token_run, record
 from tasks.base import Batch, TaskInfo

@@ -15,7 +15,7 @@ from lra import prepare
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
-from lra.report.boards import boards
+from lra.report.boards.board import boards
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY

@@ -13,8 +13,8 @@ from lra.config.registry import MIXERS
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.run import all_records, load_record
-from lra.report.published import published_rows, rows_of
-from lra.report.task_table import task_table
+from lra.report.published.rows import published_rows, rows_of
+from lra.report.tables.task_table import task_table
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save
 

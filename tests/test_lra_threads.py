@@ -14,9 +14,11 @@ import pytest
 import torch
 
 from lra.record.schema import ThreadsRecord
-from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
-from lra.report.speed import speed_boards, speed_of, speed_table
-from lra.report.task_table import task_table
+from lra.report.boards.benchmarks import bench_boards
+from lra.report.boards.speeds import speed_boards, speed_of
+from lra.report.tables.benchmarks import against_reference, benchmark_tables
+from lra.report.tables.speed import speed_table
+from lra.report.tables.task_table import task_table
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads, choose_threads, chosen_variables, others_load
 from made_results import bench_record, record, save

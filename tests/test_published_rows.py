@@ -13,7 +13,7 @@ import run_task
 from lra.bench.steps import SyntheticSplit
 from lra.classifier import packing
 from lra.config.schema import RunConfig
-from lra.report.reproduce import Repeat, repeats
+from lra.report.published.repeats import Repeat, repeats
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
 from tasks.base import BENCHMARK, Dataset

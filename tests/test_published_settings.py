@@ -16,7 +16,7 @@ from lra.classifier.match_params import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS, READOUT, STARTS, read_settings_file
-from lra.report.audit import FOLDER, Cell, audit, names, read_published, unexplained
+from lra.report.published.audit import FOLDER, Cell, audit, names, read_published, unexplained
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
 from requested import compose, resolve

@@ -15,8 +15,8 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.starts import fans, fitting
 from lra.config.request import parse_alternatives
 from lra.config.starts import LAWS, Fan, Start, read_law
-from lra.report.audit import FOLDER, StatedStart, names, read_published
-from lra.report.starting_laws import expected_start, stated_starts
+from lra.report.published.audit import FOLDER, StatedStart, names, read_published
+from lra.report.published.starting_laws import expected_start, stated_starts
 from lra.runtime.errors import UserError
 from requested import resolve
 

@@ -14,11 +14,12 @@ from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.own_process import Here, Memory
 from lra.record.benchmark import BenchRecord, all_bench_records
-from lra.report.benchmarks import against_reference, bench_boards, benchmark_tables
-from lra.report.drawing import Looks, style
-from lra.report.layers import layer_figures
-from lra.report.names import Names
-from lra.report.repeat import bench_command
+from lra.report.boards.benchmarks import bench_boards
+from lra.report.boards.row_names import Names
+from lra.report.figures.drawing import Looks, style
+from lra.report.figures.layers import layer_figures
+from lra.report.page.commands import bench_command
+from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from made_results import bench_record
 
 MEMORY = Memory(base=3.0, peak=5.0, reserved=None)

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lra.record.run import RunRecord
-from lra.report.accuracy import accuracy_table, averages
-from lra.report.boards import Board, boards
-from lra.report.cells import Cell, cell_of
-from lra.report.published import (
-    FIVE,
+from lra.report.boards.averages import FIVE, averages
+from lra.report.boards.board import Board, boards
+from lra.report.boards.cells import Cell, cell_of
+from lra.report.boards.ranking import ranks
+from lra.report.published.rows import (
     PublishedRow,
     choose_published,
     published_rows,
-    published_table,
 )
-from lra.report.table import ranks
+from lra.report.tables.accuracy import accuracy_table
+from lra.report.tables.published import published_table
 from made_results import NOT_DONE, made_records, record
 from tasks.base import BENCHMARK
 
@@ -337,7 +337,7 @@ def test_published_methods_are_chosen_by_name() -> None:
 def test_published_rows_have_sources() -> None:
     import yaml
 
-    from lra.report.published import PUBLISHED
+    from lra.report.published.rows import PUBLISHED
 
     sources = yaml.safe_load((PUBLISHED.parent / "sources.yaml").read_text())
     assert {row.source for row in published_rows()} - {"chance level"} == sources.keys()

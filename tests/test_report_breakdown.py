@@ -10,8 +10,9 @@ import pytest
 
 from figure_checks import overlaps
 from lra.record.run import NO_PREDICTION, RunRecord
-from lra.report.boards import boards
-from lra.report.breakdown import (
+from lra.report.boards.board import boards
+from lra.report.boards.results import Results
+from lra.report.figures.breakdown import (
     Outcome,
     breakdown_figures,
     confusion,
@@ -20,9 +21,8 @@ from lra.report.breakdown import (
     outcome,
     wilson,
 )
-from lra.report.curves import AXES, curve, curve_figures
-from lra.report.drawing import Looks, style
-from lra.report.results import Results
+from lra.report.figures.curves import AXES, curve, curve_figures
+from lra.report.figures.drawing import Looks, style
 from made_results import record, save_all, write_metrics, write_predictions
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from figure_checks import overlaps
-from lra.report.boards import boards
-from lra.report.bubble_panels import (
+from lra.report.boards.board import boards
+from lra.report.boards.results import Results
+from lra.report.figures.bubble_panels import (
     Bubble,
     Panel,
     average_panels,
@@ -18,10 +19,9 @@ from lra.report.bubble_panels import (
     speeds_on,
     task_panels,
 )
-from lra.report.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
-from lra.report.build import ReportOptions, chapters
-from lra.report.drawing import Looks, style
-from lra.report.results import Results
+from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
+from lra.report.figures.drawing import Looks, style
+from lra.report.page.write import ReportOptions, chapters
 from made_results import VALUES, made_records, record, save_all
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")

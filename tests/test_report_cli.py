@@ -18,14 +18,14 @@ import pytest
 import report
 from conftest import ROOT
 from lra.record.run import folder_of
-from lra.report.boards import boards
-from lra.report.build import ReportOptions, chapters, write_report
-from lra.report.compare import compare
-from lra.report.markdown import escape
-from lra.report.repeat import command
-from lra.report.results import Results
-from lra.report.table import Table
-from lra.report.task_table import task_table
+from lra.report.boards.board import boards
+from lra.report.boards.comparison import compare
+from lra.report.boards.results import Results
+from lra.report.page.commands import command
+from lra.report.page.write import ReportOptions, chapters, write_report
+from lra.report.tables.markdown import escape
+from lra.report.tables.table import Table
+from lra.report.tables.task_table import task_table
 from lra.runtime.console import csv_table
 from lra.train.estimate import Timings
 from made_results import (
@@ -60,7 +60,7 @@ def written(made: Path) -> Path:
 
 def test_drawing_needs_no_torch() -> None:
     """Its import takes longer than many figures, and every process that draws would do it."""
-    program = "import sys, lra.report.build; sys.exit('torch' in sys.modules)"
+    program = "import sys, lra.report.page.write; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=False).returncode == 0
 
 

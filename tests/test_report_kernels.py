@@ -13,10 +13,16 @@ import run_task
 from conftest import tiny_arguments
 from figure_checks import overlaps
 from lra.record.run import RunRecord
-from lra.report.boards import boards
-from lra.report.drawing import style
-from lra.report.kernels import Kernel, by_distance, kernel_figures, learned_kernels, trained_model
-from lra.report.results import Results
+from lra.report.boards.board import boards
+from lra.report.boards.results import Results
+from lra.report.figures.drawing import style
+from lra.report.figures.kernels import (
+    Kernel,
+    by_distance,
+    kernel_figures,
+    learned_kernels,
+    trained_model,
+)
 from lra.train.checkpoint import read_newest, save_checkpoint
 
 

@@ -15,17 +15,17 @@ from matplotlib.figure import Figure
 
 from conftest import ROOT
 from figure_checks import overlaps
-from lra.report.drawing import (
+from lra.report.boards.slugs import slugify
+from lra.report.figures.drawing import (
     COLOURS,
     Looks,
     ReportFigure,
     figure_with_labels,
     is_stretched,
     log_scale,
-    slugify,
     style,
 )
-from lra.report.labels import LineEnd, apart, label_ends
+from lra.report.figures.labels import LineEnd, apart, label_ends
 
 INTERVALS = st.lists(st.tuples(st.floats(0, 100), st.floats(0.5, 5)), min_size=1, max_size=15)
 

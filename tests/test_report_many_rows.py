@@ -14,22 +14,24 @@ from matplotlib.figure import Figure
 from figure_checks import texts_of
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
-from lra.report import build, drawn_rows, kernels
-from lra.report.boards import boards, position_boards
-from lra.report.breakdown import MOST_FIELDS, breakdown_figures
-from lra.report.bubbles import bubble_figures
-from lra.report.build import CONTENTS, ReportOptions, write_report
-from lra.report.curves import curve_figures
-from lra.report.drawing import Looks, ReportFigure, new_figure, style
-from lra.report.drawn_rows import MOST_ROWS, choose_rows, rank, rank_in_turn
-from lra.report.kernels import kernel_figures
-from lra.report.layers import layer_figures
-from lra.report.names import Names
-from lra.report.out_of_distribution import evaluation_boards, evaluation_figures
-from lra.report.position_chapter import position_chapter
-from lra.report.results import Results
-from lra.report.scaling import scaling_figures
-from lra.report.speed import speed_boards
+from lra.report.boards.board import boards, position_boards
+from lra.report.boards.evaluations import evaluation_boards
+from lra.report.boards.results import Results
+from lra.report.boards.row_names import Names
+from lra.report.boards.speeds import speed_boards
+from lra.report.figures import drawn_rows, kernels
+from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
+from lra.report.figures.bubbles import bubble_figures
+from lra.report.figures.curves import curve_figures
+from lra.report.figures.drawing import Looks, ReportFigure, new_figure, style
+from lra.report.figures.drawn_rows import MOST_ROWS, choose_rows, rank, rank_in_turn
+from lra.report.figures.kernels import kernel_figures
+from lra.report.figures.layers import layer_figures
+from lra.report.figures.out_of_distribution import evaluation_figures
+from lra.report.figures.scaling import scaling_figures
+from lra.report.page import write as build
+from lra.report.page.position_chapter import position_chapter
+from lra.report.page.write import CONTENTS, ReportOptions, write_report
 from made_results import (
     bench_record,
     next_token_run,

@@ -14,14 +14,14 @@ from pydantic import ValidationError
 
 import report
 from lra.record.run import RunRecord
-from lra.report.boards import Board, boards
-from lra.report.build import ReportOptions, chapters, write_report
-from lra.report.compare import find_method
-from lra.report.leaderboard import leaderboard
-from lra.report.names import Names
-from lra.report.repeat import command
-from lra.report.results import Results
-from lra.report.speed import speed_boards
+from lra.report.boards.board import Board, boards
+from lra.report.boards.comparison import find_method
+from lra.report.boards.results import Results
+from lra.report.boards.row_names import Names
+from lra.report.boards.speeds import speed_boards
+from lra.report.page.commands import command
+from lra.report.page.write import ReportOptions, chapters, write_report
+from lra.report.tables.leaderboard import leaderboard
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save_all, write_predictions
 

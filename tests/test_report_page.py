@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from conftest import ROOT
-from lra.report.build import ReportOptions, write_report
-from lra.report.results import Results
+from lra.report.boards.results import Results
+from lra.report.page.write import ReportOptions, write_report
 
 pytestmark = pytest.mark.slow
 LARGEST = 1_500_000

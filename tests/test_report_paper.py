@@ -14,13 +14,14 @@ import report
 from conftest import ROOT
 from figure_checks import overlaps
 from lra.record.run import RunRecord
-from lra.report.boards import boards
-from lra.report.latex import escape, text_width
-from lra.report.paper import COLUMN, PaperOptions, column_style, write_paper
-from lra.report.paper_choice import choose, complete
-from lra.report.paper_table import Entry, Line, PaperTable
-from lra.report.results import Results
-from lra.report.table import ranks, rounded
+from lra.report.boards.board import boards
+from lra.report.boards.ranking import ranks, rounded
+from lra.report.boards.results import Results
+from lra.report.boards.row_names import complete
+from lra.report.paper.choice import choose
+from lra.report.paper.latex import escape, text_width
+from lra.report.paper.table import Entry, Line, PaperTable
+from lra.report.paper.write import COLUMN, PaperOptions, column_style, write_paper
 from lra.runtime.errors import UserError
 from made_results import MIXERS, TASKS, record, save_all, write_metrics
 
@@ -235,7 +236,7 @@ def test_figures_have_the_columns_width_and_truetype_fonts(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_figures_of_the_shipped_runs_can_be_read(tmp_path: Path) -> None:
-    from lra.report import paper as module
+    from lra.report.paper import write as module
 
     results = Results(ROOT / "results" / "shipped")
     drawn = []

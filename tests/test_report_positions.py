@@ -18,21 +18,22 @@ from lra.evaluate.__main__ import _table as evaluation_text
 from lra.evaluate.__main__ import main as evaluate_main
 from lra.record.positions import PositionLoss, PositionScores, position_losses
 from lra.record.run import RunRecord
-from lra.report.boards import Board, boards, position_boards
-from lra.report.bubble_panels import speeds_on, task_panels
-from lra.report.build import ReportOptions, chapters
-from lra.report.curves import LOSS, curve
-from lra.report.drawing import Looks, style
-from lra.report.kernels import kernel_figures, learned_kernels, trained_model
-from lra.report.leaderboard import leading_board
-from lra.report.out_of_distribution import evaluation_boards, evaluation_tables
-from lra.report.position_chapter import position_chapter
-from lra.report.position_parts import by_position, by_value, metadata_tables, windows_of
-from lra.report.positions import position_table
-from lra.report.readme import next_tokens
-from lra.report.results import Results
-from lra.report.table import Table
-from lra.report.task_table import task_table
+from lra.report.boards.board import Board, boards, leading_board, position_boards
+from lra.report.boards.evaluations import evaluation_boards
+from lra.report.boards.position_bits import by_position, by_value, windows_of
+from lra.report.boards.results import Results
+from lra.report.figures.bubble_panels import speeds_on, task_panels
+from lra.report.figures.curves import LOSS, curve
+from lra.report.figures.drawing import Looks, style
+from lra.report.figures.kernels import kernel_figures, learned_kernels, trained_model
+from lra.report.page.position_chapter import position_chapter
+from lra.report.page.readme import next_tokens
+from lra.report.page.write import ReportOptions, chapters
+from lra.report.tables.next_tokens import position_table
+from lra.report.tables.out_of_distribution import evaluation_tables
+from lra.report.tables.position_bits import metadata_tables
+from lra.report.tables.table import Table
+from lra.report.tables.task_table import task_table
 from made_results import next_token_run, record, save, save_all, save_evaluation, scores
 
 LN2 = math.log(2)

@@ -10,17 +10,17 @@ import pytest
 
 import report
 from conftest import ROOT
-from lra.report import audit
-from lra.report.boards import boards
-from lra.report.leaderboard import leaderboard, leading_board
-from lra.report.readme import (
+from lra.report.boards.board import boards, leading_board
+from lra.report.boards.results import Results
+from lra.report.page.readme import (
     check_readmes,
     make_blocks,
     marked,
     published_of_the_suite,
     write_readmes,
 )
-from lra.report.results import Results
+from lra.report.published import audit
+from lra.report.tables.leaderboard import leaderboard
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from figure_checks import overlaps
-from lra.report.benchmarks import bench_boards
-from lra.report.build import ReportOptions, chapters
-from lra.report.drawing import Looks, style
-from lra.report.results import Results
-from lra.report.scaling import fit, scaling_figures
-from lra.report.speed import memory_table, speed_boards, speed_table
+from lra.report.boards.benchmarks import bench_boards
+from lra.report.boards.results import Results
+from lra.report.boards.speeds import speed_boards
+from lra.report.figures.drawing import Looks, style
+from lra.report.figures.scaling import fit, scaling_figures
+from lra.report.page.write import ReportOptions, chapters
+from lra.report.tables.speed import memory_table, speed_table
 from made_results import bench_record, record, save_all
 
 

@@ -28,8 +28,9 @@ from lra.bench.steps import CASES
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_changes
 from lra.record.benchmark import BenchRecord
-from lra.report.benchmarks import bench_boards, benchmark_tables
-from lra.report.names import Names
+from lra.report.boards.benchmarks import bench_boards
+from lra.report.boards.row_names import Names
+from lra.report.tables.benchmarks import benchmark_tables
 from lra.runtime.cli import (
     Parser,
     absolute_path,

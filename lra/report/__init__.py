@@ -1,3 +1,6 @@
-"""Records turned into tables, figures, a page and the blocks of README files."""
+"""Records turned into tables, figures, a page and the blocks of README files.
 
-__all__ = ["benchmarks", "build", "names", "paper", "readme", "results", "task_table"]
+The rooms, from the top down: paper, page, figures, tables, published, boards.
+"""
+
+__all__ = ["boards", "figures", "page", "paper", "published", "tables"]

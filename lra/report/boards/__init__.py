@@ -1,0 +1,17 @@
+"""Which results compare with each other, and what rows and numbers they give."""
+
+__all__ = [
+    "averages",
+    "benchmarks",
+    "board",
+    "cells",
+    "comparison",
+    "evaluations",
+    "measures",
+    "position_bits",
+    "ranking",
+    "results",
+    "row_names",
+    "slugs",
+    "speeds",
+]

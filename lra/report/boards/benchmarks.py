@@ -1,0 +1,103 @@
+"""Measurements of speed, sorted into boards of those that compare."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lra.record.benchmark import BenchRecord
+from lra.report.boards.row_names import Names
+from lra.report.boards.slugs import bench_anchor, slugify
+from lra.report.boards.speeds import Place, Speed, SpeedBoard, is_busy
+
+_NOTES = {
+    "step": "Whole training steps, medians over interleaved rounds.",
+    "forward": "Batches of an evaluation, medians over interleaved rounds.",
+    "pretraining": "Training steps of the language model of task lm on synthetic tokens, whose "
+    "encoder of positions has the hidden layers named; medians over interleaved rounds. Moreno et "
+    "al. (2023), section 5.1, have fd-tnn 10 % faster than tnn at 3 layers and 15 % at 6, causal, "
+    "at 512 positions, on an A100.",
+    "op": "A part of the mixer alone, forward and backward, medians over interleaved rounds.",
+    "decode": "One more position by the mixer's recurrence, or (prefix) by mixing all positions so "
+    "far again; medians over interleaved rounds.",
+}
+
+
+_UNITS = {
+    "step": "training speed, steps/s",
+    "forward": "evaluation, batches/s",
+    "pretraining": "pretraining, steps/s",
+    "op": "forward and backward, times/s",
+    "decode": "decoding, positions/s",
+}
+
+
+_LEARNED = {"next": "causal, next tokens", "masked": "bidirectional, masked tokens"}
+"""What is learned in pretraining, and by which models."""
+
+
+_SEQUENCES = {
+    "full": "All sequences are synthetic and of the length named.",
+    "task": "Sequences are the task's own, up to the length named.",
+}
+
+
+_MEMORY = "Memory is the peak of a process of its own on a CPU, of what is allocated on a GPU."
+
+
+_EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
+
+
+def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> list[SpeedBoard]:
+    """Sort measurements by device, what was measured, and settings; `names` as for `boards`."""
+    names = names or Names([], records)
+    found: dict[tuple[Any, ...], dict[str, dict[Place, Speed]]] = {}
+    for r in sorted(records, key=_bench_order):
+        memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
+        note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
+        slug = " ".join(["bench", r.mode, *_bench_setting(r, r.preset, r.protocol)])
+        board = (r.device, _bench_title(r), slug, note, _UNITS[r.mode])
+        board += r.measured_with, r.rounds_rpe_layers
+        row = found.setdefault(board, {})
+        place = Place(r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers)
+        row.setdefault(names.of_mixer(r), {})[place] = Speed(
+            r.steps_per_second,
+            r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
+            r.batch_size,
+            words="oom" if r.status == "oom" else "",
+            busy=is_busy(r),
+            low=r.low_quartile,
+            high=r.high_quartile,
+            link=bench_anchor(r),
+            ratio_to_reference=r.ratio_to_reference,
+            ratio_low=r.ratio_low_quartile,
+            ratio_high=r.ratio_high_quartile,
+            time_breakdown=r.time_breakdown,
+        )
+    return [
+        SpeedBoard(device, title, slugify(slug, device), note, rows, unit)
+        for (device, title, slug, note, unit, *_), rows in found.items()
+    ]
+
+
+def _bench_order(r: BenchRecord) -> tuple[object, ...]:
+    return (list(_NOTES).index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
+            r.overrides, r.precision, r.objective != "next", r.method, r.part or "", r.length,
+            r.rpe_layers or 0)  # fmt: skip
+
+
+def _bench_title(r: BenchRecord) -> str:
+    setting = _bench_setting(r, f"preset {r.preset}", f"protocol {r.protocol}")
+    return ", ".join([f"Benchmark, {r.mode}", *setting])
+
+
+def _bench_setting(r: BenchRecord, preset: str | None, protocol: str | None) -> list[str]:
+    """List what was measured; preset and protocol in the words given."""
+    parts = [str(r.task), str(preset), str(protocol)] if r.task is not None else []
+    if r.objective is not None:
+        parts.append(_LEARNED[r.objective])
+    if r.channels is not None:
+        parts.append(f"{r.channels} channels")
+    if r.lengths == "task":
+        parts.append("own lengths")
+    return [*parts, r.precision, *r.overrides]

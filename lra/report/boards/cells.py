@@ -1,0 +1,144 @@
+"""Runs that differ in seed alone, as one cell of a table."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from lra.record.run import RunRecord
+from lra.report.boards.measures import ACCURACY, Measure, Result
+from lra.runtime.console import MISSING
+
+CHANCE_SIGMA = 2.326
+"""A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
+
+
+AnyResult = TypeVar("AnyResult", bound=Result)
+
+
+@dataclass(frozen=True)
+class Cell(Generic[AnyResult]):
+    """Counted runs of one row and column; see `cell_of`."""
+
+    runs: tuple[AnyResult, ...] = ()
+    beside: tuple[RunRecord, ...] = ()
+    """Runs of the user's own that have no result, in place of which shipped ones are counted."""
+
+    def numbers(self, measure: Measure) -> list[float]:
+        """List the numbers of all runs that have one."""
+        return [value for run in self.runs if (value := measure.of(run)) is not None]
+
+    def mean_of(self, measure: Measure) -> float | None:
+        """Return the mean over seeds; None if no run has a number."""
+        found = self.numbers(measure)
+        return statistics.mean(found) if found else None
+
+    def value_of(self, measure: Measure) -> float | None:
+        """Return the number to average and rank: the mean; None if a run failed, or at chance."""
+        failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        no_number = failed or (measure.has_chance and self.is_at_chance)
+        return None if no_number else self.mean_of(measure)
+
+    def spread_of(self, measure: Measure) -> str:
+        """Write the mean, ± standard deviation of several; a dash if no run has a number."""
+        found = self.numbers(measure)
+        text = measure.text(self.mean_of(measure))
+        return f"{text} ± {measure.text(statistics.stdev(found))}" if len(found) > 1 else text
+
+    def text_of(self, measure: Measure) -> str:
+        """Write mean ± standard deviation (n), and how the runs without a result ended."""
+        found = self.numbers(measure)
+        if not found:
+            return ", ".join([*self.words, *self.faults]) or MISSING
+        text = f"{self.spread_of(measure)} ({'; '.join([f'n={len(found)}', *self.unfinished])})"
+        lucky = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        if lucky and self.is_at_chance:
+            return ", ".join([f"at chance: {text}", *self.words, *self.faults])
+        chance = [f"{lucky} at chance"] if lucky else []
+        return ", ".join([text, *chance, *self.words, *self.faults])
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracy of each finished run, in percent."""
+        return self.numbers(ACCURACY)
+
+    @property
+    def mean(self) -> float | None:
+        """Mean test accuracy of finished runs in percent; None if there are none."""
+        return self.mean_of(ACCURACY)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation of test accuracy over seeds; None for fewer than two."""
+        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
+
+    @property
+    def is_at_chance(self) -> bool:
+        """Whether every finished run is at chance, and there is one."""
+        done = [run for run in self.runs if run.test_accuracy is not None]
+        return bool(done) and all(map(is_at_chance, done))
+
+    @property
+    def value(self) -> float | None:
+        """See `value_of`, of the accuracy in percent."""
+        return self.value_of(ACCURACY)
+
+    @property
+    def words(self) -> list[str]:
+        """How the runs without a result ended, such as "stopped" or "2 diverged"."""
+        counts = Counter(run.status for run in self.runs if run.test_accuracy is None)
+        return [word if n == 1 else f"{n} {word}" for word, n in sorted(counts.items())]
+
+    @property
+    def faults(self) -> list[str]:
+        """How many runs predicted nothing for some test targets, in words; none if no run did."""
+        count = sum(bool(run.test_non_finite) for run in self.runs)
+        return [f"{count} with non-finite logits"] if count else []
+
+    @property
+    def unfinished(self) -> list[str]:
+        """How far the runs came that stand beside counted ones, in one text; none without them."""
+        ends = [f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.beside]
+        return [f"yours: {', '.join(ends)}"] if ends else []
+
+    @property
+    def text(self) -> str:
+        """See `text_of`, of the accuracy in percent."""
+        return self.text_of(ACCURACY)
+
+
+def is_at_chance(run: Result) -> bool:
+    """Whether a finished run is no better than one answer to all, by a test of proportions."""
+    majority = run.baselines.get("majority class")
+    chance = majority if run.largest_class is None else run.largest_class
+    if chance is None or run.test_accuracy is None or not run.test_total:
+        return False
+    sigma = math.sqrt(chance * (100.0 - chance) / run.test_total)
+    return run.test_accuracy < chance + CHANCE_SIGMA * sigma
+
+
+def cell_of(records: Sequence[RunRecord]) -> Cell[RunRecord]:
+    """Make a cell of all runs of one row and column."""
+    runs = counted(records)
+    names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
+    beside = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
+    return Cell(runs, tuple(sorted(beside, key=lambda r: r.seed)))
+
+
+def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """Choose one run for each seed: the newest finished attempt, or the newest if none finished."""
+    by_seed: dict[int, RunRecord] = {}
+    for record in sorted(records, key=lambda r: (r.seed, r.status == "done", attempt(r))):
+        by_seed[record.seed] = record
+    return tuple(by_seed.values())
+
+
+def attempt(record: RunRecord) -> int:
+    """Return which attempt a run is, 1 for the first: the number behind -r in its id."""
+    found = re.search(r"-r(\d+)$", record.run_id)
+    return int(found[1]) if found else 1

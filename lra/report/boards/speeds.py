@@ -1,0 +1,171 @@
+"""Speeds that can be compared: boards of mixers by task, length and batch size, on one device."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.record.benchmark import BenchRecord
+from lra.record.run import RunRecord
+from lra.report.boards.cells import counted
+from lra.report.boards.row_names import Names, with_hash
+from lra.report.boards.slugs import run_anchor, slugify
+from tasks.base import BENCHMARK
+
+BUSY = "busy"
+"""Word on speeds that were measured while other processes kept the machine busy."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A column of a table of speeds: speeds are compared if all of these fields are equal."""
+
+    task: str
+    length: int
+    """Positions of the longest sequence."""
+    batch_size: int
+    rpe_layers: int | None = None
+    """Hidden layers of the encoder of positions, where measurements differ in them."""
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """Sort key: the benchmark's tasks first, in their order, then other tasks by name."""
+        return (self.task not in BENCHMARK, *map(BENCHMARK.index, {self.task} & set(BENCHMARK)),
+                self.task, self.length, self.batch_size, self.rpe_layers or 0)  # fmt: skip
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The fields that say anything, by name."""
+        fields = dataclasses.asdict(self)
+        return {name: value for name, value in fields.items() if value is not None}
+
+    def __str__(self) -> str:
+        text = f"{self.task} {self.length:,} (batch {self.batch_size})"
+        return text if self.rpe_layers is None else f"{text}, {layers_in_words(self.rpe_layers)}"
+
+
+def layers_in_words(count: int) -> str:
+    """Name a number of hidden layers of an encoder of positions."""
+    return f"{count} encoder layer{'s' * (count != 1)}"
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Speed and memory of one mixer at one place on one device."""
+
+    steps_per_second: float | None
+    peak_memory_mib: float | None
+    batch_size: int
+    words: str = ""
+    """Text in place of a speed, or after it: oom if memory ran out."""
+    busy: bool = False
+    """Whether other processes kept the machine busy meanwhile."""
+    low: float | None = None
+    high: float | None = None
+    """Upper quartile of steps per second, `low` being the lower one; only for benchmarks."""
+    link: str = ""
+    ratio_to_reference: float | None = None
+    """Speed as a multiple of the reference's; None unless a benchmark compared them."""
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    time_breakdown: Mapping[str, float] | None = None
+    """Percent of a step's time by purpose."""
+
+    @property
+    def examples_per_second(self) -> float:
+        """Speed that can be compared if batch sizes differ; nan without a speed."""
+        return self.batch_size * (self.steps_per_second or math.nan)
+
+    @property
+    def memory(self) -> float:
+        """Peak memory in MiB; nan where none was measured."""
+        return self.peak_memory_mib or math.nan
+
+
+@dataclass(frozen=True)
+class SpeedBoard:
+    """Speeds that can be compared, all measured on one device."""
+
+    device: str
+    title: str
+    slug: str
+    """What was measured, and on which device, in the names of files."""
+    note: str
+    """Sentence on how the speeds were measured."""
+    rows: Mapping[str, Mapping[Place, Speed]]
+    """Speeds, by method and then by place."""
+    unit: str = "training speed, steps/s"
+    """Label of an axis of speeds."""
+
+    @property
+    def places(self) -> list[Place]:
+        """The columns: every place at which some row has a speed, in order."""
+        return sorted(
+            {place for cells in self.rows.values() for place in cells},
+            key=lambda place: place.order,
+        )
+
+
+def is_busy(record: RunRecord | BenchRecord) -> bool:
+    """Say whether other processes kept the machine busy while a record was made."""
+    return record.threads is not None and record.threads.busy
+
+
+def speed_of(runs: Iterable[RunRecord]) -> Speed:
+    """Join runs that differ only in their seed: the median speed and the largest memory."""
+    runs = list(runs)
+    fits = [run for run in runs if run.status != "oom"]
+    speeds = [run.steps_per_second for run in fits if run.steps_per_second is not None]
+    failed = len(runs) - len(fits)
+    return Speed(
+        steps_per_second=statistics.median(speeds) if speeds else None,
+        peak_memory_mib=max(run.peak_memory_mib for run in fits) if fits else None,
+        batch_size=runs[0].batch_size,
+        words="oom" if not fits else f"{failed} oom" if failed else "",
+        busy=any(map(is_busy, fits)),
+        link=run_anchor((fits or runs)[0]),
+    )
+
+
+def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> list[SpeedBoard]:
+    """Sort the speeds of runs by device, preset and protocol; `names` as for `boards`."""
+    names = names or Names(records)
+    found: dict[tuple[str, str, str], dict[str, dict[Place, list[RunRecord]]]] = {}
+    hashes: dict[tuple[object, ...], set[str]] = {}
+    for r in records:
+        hashes.setdefault(_cell(r, names), set()).add(r.config_hash)
+    for r in sorted(records, key=lambda r: (r.preset != "paper", r.preset, r.protocol, r.device)):
+        rows = found.setdefault((r.preset, r.protocol, r.device), {})
+        # Runs on data of another kind, but of one length, meet here alone.
+        is_shared = len(hashes[_cell(r, names)]) > 1
+        name = with_hash(names.of(r), r) if is_shared else names.of(r)
+        rows.setdefault(name, {}).setdefault(_place(r), []).append(r)
+    return [
+        SpeedBoard(
+            device,
+            f"Preset {preset}, protocol {protocol}",
+            slugify(preset, protocol, device),
+            "One over the median duration of a training step; sequences are of all lengths up to "
+            "the one named. Memory is the peak of the process on a CPU, of what is allocated on a "
+            "GPU.",
+            {
+                name: {
+                    place: speed_of(counted(sorted(runs, key=lambda r: r.run_id)))
+                    for place, runs in by_place.items()
+                }
+                for name, by_place in sorted(rows.items())
+            },
+        )
+        for (preset, protocol, device), rows in found.items()
+    ]
+
+
+def _place(record: RunRecord) -> Place:
+    return Place(record.task, record.length, record.batch_size)
+
+
+def _cell(record: RunRecord, names: Names) -> tuple[object, ...]:
+    return record.preset, record.protocol, record.device, names.of(record), _place(record)

@@ -1,0 +1,6 @@
+"""The report's page and files, and the blocks of README files."""
+
+__all__ = [
+    "readme",
+    "write",
+]

@@ -1,0 +1,235 @@
+"""The report for a paper: LaTeX tables and PDF figures of one column's width, and a document.
+
+`report.py --paper` writes them; `paper.tex`, which shows them all, compiles as it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import logging
+import warnings
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lra.config.settings_files import published_presets
+from lra.report.boards.board import Board, boards, leading_board
+from lra.report.boards.comparison import find_method
+from lra.report.boards.evaluations import evaluation_boards
+from lra.report.boards.results import Results
+from lra.report.figures.bubbles import bubble_figures
+from lra.report.figures.curves import curve_figures
+from lra.report.figures.drawing import HEIGHT, WIDTH, Looks, ReportFigure, arrange, style
+from lra.report.figures.out_of_distribution import evaluation_figures
+from lra.report.page.write import DEFAULT_RELATIVE_TO, files_before, write_files
+from lra.report.paper.board_table import board_table, published_table
+from lra.report.paper.choice import (
+    AVERAGE,
+    BASELINES,
+    MIXERS,
+    TASKS,
+    VARIANTS,
+    Choice,
+    choose,
+    is_at_preset,
+)
+from lra.report.paper.latex import breakable
+from lra.report.paper.table import PaperTable
+from lra.runtime.errors import UserError
+from tasks.base import BENCHMARK
+from tasks.progress import progress
+
+logger = logging.getLogger("lra.report")
+
+COLUMN = 345.0
+"""Width of a column of `article` at 10 points, in points of TeX."""
+POINTS_AN_INCH = 72.27
+FONT_SIZE = 8
+"""Size of the letters in figures, in points."""
+DOCUMENT, CONTENTS = "paper.tex", ".lra-paper"
+_SLACK = 0.2
+"""Points that figures and tables stay below the width of the column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaperOptions:
+    """What the report for a paper is to show."""
+
+    rows: str = MIXERS
+    columns: str = f"{TASKS},{AVERAGE}"
+    precision: int = 1
+    """Decimal digits of accuracies."""
+    width: float = COLUMN
+    """Width of a column, in points of TeX."""
+    published: str | None = None
+    relative_to: str | None = None
+    """Mixer that bubble plots are relative to; None: tnn, if it is shown."""
+
+
+def write_paper(results: Results, options: PaperOptions, out: Path) -> list[PaperTable]:
+    """Write tables, figures and a document with all of them into a folder.
+
+    Raises: UserError for rows or columns that are not there, for runs whose targets are positions
+        alone, and for a folder that holds a document of another origin.
+    """
+    _check_folder(out)
+    main = [board for board in boards(results.records) if board.is_main]
+    if not main and results.records:
+        tasks = ", ".join(sorted({record.task for record in results.records}))
+        raise UserError(
+            f"--paper: its tables are of accuracies, and all runs are of {tasks}, whose targets "
+            f"are positions; python report.py without it shows them"
+        )
+    leading = leading_board(main)
+    main.sort(key=lambda board: board is not leading)
+    if options.relative_to is not None:
+        relative_to = find_method(main, options.relative_to, "--relative-to")
+        options = replace(options, relative_to=relative_to)
+    choice = choose(main, options.rows, options.columns, options.published)
+    shown = {i: choice.board(board) for i, board in enumerate(main)}
+    columns = {i: choice.shown_columns(board) for i, board in shown.items() if board.rows}
+    if not columns:
+        raise UserError(f"--rows {options.rows}: there are no runs of these{_hint(main)}")
+    columns = {i: names for i, names in columns.items() if names}
+    if not columns:
+        raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
+    tables = _tables(main, shown, columns, choice, options)
+    looks = Looks(method for i in columns for method in shown[i].rows)
+    figures = [
+        figure
+        for i, names in columns.items()
+        for figure in _figures(results, shown[i], names, looks, options)
+    ]
+    files = {f"tables/{table.slug}.tex": table.latex(_room(options)).encode() for table in tables}
+    for figure in progress("drawing", figures, unit="figures"):
+        files[f"figures/{figure.slug}.pdf"] = pdf(figure, options.width)
+    files[DOCUMENT] = _document(tables, figures, options.width).encode()
+    write_files(files, out, CONTENTS)
+    return tables
+
+
+def _hint(main: Sequence[Board]) -> str:
+    """Name the rows that there are, if all have changed settings."""
+    rows = [cells for board in main for cells in board.rows.values()]
+    changed = [cells for cells in rows if not is_at_preset(cells)]
+    return f"; {len(changed)} rows have changed settings, see --rows {VARIANTS}" if changed else ""
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
+    if (out / DOCUMENT).exists() and DOCUMENT not in files_before(out / CONTENTS):
+        raise UserError(f"--out: {out / DOCUMENT} is not this command's, and would be replaced")
+
+
+def _room(options: PaperOptions) -> float:
+    return options.width - _SLACK
+
+
+def _tables(
+    main: Sequence[Board],
+    shown: dict[int, Board],
+    columns: dict[int, list[str]],
+    choice: Choice,
+    options: PaperOptions,
+) -> list[PaperTable]:
+    published = choice.published_rows([shown[i] for i in columns])
+    tables = []
+    for i, names in columns.items():
+        trivial = main[i].trivial_baselines() if BASELINES in choice.rows else {}
+        compared = published if shown[i].preset in published_presets() else []
+        tables.append(board_table(shown[i], names, options.precision, trivial, compared))
+    if published and any(shown[i].preset not in published_presets() for i in columns):
+        every = dict.fromkeys(name for names in columns.values() for name in names)
+        # In the benchmark's order, then averages; a task of one's own is published nowhere.
+        names = [*(task for task in BENCHMARK if task in every), *(every.keys() - set(BENCHMARK))]
+        tables.append(published_table(published, names, options.precision))
+    for table in tables:
+        excess = table.width(table.fitting(_room(options))) - options.width
+        if excess > 0:
+            logger.warning(
+                f"tables/{table.slug}.tex is about {excess:.0f} pt wider than the column: choose "
+                "fewer --columns, or a larger --width"
+            )
+    return tables
+
+
+def _figures(
+    results: Results, board: Board, columns: Sequence[str], looks: Looks, options: PaperOptions
+) -> list[ReportFigure]:
+    """Make the figures of what a board's table shows: of its rows, and of its tasks."""
+    tasks = [task for task in board.conditions if task in columns]
+    rows = {
+        method: {task: cell for task, cell in cells.items() if task in tasks}
+        for method, cells in board.rows.items()
+    }
+    same = dataclasses.replace(
+        board, rows=rows, conditions={task: board.conditions[task] for task in tasks}
+    )
+    slug = f"{board.preset}-{board.protocol}"
+    relative_to = options.relative_to or DEFAULT_RELATIVE_TO
+    return [
+        *bubble_figures(same, relative_to, looks, slug),
+        *curve_figures(results, same, looks, slug),
+        *(
+            figure
+            for evaluated in evaluation_boards(results, same)
+            for figure in evaluation_figures(evaluated, looks, slug)
+        ),
+    ]
+
+
+def column_style(width: float) -> AbstractContextManager[None]:
+    """Return the context that figures of a column are drawn in, its width in points of TeX."""
+    inches = (width - _SLACK) / POINTS_AN_INCH
+    return style(
+        {
+            "figure.figsize": (inches, inches * HEIGHT / WIDTH),
+            "font.size": FONT_SIZE,
+            "pdf.fonttype": 42,  # publishers refuse matplotlib's usual Type 3
+        }
+    )
+
+
+def pdf(figure: ReportFigure, width: float) -> bytes:
+    """Draw a figure as PDF with TrueType fonts, the same bytes for the same data.
+
+    Args:
+        figure: the figure.
+        width: in points of TeX.
+    """
+    from matplotlib.backends.backend_pdf import FigureCanvasPdf
+
+    buffer = io.BytesIO()
+    with column_style(width), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
+        drawn = figure.draw()
+        arrange(drawn)
+        FigureCanvasPdf(drawn).print_pdf(buffer, metadata={"CreationDate": None, "Creator": None})
+    return buffer.getvalue()
+
+
+def _document(tables: Sequence[PaperTable], figures: Sequence[ReportFigure], width: float) -> str:
+    parts = [
+        "% Made by `report.py --paper`, which writes it again: \\input its tables and figures into",
+        "% a document of your own. Compile in this folder: pdflatex paper.tex",
+        "\\documentclass{article}",
+        "\\usepackage{booktabs}",
+        "\\usepackage{graphicx}",
+        f"\\setlength{{\\textwidth}}{{{width:g}pt}}",
+        "\\begin{document}",
+        *(f"\\input{{tables/{table.slug}.tex}}" for table in tables),
+    ]
+    for figure in figures:
+        parts += [
+            "\\begin{figure}[tbp]",
+            "\\centering",
+            "\\setlength{\\emergencystretch}{3em}",
+            f"\\includegraphics{{figures/{figure.slug}.pdf}}",
+            f"\\caption{{{breakable(f'{figure.title}. {figure.caption}')}}}",
+            "\\end{figure}",
+            "\\clearpage" if figure is figures[-1] else "",
+        ]
+    return "\n".join([*filter(None, parts), "\\end{document}", ""])

@@ -1,0 +1,8 @@
+"""What papers and released code state: results, settings, starting laws."""
+
+__all__ = [
+    "audit",
+    "repeats",
+    "rows",
+    "starting_laws",
+]

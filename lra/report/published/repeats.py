@@ -1,0 +1,51 @@
+"""The published results that the suite has the settings of, and the commands that repeat them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from lra.config.compose import compose
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
+from lra.config.schema import RunConfig
+from lra.report.published.audit import names, read_published
+from lra.report.published.rows import PublishedRow, published_rows
+from tasks.base import BENCHMARK
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A published result on one task, and the settings that repeat it."""
+
+    row: PublishedRow
+    task: str
+    config: RunConfig
+    overrides: Sequence[str]
+
+    @property
+    def command(self) -> str:
+        """Write the command that makes the run."""
+        line = ["python", "run_task.py", "--task", self.task, "--mixer", self.config.mixer_name]
+        if self.config.protocol != DEFAULT_PROTOCOL:
+            line += ["--protocol", self.config.protocol]
+        if self.config.preset != PAPER:
+            line += ["--preset", self.config.preset]
+        return shlex.join([*line, *(part for text in self.overrides for part in ("--set", text))])
+
+
+def repeats() -> Iterator[Repeat]:
+    """List the published results that the suite has the settings of, FAIL apart."""
+    by_method = {row.method: row for row in published_rows()}
+    for name in names():
+        published = read_published(name)
+        for method in published.rows:
+            row = by_method[method]
+            for task in BENCHMARK:
+                overrides = published.changes(method, task)
+                if row.values[task] is not None and published.mixer is not None:
+                    request = RunRequest(
+                        task=task, mixer=published.mixer, preset=published.preset,
+                        protocol=published.protocol, changes=parse_changes(overrides),
+                    )  # fmt: skip
+                    yield Repeat(row, task, compose(request).config, overrides)

@@ -1,0 +1,18 @@
+"""Tables: their columns, how they are written, and one module for each kind."""
+
+__all__ = [
+    "accuracy",
+    "benchmarks",
+    "comparison",
+    "leaderboard",
+    "markdown",
+    "next_tokens",
+    "out_of_distribution",
+    "position_bits",
+    "published",
+    "reproduce",
+    "settings",
+    "speed",
+    "table",
+    "task_table",
+]

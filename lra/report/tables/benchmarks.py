@@ -1,0 +1,165 @@
+"""Tables of measurements of speed, made in interleaved rounds, each beside its reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lra.record.benchmark import BenchRecord
+from lra.report.boards.benchmarks import _LEARNED, _bench_order
+from lra.report.boards.row_names import Names
+from lra.report.boards.speeds import SpeedBoard, is_busy, layers_in_words
+from lra.report.tables.speed import marked, tables_of
+from lra.report.tables.table import Table
+from lra.runtime.console import MISSING
+
+_COMPARED = (
+    "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
+    "as published code is (lra/classifier/reference.py, and the reference form beside each fast "
+    "one): transforms along the positions at twice the length, autograd, allocator and waiting "
+    "threads as they come, single precision, every sequence padded to the task's longest. Medians "
+    "of the ratios of rounds, with the task's own lengths the ratio of all rounds together; in "
+    "brackets the quartiles of rounds."
+)
+
+
+def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
+    """Tabulate speed and memory and, if they were measured, ratios and times by purpose."""
+    tables = tables_of(board, relative_to)
+    speeds = [speed for cells in board.rows.values() for speed in cells.values()]
+    if any(speed.ratio_to_reference is not None for speed in speeds):
+        tables.append(_ratio_table(board, f"against-reference-{board.slug}"))
+    if any(speed.time_breakdown for speed in speeds):
+        tables.append(_time_table(board, f"time-breakdown-{board.slug}"))
+    return tables
+
+
+def _ratio_table(board: SpeedBoard, slug: str) -> Table:
+    rows: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    for method, cells in board.rows.items():
+        rows.append([method])
+        for place in board.places:
+            speed = cells.get(place)
+            ratio = speed.ratio_to_reference if speed is not None else None
+            if speed is None or ratio is None:
+                rows[-1].append(MISSING)
+                continue
+            text = _ratio(ratio, speed.ratio_low, speed.ratio_high)
+            rows[-1].append(marked(text, busy=speed.busy))
+            facts.append(
+                {
+                    "device": board.device,
+                    "setting": board.title,
+                    "mixer": method,
+                    **place.facts,
+                    "ratio_to_reference": ratio,
+                    "low_quartile": speed.ratio_low,
+                    "high_quartile": speed.ratio_high,
+                }
+            )
+    return Table(
+        slug=slug,
+        title=f"{board.title}, {board.device}: times as fast as the reference",
+        caption=_COMPARED,
+        columns=["mixer", *map(str, board.places)],
+        rows=rows,
+        facts=facts,
+    )
+
+
+def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
+    """Write a ratio with its quartiles."""
+    return f"{ratio:.2f} ({low:.2f} to {high:.2f})"
+
+
+def _time_table(board: SpeedBoard, slug: str) -> Table:
+    rows: list[list[str]] = []
+    facts: list[dict[str, object]] = []
+    names: dict[str, None] = {}
+    broken_down = [
+        (method, place, speed.time_breakdown)
+        for method, cells in board.rows.items()
+        for place in board.places
+        if (speed := cells.get(place)) is not None and speed.time_breakdown
+    ]
+    for _, _, times in broken_down:
+        names |= dict.fromkeys(times)
+    for method, place, times in broken_down:
+        rows.append([method, str(place), *(f"{times.get(name, 0):.1f}" for name in names)])
+        facts.append({"device": board.device, "setting": board.title, "mixer": method,
+                      "place": str(place), **times})  # fmt: skip
+    return Table(
+        slug=slug,
+        title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
+        caption="By torch's profiler, backward passes with their forward ones. Kernels: generating "
+        "them, with the products and transforms that takes.",
+        columns=["mixer", "", *names],
+        rows=rows,
+        facts=facts,
+    )
+
+
+def against_reference(
+    records: Sequence[BenchRecord], slug: str, names: Names | None = None
+) -> Table | None:
+    """Tabulate every measurement that was made beside its reference, if any was.
+
+    Args:
+        records: measurements.
+        slug: the table's.
+        names: as for `boards`.
+    """
+    names = names or Names([], records)
+    compared = [r for r in sorted(records, key=_bench_order) if r.ratio_to_reference is not None]
+    if not compared:
+        return None
+    rows = []
+    for r in compared:
+        memory = _memory_share(r)
+        ratios = r.ratio_to_reference, r.ratio_low_quartile, r.ratio_high_quartile
+        rows.append(
+            [
+                ", ".join([_measured(r), *r.overrides]),
+                names.of_mixer(r),
+                f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
+                "the task's own" if r.lengths == "task" else "full",
+                r.precision,
+                marked(_ratio(*ratios), busy=is_busy(r)),
+                MISSING if memory is None else f"{memory:.0%}",
+            ]
+        )
+    return Table(
+        slug=slug,
+        title="Times as fast as the reference",
+        caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
+        "what they take beyond what was there.",
+        columns=["", "mixer", "batch x positions", "lengths", "precision", "times as fast",
+                 "memory"],
+        rows=rows,
+        facts=[{"device": r.device, **_facts(r)} for r in compared],
+    )  # fmt: skip
+
+
+def _measured(r: BenchRecord) -> str:
+    if r.objective is not None and r.rpe_layers is not None:
+        return f"{r.mode}, {_LEARNED[r.objective]}, {layers_in_words(r.rpe_layers)}"
+    return f"{r.part} alone" if r.part else f"{r.mode}, {r.task}"
+
+
+def _memory_share(r: BenchRecord) -> float | None:
+    ours, reference = r.peak_memory_mib, r.reference_peak_memory_mib
+    if ours is None or reference is None:
+        return None
+    if r.mode == "op":
+        ours -= r.base_memory_mib or 0.0
+        reference -= r.reference_base_memory_mib or 0.0
+    return ours / reference if reference > 0 else None
+
+
+def _facts(r: BenchRecord) -> dict[str, object]:
+    names = ("mode", "part", "objective", "rpe_layers", "task", "preset", "mixer", "length",
+             "batch_size", "channels", "lengths", "precision", "steps_per_second",
+             "ratio_to_reference", "ratio_low_quartile", "ratio_high_quartile")  # fmt: skip
+    facts: dict[str, object] = {name: getattr(r, name) for name in names}
+    facts["memory_share"] = _memory_share(r)
+    return facts

@@ -1,0 +1,107 @@
+"""Where in their windows, and in which windows, models need more or fewer bits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from lra.report.boards.board import Board
+from lra.report.boards.position_bits import (
+    IDEAL,
+    Needed,
+    Range,
+    Windows,
+    _losses,
+    by_position,
+    by_value,
+)
+from lra.report.boards.ranking import ranks
+from lra.report.boards.slugs import slugify
+from lra.report.tables.table import Table
+from lra.runtime.console import MISSING
+
+_DIGITS = 3
+
+
+def position_tables(board: Board, windows: Sequence[Windows], slug: str) -> list[Table]:
+    """Tabulate bits by position within the windows."""
+    tables: list[Table] = []
+    for one in windows:
+        rows = {
+            method: {_label(place): needed for place, needed in sorted(by_position(runs).items())}
+            for method, runs in one.results.items()
+        }
+        tables += _tables(board, rows, f"by position, {one.name}", slug)
+    return tables
+
+
+def metadata_tables(board: Board, windows: Windows, slug: str) -> list[Table]:
+    """Tabulate bits by each field of metadata of the windows."""
+    tables: list[Table] = []
+    parts = [part for runs in windows.results.values() for part in _losses(runs)]
+    for field in dict.fromkeys(part.field for part in parts if part.field):
+        rows = {
+            method: dict(sorted(by_value(runs, field).items(), key=_by_size))
+            for method, runs in windows.results.items()
+        }
+        tables += _tables(board, rows, f"by {field}", slug)
+    return tables
+
+
+def _by_size(item: tuple[str, Needed]) -> tuple[int, str]:
+    """Return a sort key by which whole numbers are in order of their size."""
+    return len(item[0]), item[0]
+
+
+def _label(place: Range) -> str:
+    first, last = place
+    return f"{first:,}" if first == last else f"{first:,} to {last:,}"
+
+
+def _tables(
+    board: Board, rows: Mapping[str, Mapping[str, Needed]], by: str, slug: str
+) -> list[Table]:
+    """Tabulate bits by method and part, in one table or, if there are none, in none.
+
+    Where the ideal predictor's are known for all, models have what they need above these.
+    """
+    rows = {method: found for method, found in rows.items() if found}
+    parts = list(max(rows.values(), key=len, default={}))
+    ideal = {part: needed.ideal for found in rows.values() for part, needed in found.items()}
+    if not parts:
+        return []
+    has_ideal = None not in ideal.values()
+    values = [
+        [found[part].bits - (ideal[part] or 0.0) * has_ideal if part in found else None
+         for part in parts]
+        for found in rows.values()
+    ]  # fmt: skip
+    beneath = [[IDEAL, *(_text(ideal[part]) for part in parts)]] if has_ideal else []
+    what = f"bits a token above the {IDEAL}" if has_ideal else "bits a token"
+    table = Table(
+        slug=slugify("bits", *board.tasks, by, slug),
+        title=f"{board.name}: bits {by}",
+        caption=f"{what.capitalize()}, in the mean over seeds"
+        + (f"; beneath, all that the {IDEAL} needs" if has_ideal else "")
+        + ". Positions count from 0. The best of a column in bold, the second underlined.",
+        columns=["mixer", *parts],
+        rows=[
+            *([method, *map(_text, row)] for method, row in zip(rows, values, strict=True)),
+            *beneath,
+        ],
+        marks={
+            (i, j): mark
+            for j, column in enumerate(zip(*values, strict=True), start=1)
+            for i, mark in ranks(column, _DIGITS, lowest_is_best=True).items()
+        },
+        facts=[
+            {"board": board.name, "by": by, "mixer": method, "part": part, "bits": needed.bits,
+             "ideal_bits": needed.ideal}
+            for method, found in rows.items()
+            for part, needed in found.items()
+        ],
+    )  # fmt: skip
+    return [table]
+
+
+def _text(bits: float | None) -> str:
+    return MISSING if bits is None else f"{bits:.{_DIGITS}f}"

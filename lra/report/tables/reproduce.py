@@ -1,0 +1,121 @@
+"""What it takes to repeat a published result: command, steps, time, and how far a run should be."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from lra.config.request import PAPER
+from lra.config.schema import RunConfig
+from lra.record.run import RunRecord
+from lra.report.boards.results import Results
+from lra.report.published.repeats import Repeat, repeats
+from lra.report.tables.table import Table
+from lra.runtime.console import MISSING
+from lra.runtime.progress import duration
+from lra.train.estimate import Speed, Timings, is_cpu
+
+KINDS = ("CPU", "GPU")
+SHARES = (10, 50)
+"""Percent of a run's steps at which its validation accuracy is shown."""
+
+
+def reproduce_table(results: Results) -> Table:
+    """Tabulate what it takes to repeat each published result; empty columns are named instead."""
+    timings = Timings(results.records, results.bench)
+    devices = {kind: _device(timings, kind) for kind in KINDS}
+    columns = [
+        "published row", "task", "command", "published, %", "steps", "epochs",
+        *(f"time on the {kind}" for kind in KINDS), "time is from",
+        *(f"validation at {share} % of the steps" for share in SHARES),
+    ]  # fmt: skip
+    rows = [_row(results, timings, devices, one) for one in repeats()]
+    is_empty = {name: all(row[j] == MISSING for row in rows) for j, name in enumerate(columns)}
+    table = Table(
+        slug="reproduce",
+        title="Published results, and what it takes to repeat them",
+        caption=_caption(devices, [name for name in columns if is_empty[name]]),
+        columns=columns,
+        rows=rows,
+    )
+    return table.with_columns([name for name in columns if not is_empty[name]])
+
+
+def _row(
+    results: Results, timings: Timings, devices: Mapping[str, str | None], one: Repeat
+) -> list[str]:
+    steps = timings.steps(one.config)
+    speeds = {kind: _speed(timings, one.config, device) for kind, device in devices.items()}
+    origins = [
+        f"{kind}: {speed.origin}" if all(devices.values()) else speed.origin
+        for kind, speed in speeds.items()
+        if speed
+    ]
+    runs = [run for run in results.records if run.config_hash == one.config.hash]
+    return [
+        one.row.method,
+        one.task,
+        f"`{one.command}`",
+        one.row.printed[one.task],
+        MISSING if steps is None else f"{steps:,}",
+        _epochs(one.config, steps),
+        *(_time(steps, speed) for speed in speeds.values()),
+        "; ".join(origins) or MISSING,
+        *(_validation(results, runs, share) for share in SHARES),
+    ]
+
+
+def _caption(devices: Mapping[str, str | None], missing: Sequence[str]) -> str:
+    measured = [device for device in devices.values() if device]
+    parts = [
+        "Steps and epochs are of official data. Time is of training alone, without validation, "
+        "from measured steps; where they were of another batch or length, it is scaled in "
+        "proportion to both."
+    ]
+    parts += [f"Measured on {' and '.join(measured)}."] if measured else []
+    parts += [f"Nothing measured yet: {', '.join(missing)}."] if missing else []
+    return " ".join(parts)
+
+
+def _device(timings: Timings, kind: str) -> str | None:
+    """Choose the device of a kind with most measurements at preset paper."""
+    counts = Counter(
+        record.device
+        for record in (*timings.measured, *timings.runs)
+        if record.preset == PAPER and is_cpu(record.device) == (kind == "CPU")
+    )
+    return max(sorted(counts), key=lambda device: counts[device], default=None)
+
+
+def _speed(timings: Timings, config: RunConfig, device: str | None) -> Speed | None:
+    speed = None if device is None else timings.speed(config, device)
+    return speed if speed is not None and speed.device == device else None
+
+
+def _time(steps: int | None, speed: Speed | None) -> str:
+    if steps is None or speed is None:
+        return MISSING
+    return duration(steps / speed.steps_per_second)
+
+
+def _epochs(config: RunConfig, steps: int | None) -> str:
+    examples = config.build_task().training_examples()
+    if config.train.epochs is not None:
+        return f"{config.train.epochs:g}"
+    if steps is None or examples is None:
+        return MISSING
+    return f"{steps * config.train.batch_size / examples:.1f}"
+
+
+def _validation(results: Results, runs: Sequence[RunRecord], share: int) -> str:
+    """Write the mean validation accuracy of runs at the last validation before a share of steps."""
+    found: list[float] = []
+    for run in runs:
+        until = share / 100 * run.total_steps
+        if run.steps >= until:
+            before = [line for line in results.validations(run) if line.step <= until]
+            found += [line.val_accuracy for line in before[-1:] if line.val_accuracy is not None]
+    if not found:
+        return MISSING
+    return f"{statistics.mean(found):.2f} (n={len(found)})"
