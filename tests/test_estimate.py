@@ -170,7 +170,7 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     write_metrics(tmp_path, part, [24.0, 30.0, 40.0, 50.0])
     table = reproduce_table(Results(tmp_path))
     shown = next(
-        dict(zip(table.columns, row, strict=True))
+        dict(zip(table.headings, row, strict=True))
         for row in table.rows
         if row[:2] == ["TNN", "listops"]
     )
@@ -183,5 +183,5 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     assert f"Measured on {HERE} and NVIDIA X." in table.caption
     (tmp_path / "none").mkdir()
     empty = reproduce_table(Results(tmp_path / "none"))
-    assert list(empty.columns)[-1] == "epochs"
+    assert empty.headings[-1] == "epochs"
     assert "Nothing measured yet: time on the CPU, time on the GPU" in empty.caption

@@ -165,7 +165,7 @@ def test_how_much_faster_pretraining_is_stands_at_each_number_of_layers() -> Non
     assert "causal, next tokens" in causal.title
     assert "bidirectional, masked tokens" in bidirectional.title
     (speeds, memory) = benchmark_tables(causal, "tnn")
-    assert list(speeds.columns) == [
+    assert speeds.headings == [
         "mixer", "lm 512 (batch 1), 3 encoder layers", "lm 512 (batch 1), 6 encoder layers",
     ]  # fmt: skip
     assert [list(row) for row in speeds.rows] == [

@@ -95,7 +95,7 @@ def test_a_run_without_a_result_stands_beside_the_result_of_its_name() -> None:
 
 def rows_of(board: Board) -> dict[str, dict[str, str]]:
     table = accuracy_table(board, "t")
-    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    return {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from lra.report.boards.results import Results
 from lra.report.page.commands import command
 from lra.report.page.write import ReportOptions, chapters, write_report
 from lra.report.tables.markdown import escape
-from lra.report.tables.table import Table
+from lra.report.tables.table import Table, text_columns
 from lra.report.tables.task_table import task_table
 from lra.runtime.console import csv_table
 from lra.train.estimate import Timings
@@ -107,7 +107,9 @@ def test_latex_compiles(written: Path, tmp_path: Path) -> None:
 
 def test_special_characters_survive_every_form() -> None:
     odd = r"a_b & c% $1 #2 {x} ~ ^ \ <b> | é ±"
-    table = Table(slug="odd", title=odd, caption=odd, columns=["mixer", "x"], rows=[[odd, "1"]])
+    table = Table(
+        slug="odd", title=odd, caption=odd, columns=text_columns(["mixer", "x"], [[odd, "1"]])
+    )
     assert "<b>" not in table.html().replace("<thead>", "").replace("<tbody>", "")
     assert r"a\_b \& c\% \$1 \#2 \{x\}" in table.latex()
     assert r"&lt;b> \| é" in table.markdown()
@@ -126,7 +128,9 @@ def test_special_characters_survive_every_form() -> None:
 )  # fmt: skip
 def test_text_in_markdown_makes_no_links(text: str, written: str) -> None:
     assert escape(text) == written
-    table = Table(slug="t", title="t", caption="t", columns=["mixer", text], rows=[[text, "1"]])
+    table = Table(
+        slug="t", title="t", caption="t", columns=text_columns(["mixer", text], [[text, "1"]])
+    )
     assert table.markdown().count(written) == 2
 
 

@@ -41,7 +41,7 @@ LENGTHS = (512, 2048, 16384)
 
 
 def rows_of(table: Table) -> dict[str, dict[str, str]]:
-    return {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    return {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}
 
 
 def periodic_run(bits: float, **changes: object) -> RunRecord:
@@ -149,7 +149,7 @@ def test_bits_over_length_stand_beside_those_of_the_training(made: Results, boar
     assert "at up to 512 positions" in bits.caption
     assert bits.caption.startswith("Bits a byte of models")
     assert rows_of(perplexity)["s4"]["2,048 positions"] == "5.66 (n=1)"
-    columns, names = list(bits.columns), list(rows)
+    columns, names = bits.headings, list(rows)
     best = {columns[j]: names[i] for (i, j), mark in bits.marks.items() if mark == "best"}
     assert best == {"as trained": "tnn", "512 positions": "tnn", "2,048 positions": "s4",
                     "16,384 positions": "s4"}  # fmt: skip
@@ -177,7 +177,7 @@ def test_parts_are_means_over_targets_and_above_the_ideal_predictor() -> None:
     other = next_token_run(2.0, positions=scores(2.0, by_position=parts))
     assert by_value([other], "kind")["a"].bits == pytest.approx(0.75), "of 4 targets"
     (table,) = metadata_tables(board, windows_of(board, [])[0], "t")
-    assert list(table.columns) == ["mixer", "4", "16"], "in order of size"
+    assert table.headings == ["mixer", "4", "16"], "in order of size"
     assert rows_of(table)["tnn"] == {"mixer": "tnn", "4": "0.200", "16": "0.400"}
     assert rows_of(table)["ideal predictor"]["4"] == "1.000"
     rows = rows_of(position_table(board, "t"))

@@ -166,7 +166,7 @@ def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
     (board,) = boards([*row_of("budget", FIVE), changed.model_copy(update={"preset": "budget"})])
     table = leaderboard(board)
     assert [row[0] for row in table.rows] == ["tnn", "best trivial baseline"]
-    assert list(table.columns) == ["mixer", *FIVE, "mean of 5"]
+    assert table.headings == ["mixer", *FIVE, "mean of 5"]
     assert list(table.rows[0]) == ["tnn", *["40.00"] * 6]
     assert "of one seed each" in table.caption
     assert "No results for: pathx." in table.caption
@@ -180,7 +180,7 @@ def test_published_rows_are_those_of_the_suites_mixers() -> None:
     assert {"TNN", "SKI-TNN", "FD-TNN", "Transformer", "S4-LegS", "S4D-Lin", "DSS (exp)"} <= methods
     assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv", "Mamba", "B2S6"} <= methods
     assert not methods & {"Megalodon", "S7", "Liquid-S4", "Sparse Transformer"}
-    assert published_of_the_suite().columns[-1] == "source"
+    assert published_of_the_suite().headings[-1] == "source"
 
 
 def test_the_readmes_here_agree_with_the_records() -> None:

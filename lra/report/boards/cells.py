@@ -16,6 +16,8 @@ from lra.runtime.console import MISSING
 
 CHANCE_SIGMA = 2.326
 """A result is at chance unless it beats every constant answer at the 1 % level, one-sided."""
+AT_CHANCE = "at chance"
+"""Remark on a number that is at chance."""
 
 
 AnyResult = TypeVar("AnyResult", bound=Result)
@@ -50,17 +52,29 @@ class Cell(Generic[AnyResult]):
         text = measure.text(self.mean_of(measure))
         return f"{text} ± {measure.text(statistics.stdev(found))}" if len(found) > 1 else text
 
-    def text_of(self, measure: Measure) -> str:
-        """Write mean ± standard deviation (n), and how the runs without a result ended."""
+    def deviation_of(self, measure: Measure) -> float | None:
+        """Return the standard deviation over seeds; None for fewer than two numbers."""
         found = self.numbers(measure)
-        if not found:
-            return ", ".join([*self.words, *self.faults]) or MISSING
-        text = f"{self.spread_of(measure)} ({'; '.join([f'n={len(found)}', *self.unfinished])})"
+        return statistics.stdev(found) if len(found) > 1 else None
+
+    def text_of(self, measure: Measure, *, shows_seeds: bool = True) -> str:
+        """Write mean ± standard deviation (n), and how the runs without a result ended."""
+        count = len(self.numbers(measure))
+        if not count:
+            return ", ".join(self.remarks_of(measure)) or MISSING
+        text = self.spread_of(measure)
+        brackets = [f"n={count}"] * shows_seeds + self.unfinished
+        text += f" ({'; '.join(brackets)})" if brackets else ""
+        chance, *others = self.remarks_of(measure) or [""]
+        if chance == AT_CHANCE:
+            return ", ".join([f"{AT_CHANCE}: {text}", *others])
+        return ", ".join([text, *self.remarks_of(measure)])
+
+    def remarks_of(self, measure: Measure) -> list[str]:
+        """List what holds for the number besides: chance, runs without a result, faults."""
         lucky = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
-        if lucky and self.is_at_chance:
-            return ", ".join([f"at chance: {text}", *self.words, *self.faults])
-        chance = [f"{lucky} at chance"] if lucky else []
-        return ", ".join([text, *chance, *self.words, *self.faults])
+        chance = [AT_CHANCE if self.is_at_chance else f"{lucky} {AT_CHANCE}"] if lucky else []
+        return [*chance, *self.words, *self.faults]
 
     @property
     def accuracies(self) -> list[float]:

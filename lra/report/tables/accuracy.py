@@ -2,55 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from lra.config.settings_files import published_presets
 from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
-from lra.report.boards.cells import Cell
-from lra.report.boards.ranking import ranks
-from lra.report.boards.slugs import run_anchor
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.boards.measures import ACCURACY
+from lra.report.tables.result_columns import result_column, result_entry
+from lra.report.tables.table import Column, Table, number_entry, text_column
 
 
 def accuracy_table(board: Board, slug: str) -> Table:
     """Tabulate the accuracies of a board, with trivial baselines beneath."""
-    names = list(AVERAGES) if board.is_main else []
-    columns = [*board.tasks, *names]
-    rows: list[list[str]] = []
-    values: list[list[float | None]] = []
-    links: dict[tuple[int, int], str] = {}
-    for i, (method, cells) in enumerate(board.rows.items()):
-        row = {task: cells.get(task, Cell()) for task in board.tasks}
-        means = averages(cells)
-        rows.append([method, *(cell.text for cell in row.values())])
-        rows[i] += [_number(means[name]) for name in names]
-        values.append([*(cell.value for cell in row.values()), *(means[name] for name in names)])
-        for j, cell in enumerate(row.values(), start=1):
-            if cell.runs:
-                links[i, j] = run_anchor(min(cell.runs, key=lambda run: run.status != "done"))
-    marks = {
-        (i, j): mark
-        for j, column in enumerate(zip(*values, strict=True), start=1)
-        for i, mark in ranks(column).items()
+    baselines = {
+        f"trivial baseline: {name}": by_task for name, by_task in board.trivial_baselines().items()
     }
-    for name, by_task in board.trivial_baselines().items():
-        rows.append(
-            [f"trivial baseline: {name}", *(_number(by_task.get(task)) for task in columns)]
-        )
     return Table(
         slug=slug,
         title=f"{board.name}: accuracy",
         caption=caption_of(board),
-        columns=["mixer", *columns],
-        rows=rows,
-        marks=marks,
-        links=links,
+        columns=accuracy_columns(board, baselines),
         facts=_facts(board),
     )
 
 
-def _number(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}"
+def accuracy_columns(
+    board: Board, beneath: Mapping[str, Mapping[str, float]], *, shows_seeds: bool = True
+) -> list[Column]:
+    """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
+
+    Args:
+        board: the results.
+        beneath: accuracies of further rows in percent, by name and then by task.
+        shows_seeds: whether texts say how many seeds a number is a mean of.
+    """
+    columns = [text_column("mixer", [*board.rows, *beneath])]
+    for task in board.tasks:
+        cells = [cells.get(task) for cells in board.rows.values()]
+        entries = [result_entry(cell, ACCURACY, shows_seeds=shows_seeds) for cell in cells]
+        below = [by_task.get(task) for by_task in beneath.values()]
+        columns.append(result_column(task, ACCURACY, entries, below))
+    means = [averages(cells) for cells in board.rows.values()]
+    for name in AVERAGES if board.is_main else ():
+        entries = [number_entry(row[name], ACCURACY.digits, is_ranked=True) for row in means]
+        columns.append(result_column(name, ACCURACY, entries, [None] * len(beneath)))
+    return columns
 
 
 def caption_of(board: Board, seeds: str = "mean ± standard deviation over n seeds") -> str:

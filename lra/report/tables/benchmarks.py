@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from lra.record.benchmark import BenchRecord
 from lra.report.boards.benchmarks import _LEARNED, _bench_order
 from lra.report.boards.row_names import Names
-from lra.report.boards.speeds import SpeedBoard, is_busy, layers_in_words
-from lra.report.tables.speed import marked, tables_of
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.boards.speeds import BUSY, Speed, SpeedBoard, is_busy, layers_in_words
+from lra.report.tables.speed import tables_of
+from lra.report.tables.table import Table, text_column, text_columns
 
 _COMPARED = (
     "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
@@ -34,37 +33,38 @@ def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
 
 
 def _ratio_table(board: SpeedBoard, slug: str) -> Table:
-    rows: list[list[str]] = []
-    facts: list[dict[str, object]] = []
-    for method, cells in board.rows.items():
-        rows.append([method])
-        for place in board.places:
-            speed = cells.get(place)
-            ratio = speed.ratio_to_reference if speed is not None else None
-            if speed is None or ratio is None:
-                rows[-1].append(MISSING)
-                continue
-            text = _ratio(ratio, speed.ratio_low, speed.ratio_high)
-            rows[-1].append(marked(text, busy=speed.busy))
-            facts.append(
-                {
-                    "device": board.device,
-                    "setting": board.title,
-                    "mixer": method,
-                    **place.facts,
-                    "ratio_to_reference": ratio,
-                    "low_quartile": speed.ratio_low,
-                    "high_quartile": speed.ratio_high,
-                }
-            )
+    columns = [text_column("mixer", board.rows)]
+    for place in board.places:
+        speeds = [cells.get(place) for cells in board.rows.values()]
+        texts = [_ratio_of(speed) if speed is not None else None for speed in speeds]
+        columns.append(text_column(str(place), texts))
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: times as fast as the reference",
         caption=_COMPARED,
-        columns=["mixer", *map(str, board.places)],
-        rows=rows,
-        facts=facts,
+        columns=columns,
+        facts=[
+            {
+                "device": board.device,
+                "setting": board.title,
+                "mixer": method,
+                **place.facts,
+                "ratio_to_reference": speed.ratio_to_reference,
+                "low_quartile": speed.ratio_low,
+                "high_quartile": speed.ratio_high,
+            }
+            for method, cells in board.rows.items()
+            for place in board.places
+            if (speed := cells.get(place)) is not None and speed.ratio_to_reference is not None
+        ],
     )
+
+
+def _ratio_of(speed: Speed) -> str | None:
+    if speed.ratio_to_reference is None:
+        return None
+    text = _ratio(speed.ratio_to_reference, speed.ratio_low, speed.ratio_high)
+    return f"{text}, {BUSY}" if speed.busy else text
 
 
 def _ratio(ratio: float | None, low: float | None, high: float | None) -> str:
@@ -93,8 +93,7 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
         title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
         caption="By torch's profiler, backward passes with their forward ones. Kernels: generating "
         "them, with the products and transforms that takes.",
-        columns=["mixer", "", *names],
-        rows=rows,
+        columns=text_columns(["mixer", "", *names], rows),
         facts=facts,
     )
 
@@ -124,8 +123,8 @@ def against_reference(
                 f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
                 "the task's own" if r.lengths == "task" else "full",
                 r.precision,
-                marked(_ratio(*ratios), busy=is_busy(r)),
-                MISSING if memory is None else f"{memory:.0%}",
+                _ratio(*ratios) + (f", {BUSY}" if is_busy(r) else ""),
+                None if memory is None else f"{memory:.0%}",
             ]
         )
     return Table(
@@ -133,11 +132,12 @@ def against_reference(
         title="Times as fast as the reference",
         caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
         "what they take beyond what was there.",
-        columns=["", "mixer", "batch x positions", "lengths", "precision", "times as fast",
-                 "memory"],
-        rows=rows,
+        columns=text_columns(
+            ["", "mixer", "batch x positions", "lengths", "precision", "times as fast", "memory"],
+            rows,
+        ),
         facts=[{"device": r.device, **_facts(r)} for r in compared],
-    )  # fmt: skip
+    )
 
 
 def _measured(r: BenchRecord) -> str:

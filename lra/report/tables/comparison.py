@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from lra.report.boards.board import Board
 from lra.report.boards.comparison import RESAMPLES, Comparison, compare_cells
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import complete, meant
 from lra.report.boards.slugs import run_anchor
-from lra.report.tables.table import Table
+from lra.report.tables.table import Table, text_columns
 from lra.runtime.console import MISSING
 from lra.runtime.errors import UserError, unknown
 
@@ -29,16 +30,16 @@ def comparison_table(
     for name in given:
         if not meant(name, known):
             raise unknown("mixer among the runs", name, known, "--compare")
-    rows: list[list[str]] = []
+    rows: list[list[str | None]] = []
+    links: list[str] = []
     facts: list[dict[str, object]] = []
-    links: dict[tuple[int, int], str] = {}
     for board, task, names in _compared(boards, given):
         first, *others = names
         for other in others:
             found = compare_cells(results, board.rows[first][task], board.rows[other][task])
             if found is None:
                 continue
-            links[len(rows), 3] = run_anchor(board.rows[first][task].runs[0])
+            links.append(run_anchor(board.rows[first][task].runs[0]))
             rows.append([f"{first} less {other}", board.name, task, *_texts(found)])
             named = {"first": first, "second": other, "board": board.name, "task": task}
             facts.append({**named, **vars(found)})
@@ -46,20 +47,23 @@ def comparison_table(
         raise UserError(
             f"--compare {' '.join(given)}: no seed of both has predictions.csv on the same test set"
         )
+    columns = text_columns(
+        ["difference of", "where", "task", "points", "95 % interval", "over seeds",
+         "only first right", "only second right", "p (McNemar)"], rows,
+    )  # fmt: skip
+    points = [
+        replace(entry, link=link) for entry, link in zip(columns[3].entries, links, strict=True)
+    ]
+    columns[3] = replace(columns[3], entries=points)
     return Table(
         slug=slug,
         title=f"{given[0]} against {', '.join(given[1:])}",
         caption=f"Test accuracy in points, over the seeds that both have; 95 % interval from "
         f"{RESAMPLES:,} resamples of the test examples, standard deviation over seeds, examples "
         f"that one alone gets right (all seeds), and McNemar's exact test where it is one seed.",
-        columns=[
-            "difference of", "where", "task", "points", "95 % interval", "over seeds",
-            "only first right", "only second right", "p (McNemar)",
-        ],
-        rows=rows,
-        links=links,
+        columns=columns,
         facts=facts,
-    )  # fmt: skip
+    )
 
 
 def _compared(
@@ -92,7 +96,7 @@ def _compared(
         raise unclear
 
 
-def _texts(found: Comparison) -> list[str]:
+def _texts(found: Comparison) -> list[str | None]:
     deviation = MISSING if found.seed_deviation is None else f"± {found.seed_deviation:.2f}"
     return [
         f"{found.difference:+.2f}",
@@ -100,5 +104,5 @@ def _texts(found: Comparison) -> list[str]:
         f"{deviation} (n={len(found.seeds)})",
         f"{found.only_first:,}",
         f"{found.only_second:,}",
-        MISSING if found.p_value is None else f"{found.p_value:.2g}",
+        None if found.p_value is None else f"{found.p_value:.2g}",
     ]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.row_names import changes_of
-from lra.report.tables.accuracy import accuracy_table, caption_of
+from lra.report.tables.accuracy import accuracy_columns, caption_of
 from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
 
 
 def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
@@ -25,25 +24,27 @@ def leaderboard(board: Board, *, with_changes: bool = False) -> Table:
     """
     rows = board.rows if with_changes else _of_the_preset(board)
     own = dataclasses.replace(board, rows=rows)
-    table = accuracy_table(own, "leaderboard")
-    is_empty = {
-        name: all(row[j] == MISSING for row in table.rows) for j, name in enumerate(table.columns)
-    }
-    table = table.with_columns([name for name in table.columns if not is_empty[name]])
-    caption = caption_of(own)
     counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()}
-    texts = table.rows
-    if counts <= {0, 1}:
-        caption = caption_of(own, "of one seed each")
-        texts = [[text.replace(" (n=1)", "") for text in row] for row in table.rows]
-    missing = [task for task in own.tasks if is_empty[task]]
+    is_of_one_seed = counts <= {0, 1}
+    columns = accuracy_columns(own, _best_trivial_baseline(own), shows_seeds=not is_of_one_seed)
+    caption = caption_of(own, "of one seed each") if is_of_one_seed else caption_of(own)
+    missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
     if missing:
         caption += f" No results for: {', '.join(missing)}."
-    trivial = texts[len(rows) :]
-    best = [_best(column) for column in list(zip(*trivial, strict=True))[1:]]
-    texts = [*texts[: len(rows)], *([["best trivial baseline", *best]] if trivial else [])]
-    title = f"Leaderboard: preset {board.preset}, protocol {board.protocol}"
-    return dataclasses.replace(table, title=title, caption=caption, rows=texts)
+    return Table(
+        slug="leaderboard",
+        title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
+        caption=caption,
+        columns=columns,
+    ).without_empty_columns()
+
+
+def _best_trivial_baseline(board: Board) -> dict[str, dict[str, float]]:
+    """Return the accuracy of the best trivial baseline of each task, as a row; none without any."""
+    best: dict[str, float] = {}
+    for by_task in board.trivial_baselines().values():
+        best |= {task: max(value, best.get(task, value)) for task, value in by_task.items()}
+    return {"best trivial baseline": best} if best else {}
 
 
 def _of_the_preset(board: Board) -> dict[str, Mapping[str, Cell]]:
@@ -59,8 +60,3 @@ def _of_the_preset(board: Board) -> dict[str, Mapping[str, Cell]]:
         for method, found in plain.items()
         if all(run.label is None or run.mixer not in unlabelled for run in found)
     }
-
-
-def _best(column: Sequence[str]) -> str:
-    """Choose the highest number of a column of text."""
-    return max((text for text in column if text != MISSING), key=float, default=MISSING)

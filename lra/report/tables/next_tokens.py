@@ -3,62 +3,62 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import NEXT_TOKEN, Measure, Result
-from lra.report.boards.slugs import run_anchor, slugify
+from lra.report.boards.slugs import slugify
 from lra.report.tables.accuracy import conditions_of
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
-
-_COSTS = ("parameters", "steps", "minutes")
+from lra.report.tables.result_columns import result_column, result_entry
+from lra.report.tables.table import Entry, Table, text_column
 
 
 def position_table(board: Board, slug: str) -> Table:
     """Tabulate a board of one task, with trivial baselines and bounds beneath."""
     (task,), measures = board.tasks, _measures(board)
-    bits, *others = measures
     cells = {method: found[task] for method, found in board.rows.items()}
-    # The validation loss of a run that is not done has no rank.
-    ranked = [cell if cell.numbers(bits) else Cell[RunRecord]() for cell in cells.values()]
+    runs = sorted(board.records, key=lambda run: run.run_id)
+    beneath = {measure.name: measure.rows_beneath(runs) for measure in measures}
+    below = list(dict.fromkeys(name for numbers in beneath.values() for name in numbers))
+    columns = [text_column("mixer", [*cells, *below])]
+    for measure in measures:
+        numbers = [beneath[measure.name].get(name) for name in below]
+        entries = _entries(list(cells.values()), measure, measures[0])
+        columns.append(result_column(measure.name, measure, entries, numbers))
+    for name, cost in _COSTS.items():
+        columns.append(text_column(name, [*map(cost, cells.values()), *[None] * len(below)]))
     return Table(
         slug=slugify("bits", task, slug),
         title=board.name,
         caption="Of the test set, in mean ± standard deviation over n seeds; accuracy is of the "
         "next token, minutes are of training. The best of a column in bold, the second "
         f"underlined. {conditions_of(board)}",
-        columns=["mixer", *(measure.name for measure in measures), *_COSTS],
-        rows=[
-            *(
-                [name, cell.text_of(bits), *(cell.spread_of(one) for one in others), *_costs(cell)]
-                for name, cell in cells.items()
-            ),
-            *_rows_beneath(board, measures),
-        ],
-        marks={
-            (i, j): mark
-            for j, one in enumerate(measures, start=1)
-            for i, mark in one.ranks([cell.value_of(one) for cell in ranked]).items()
-        },
-        links={
-            (i, 1): run_anchor(min(cell.runs, key=lambda run: run.status != "done"))
-            for i, cell in enumerate(cells.values())
-        },
+        columns=columns,
         facts=[
             {
                 "board": board.name,
                 "mixer": method,
                 **{one.name: cell.mean_of(one) for one in measures},
-                "seeds_done": len(cell.numbers(bits)),
+                "seeds_done": len(cell.numbers(measures[0])),
                 "not_done": ", ".join([*cell.words, *cell.unfinished]),
                 "runs": " ".join(run.run_id for run in cell.runs),
             }
             for method, cell in cells.items()
         ],
     )
+
+
+def _entries(cells: Sequence[Cell[RunRecord]], measure: Measure, bits: Measure) -> Iterator[Entry]:
+    """Write the bits of each row with the number of seeds, and its other numbers without."""
+    for cell in cells:
+        # The validation loss of a run that is not done has no rank.
+        entry = result_entry(cell, measure, is_ranked=bool(cell.numbers(bits)))
+        is_short = measure is not bits
+        yield replace(entry, text=cell.spread_of(measure), link="") if is_short else entry
 
 
 def _measures(board: Board) -> list[Measure]:
@@ -87,20 +87,22 @@ def _above(name: str, result: Result) -> float | None:
     return scores.bits - scores.lowest_bits[name]
 
 
-def _costs(cell: Cell[RunRecord]) -> list[str]:
-    """Write what _COSTS names, in the mean over seeds."""
+def _parameters(cell: Cell[RunRecord]) -> str:
+    return f"{cell.runs[-1].params:,}"
+
+
+def _steps(cell: Cell[RunRecord]) -> str:
+    return f"{statistics.mean(run.steps for run in cell.runs):,.0f}"
+
+
+def _minutes(cell: Cell[RunRecord]) -> str | None:
     seconds = [run.train_seconds for run in cell.runs if run.train_seconds is not None]
-    return [
-        f"{cell.runs[-1].params:,}",
-        f"{statistics.mean(run.steps for run in cell.runs):,.0f}",
-        f"{statistics.mean(seconds) / 60:.1f}" if seconds else MISSING,
-    ]
+    return f"{statistics.mean(seconds) / 60:.1f}" if seconds else None
 
 
-def _rows_beneath(board: Board, measures: list[Measure]) -> list[list[str]]:
-    runs = sorted(board.records, key=lambda run: run.run_id)
-    found = [(one, one.rows_beneath(runs)) for one in measures]
-    return [
-        [name, *(one.text(values.get(name)) for one, values in found), *[MISSING] * len(_COSTS)]
-        for name in dict.fromkeys(name for _, values in found for name in values)
-    ]
+_COSTS: Mapping[str, Callable[[Cell[RunRecord]], str | None]] = {
+    "parameters": _parameters,
+    "steps": _steps,
+    "minutes": _minutes,
+}
+"""Columns of what the runs of a row took, in the mean over seeds."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lra.record.evaluation import EvaluationRecord
 from lra.report.boards.board import Board
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
-
-if TYPE_CHECKING:
-    pass
+from lra.report.tables.result_columns import result_column, result_entry
+from lra.report.tables.table import Table, text_column
 
 
 def evaluation_tables(results: Results, board: Board, slug: str) -> list[Table]:
@@ -28,18 +23,17 @@ def evaluation_tables(results: Results, board: Board, slug: str) -> list[Table]:
 
 def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
     """Tabulate results out of distribution beside those on the training's own test set."""
-    trained = {method: evaluated.board.rows[method][evaluated.task] for method in evaluated.rows}
-    lines: list[list[str]] = []
-    facts: list[dict[str, object]] = []
-    for method in evaluated.rows:
-        cells = [evaluated.cell(method, column) for column in evaluated.columns]
-        texts = [MISSING if cell is None else cell.text_of(measure) for cell in cells]
-        lines.append([method, trained[method].text_of(measure), *texts])
-        facts += [_fact(method, one, measure) for cell in cells if cell for one in cell.runs]
-    values = [[cell.value_of(measure) for cell in trained.values()]]
-    for column in evaluated.columns:
-        cells = [evaluated.cell(method, column) for method in evaluated.rows]
-        values.append([None if cell is None else cell.value_of(measure) for cell in cells])
+    beneath = _numbers_beneath(evaluated, measure)
+    trained = [evaluated.board.rows[method][evaluated.task] for method in evaluated.rows]
+    by_column = {"as trained": trained} | {
+        column.label: [evaluated.cell(method, column) for method in evaluated.rows]
+        for column in evaluated.columns
+    }
+    columns = [text_column("mixer", [*evaluated.rows, *beneath])]
+    for name, cells in by_column.items():
+        entries = [result_entry(cell, measure) for cell in cells]
+        below = [numbers.get(name) for numbers in beneath.values()]
+        columns.append(result_column(name, measure, entries, below))
     named = [] if measure is ACCURACY else [measure.name]
     return Table(
         slug=slugify("out-of-distribution", evaluated.task, *named, slug),
@@ -48,25 +42,28 @@ def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
         f"{evaluated.trained_lengths} positions, on other data of their task, which differs as "
         f"named; they are not trained any further. The best of a column in bold, the second "
         f"underlined.",
-        columns=["mixer", "as trained", *(column.label for column in evaluated.columns)],
-        rows=[*lines, *_rows_beneath(evaluated, measure)],
-        marks={
-            (i, j): mark
-            for j, row in enumerate(values, start=1)
-            for i, mark in measure.ranks(row).items()
-        },
-        facts=facts,
+        columns=columns,
+        facts=[
+            _fact(method, one, measure)
+            for method in evaluated.rows
+            for column in evaluated.columns
+            if (cell := evaluated.cell(method, column)) is not None
+            for one in cell.runs
+        ],
     )
 
 
-def _rows_beneath(evaluated: EvaluationBoard, measure: Measure) -> list[list[str]]:
-    trained = sorted(evaluated.board.records, key=lambda run: run.run_id)
-    own = measure.rows_beneath([run for run in trained if run.task == evaluated.task])
-    columns = [measure.beneath(column) for column in evaluated.columns]
-    return [
-        [name, *(measure.text(found.get(name)) for found in (own, *columns))]
-        for name in dict.fromkeys(name for found in columns for name in found)
-    ]
+def _numbers_beneath(evaluated: EvaluationBoard, measure: Measure) -> dict[str, dict[str, float]]:
+    """Return the numbers of trivial baselines and bounds, by their name and then by column."""
+    runs = sorted(evaluated.board.records, key=lambda run: run.run_id)
+    by_column = {column.label: measure.beneath(column) for column in evaluated.columns}
+    names = dict.fromkeys(name for found in by_column.values() for name in found)
+    trained = measure.rows_beneath([run for run in runs if run.task == evaluated.task])
+    by_column = {"as trained": trained, **by_column}
+    return {
+        name: {column: found[name] for column, found in by_column.items() if name in found}
+        for name in names
+    }
 
 
 def _fact(method: str, record: EvaluationRecord, measure: Measure) -> dict[str, object]:

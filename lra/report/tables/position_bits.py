@@ -14,10 +14,8 @@ from lra.report.boards.position_bits import (
     by_position,
     by_value,
 )
-from lra.report.boards.ranking import ranks
 from lra.report.boards.slugs import slugify
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.tables.table import Column, Table, number_entry, text_column
 
 _DIGITS = 3
 
@@ -70,12 +68,13 @@ def _tables(
     if not parts:
         return []
     has_ideal = None not in ideal.values()
-    values = [
-        [found[part].bits - (ideal[part] or 0.0) * has_ideal if part in found else None
-         for part in parts]
-        for found in rows.values()
-    ]  # fmt: skip
-    beneath = [[IDEAL, *(_text(ideal[part]) for part in parts)]] if has_ideal else []
+    columns = [text_column("mixer", [*rows, *([IDEAL] if has_ideal else [])])]
+    for part in parts:
+        least = (ideal[part] or 0.0) if has_ideal else 0.0
+        bits = [found[part].bits - least if part in found else None for found in rows.values()]
+        entries = [number_entry(value, _DIGITS, is_ranked=True) for value in bits]
+        beneath = [number_entry(ideal[part], _DIGITS)] if has_ideal else []
+        columns.append(Column(part, [*entries, *beneath], _DIGITS, lowest_is_best=True))
     what = f"bits a token above the {IDEAL}" if has_ideal else "bits a token"
     table = Table(
         slug=slugify("bits", *board.tasks, by, slug),
@@ -83,16 +82,7 @@ def _tables(
         caption=f"{what.capitalize()}, in the mean over seeds"
         + (f"; beneath, all that the {IDEAL} needs" if has_ideal else "")
         + ". Positions count from 0. The best of a column in bold, the second underlined.",
-        columns=["mixer", *parts],
-        rows=[
-            *([method, *map(_text, row)] for method, row in zip(rows, values, strict=True)),
-            *beneath,
-        ],
-        marks={
-            (i, j): mark
-            for j, column in enumerate(zip(*values, strict=True), start=1)
-            for i, mark in ranks(column, _DIGITS, lowest_is_best=True).items()
-        },
+        columns=columns,
         facts=[
             {"board": board.name, "by": by, "mixer": method, "part": part, "bits": needed.bits,
              "ideal_bits": needed.ideal}
@@ -101,7 +91,3 @@ def _tables(
         ],
     )  # fmt: skip
     return [table]
-
-
-def _text(bits: float | None) -> str:
-    return MISSING if bits is None else f"{bits:.{_DIGITS}f}"

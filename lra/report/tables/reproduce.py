@@ -11,8 +11,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
 from lra.report.published.repeats import Repeat, repeats
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.tables.table import Table, text_columns
 from lra.runtime.progress import duration
 from lra.train.estimate import Speed, Timings, is_cpu
 
@@ -25,26 +24,25 @@ def reproduce_table(results: Results) -> Table:
     """Tabulate what it takes to repeat each published result; empty columns are named instead."""
     timings = Timings(results.records, results.bench)
     devices = {kind: _device(timings, kind) for kind in KINDS}
-    columns = [
+    names = [
         "published row", "task", "command", "published, %", "steps", "epochs",
         *(f"time on the {kind}" for kind in KINDS), "time is from",
         *(f"validation at {share} % of the steps" for share in SHARES),
     ]  # fmt: skip
     rows = [_row(results, timings, devices, one) for one in repeats()]
-    is_empty = {name: all(row[j] == MISSING for row in rows) for j, name in enumerate(columns)}
+    columns = text_columns(names, rows)
     table = Table(
         slug="reproduce",
         title="Published results, and what it takes to repeat them",
-        caption=_caption(devices, [name for name in columns if is_empty[name]]),
+        caption=_caption(devices, [column.name for column in columns if column.is_empty]),
         columns=columns,
-        rows=rows,
     )
-    return table.with_columns([name for name in columns if not is_empty[name]])
+    return table.without_empty_columns()
 
 
 def _row(
     results: Results, timings: Timings, devices: Mapping[str, str | None], one: Repeat
-) -> list[str]:
+) -> list[str | None]:
     steps = timings.steps(one.config)
     speeds = {kind: _speed(timings, one.config, device) for kind, device in devices.items()}
     origins = [
@@ -58,10 +56,10 @@ def _row(
         one.task,
         f"`{one.command}`",
         one.row.printed[one.task],
-        MISSING if steps is None else f"{steps:,}",
+        None if steps is None else f"{steps:,}",
         _epochs(one.config, steps),
         *(_time(steps, speed) for speed in speeds.values()),
-        "; ".join(origins) or MISSING,
+        "; ".join(origins) or None,
         *(_validation(results, runs, share) for share in SHARES),
     ]
 
@@ -93,22 +91,22 @@ def _speed(timings: Timings, config: RunConfig, device: str | None) -> Speed | N
     return speed if speed is not None and speed.device == device else None
 
 
-def _time(steps: int | None, speed: Speed | None) -> str:
+def _time(steps: int | None, speed: Speed | None) -> str | None:
     if steps is None or speed is None:
-        return MISSING
+        return None
     return duration(steps / speed.steps_per_second)
 
 
-def _epochs(config: RunConfig, steps: int | None) -> str:
+def _epochs(config: RunConfig, steps: int | None) -> str | None:
     examples = config.build_task().training_examples()
     if config.train.epochs is not None:
         return f"{config.train.epochs:g}"
     if steps is None or examples is None:
-        return MISSING
+        return None
     return f"{steps * config.train.batch_size / examples:.1f}"
 
 
-def _validation(results: Results, runs: Sequence[RunRecord], share: int) -> str:
+def _validation(results: Results, runs: Sequence[RunRecord], share: int) -> str | None:
     """Write the mean validation accuracy of runs at the last validation before a share of steps."""
     found: list[float] = []
     for run in runs:
@@ -117,5 +115,5 @@ def _validation(results: Results, runs: Sequence[RunRecord], share: int) -> str:
             before = [line for line in results.validations(run) if line.step <= until]
             found += [line.val_accuracy for line in before[-1:] if line.val_accuracy is not None]
     if not found:
-        return MISSING
+        return None
     return f"{statistics.mean(found):.2f} (n={len(found)})"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from lra.config.request import PAPER
 from lra.report.published.audit import Published, audit, read_published
 from lra.report.published.starting_laws import stated_starts
-from lra.report.tables.table import Table
+from lra.report.tables.table import Table, text_columns
 from tasks.base import BENCHMARK
 
 
@@ -32,8 +32,7 @@ def audit_table(name: str) -> Table:
         slug=f"settings-{name}",
         title=f"{published.mixer or 'The data'}, {conditions(published)}",
         caption=f"Sources: {sources}. Notes: {said}.",
-        columns=["setting", *published.tasks, "place"],
-        rows=rows,
+        columns=text_columns(["setting", *published.tasks, "place"], rows),
     )
 
 
@@ -87,8 +86,7 @@ def starts_table(name: str) -> Table:
         caption="Each row is a pattern of parameters' names; the last pattern that fits a name "
         "holds. An arrow leads from the released law to ours, and a law in parentheses is stated "
         f"by no source. Notes: {said}.",
-        columns=["parameters", "law", "place"],
-        rows=rows,
+        columns=text_columns(["parameters", "law", "place"], rows),
     )
 
 

@@ -5,15 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.tables.table import Column, Entry, Table, text_column
 
 BUSY_NOTE = " Busy: measured beside other processes, which slow it down."
-
-
-def marked(text: str, *, busy: bool) -> str:
-    """Mark a number that hangs on time if it was measured on a busy machine."""
-    return f"{text}, {BUSY}" if busy else text
 
 
 def speed_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
@@ -49,54 +43,54 @@ _MEMORY = _Quantity("peak memory in MiB", "peak_memory_mib", 0, takes_time=False
 
 
 def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) -> Table:
-    places = board.places
     compared_with = board.rows.get(relative_to, {})
-    rows: list[list[str]] = []
-    links: dict[tuple[int, int], str] = {}
+    columns = [text_column("mixer", board.rows)]
     facts: list[dict[str, object]] = []
-    any_busy = False
-    for i, (method, cells) in enumerate(board.rows.items()):
-        rows.append([method])
-        for j, place in enumerate(places, start=1):
-            speed, against = cells.get(place), compared_with.get(place)
-            value = getattr(speed, quantity.name, None)
-            base = getattr(against, quantity.name, None)
-            relative = value / base if value is not None and base else None
-            text = _text(speed, value, relative, quantity.digits)
-            busy = speed is not None and value is not None and quantity.takes_time and speed.busy
-            any_busy |= busy
-            rows[i].append(marked(text, busy=busy))
-            if speed is not None and speed.link:
-                links[i, j] = speed.link
-            if value is not None:
-                facts.append(
-                    {
-                        "device": board.device,
-                        "setting": board.title,
-                        "mixer": method,
-                        **place.facts,
-                        quantity.name: value,
-                        "low_quartile": getattr(speed, "low", None),
-                        "high_quartile": getattr(speed, "high", None),
-                        f"relative_to_{relative_to}": relative,
-                    }
-                )
+    for place in board.places:
+        against = _amount(compared_with.get(place), quantity)
+        speeds = {method: cells.get(place) for method, cells in board.rows.items()}
+        entries = [_entry(speed, against, quantity) for speed in speeds.values()]
+        columns.append(Column(str(place), entries, quantity.digits))
+    for method, cells in board.rows.items():
+        for place in board.places:
+            speed = cells.get(place)
+            value = _amount(speed, quantity)
+            base = _amount(compared_with.get(place), quantity)
+            if speed is None or value is None:
+                continue
+            facts.append(
+                {
+                    "device": board.device,
+                    "setting": board.title,
+                    "mixer": method,
+                    **place.facts,
+                    quantity.name: value,
+                    "low_quartile": speed.low,
+                    "high_quartile": speed.high,
+                    f"relative_to_{relative_to}": value / base if base else None,
+                }
+            )
     in_brackets = f" In brackets: relative to {relative_to}." if compared_with else ""
+    is_busy = any(BUSY in entry.remarks for column in columns for entry in column.entries)
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: {quantity.title}",
-        caption=board.note + in_brackets + (BUSY_NOTE if any_busy else ""),
-        columns=["mixer", *map(str, places)],
-        rows=rows,
-        links=links,
+        caption=board.note + in_brackets + (BUSY_NOTE if is_busy else ""),
+        columns=columns,
         facts=facts,
     )
 
 
-def _text(speed: Speed | None, value: float | None, relative: float | None, digits: int) -> str:
-    if value is None:
-        return (speed.words if speed else "") or MISSING
-    text = f"{value:,.{digits}f}"
-    if relative is not None:
-        text += f" ({relative:.2f} x)"
-    return f"{text}, {speed.words}" if speed is not None and speed.words else text
+def _amount(speed: Speed | None, quantity: _Quantity) -> float | None:
+    return None if speed is None else getattr(speed, quantity.name)
+
+
+def _entry(speed: Speed | None, against: float | None, quantity: _Quantity) -> Entry:
+    """Write a speed or a memory, and how it compares with that of another mixer."""
+    value = _amount(speed, quantity)
+    if speed is None or value is None:
+        return Entry((speed.words if speed else "") or None, link=speed.link if speed else "")
+    text = f"{value:,.{quantity.digits}f}" + (f" ({value / against:.2f} x)" if against else "")
+    remarks = [speed.words] if speed.words else []
+    remarks += [BUSY] if speed.busy and quantity.takes_time else []
+    return Entry(", ".join([text, *remarks]), value, remarks=remarks, link=speed.link)

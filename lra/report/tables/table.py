@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from lra.report.boards.ranking import BEST, SECOND
+from lra.report.boards.ranking import BEST, SECOND, ranks
 from lra.report.tables.markdown import escape
-from lra.runtime.console import csv_table, markdown_table
+from lra.runtime.console import MISSING, csv_table, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
 _LATEX = {BEST: "textbf:--rwrap;", SECOND: "underline:--rwrap;"}
@@ -22,33 +22,115 @@ LATEX_PACKAGES = "% needs \\usepackage{booktabs}\n"
 
 
 @dataclass(frozen=True)
+class Entry:
+    """What a column says of one row."""
+
+    text: str | None = None
+    """None where there is nothing to say; tables then show a dash."""
+    value: float | None = None
+    """The unrounded number; None where there is none."""
+    is_ranked: bool = False
+    """Whether the number competes for the best of its column."""
+    deviation: float | None = None
+    """Standard deviation of the number over seeds; None for fewer than two seeds."""
+    remarks: Sequence[str] = ()
+    """What holds for this number besides, such as "2 diverged"."""
+    seeds: int = 0
+    """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
+    link: str = ""
+    """Anchor, on the page, of a run that the number is made from."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table: an entry for each row, and how they are written and ranked."""
+
+    name: str
+    entries: Sequence[Entry]
+    digits: int = 2
+    """Decimals that numbers are written and compared with."""
+    lowest_is_best: bool = False
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each entry."""
+        return [MISSING if entry.text is None else entry.text for entry in self.entries]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no entry says anything."""
+        return all(entry.text is None for entry in self.entries)
+
+    @property
+    def marks(self) -> dict[int, str]:
+        """Marks, BEST or SECOND, by row."""
+        values = [entry.value if entry.is_ranked else None for entry in self.entries]
+        return ranks(values, self.digits, lowest_is_best=self.lowest_is_best)
+
+
+def text_column(name: str, texts: Iterable[str | None]) -> Column:
+    """Make a column of texts."""
+    return Column(name, [Entry(text) for text in texts])
+
+
+def text_columns(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[Column]:
+    """Make columns of texts that are given row by row."""
+    return [text_column(name, [row[j] for row in rows]) for j, name in enumerate(names)]
+
+
+def number_entry(value: float | None, digits: int = 2, *, is_ranked: bool = False) -> Entry:
+    """Make an entry of a number alone."""
+    text = None if value is None else f"{value:.{digits}f}"
+    return Entry(text, value, is_ranked=is_ranked)
+
+
+@dataclass(frozen=True)
 class Table:
-    """A table of text, with marks and links for some cells; the first column names the row."""
+    """A table; the first column names the rows."""
 
     slug: str
     """The table's name in files and links."""
     title: str
     caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    marks: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Marks, BEST or SECOND, by (row, column)."""
-    links: Mapping[tuple[int, int], str] = field(default_factory=dict)
-    """Anchors on the page of the runs that a number is made from, by (row, column)."""
+    columns: Sequence[Column]
     facts: Sequence[Mapping[str, object]] = ()
     """The unrounded numbers, for each a line of the CSV file by column."""
+
+    @property
+    def headings(self) -> list[str]:
+        """The names of the columns."""
+        return [column.name for column in self.columns]
+
+    @property
+    def rows(self) -> list[list[str]]:
+        """The text of each entry, row by row."""
+        return [list(row) for row in zip(*(c.texts for c in self.columns), strict=True)]
+
+    @property
+    def marks(self) -> dict[tuple[int, int], str]:
+        """Marks, BEST or SECOND, by (row, column)."""
+        return {(i, j): mark for j, c in enumerate(self.columns) for i, mark in c.marks.items()}
+
+    def with_columns(self, names: Sequence[str]) -> Table:
+        """Return the table of these columns, in this order."""
+        by_name = {column.name: column for column in self.columns}
+        return dataclasses.replace(self, columns=[by_name[name] for name in names])
+
+    def without_empty_columns(self) -> Table:
+        """Return the table of the columns that say anything."""
+        return dataclasses.replace(self, columns=[c for c in self.columns if not c.is_empty])
 
     def _frame(self) -> Any:
         import pandas as pd
 
-        return pd.DataFrame([list(row) for row in self.rows], columns=list(self.columns), dtype=str)
+        return pd.DataFrame([list(row) for row in self.rows], columns=self.headings, dtype=str)
 
     def markdown(self) -> str:
         """Write the table in Markdown, without title and caption."""
         rows = [list(map(escape, row)) for row in self.rows]
         for (i, j), mark in self.marks.items():
             rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
-        return markdown_table(list(map(escape, self.columns)), rows)
+        return markdown_table(list(map(escape, self.headings)), rows)
 
     def latex(self) -> str:
         """Write the table in LaTeX, which needs the package booktabs."""
@@ -70,32 +152,15 @@ class Table:
 
     def html(self) -> str:
         """Write the table in HTML; numbers link to their runs."""
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.columns)
+        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.headings)
+        marks = self.marks
         body = "\n".join(
-            f"<tr>{''.join(self._td(i, j) for j in range(len(row)))}</tr>"
-            for i, row in enumerate(self.rows)
+            f"<tr>{''.join(_td(entry, marks.get((i, j))) for j, entry in enumerate(entries))}</tr>"
+            for i, entries in enumerate(zip(*(c.entries for c in self.columns), strict=True))
         )
         return (
             f'<table class="sortable">\n<thead><tr>{head}</tr></thead>\n'
             f"<tbody>\n{body}\n</tbody>\n</table>"
-        )
-
-    def _td(self, i: int, j: int) -> str:
-        text = html.escape(self.rows[i][j])
-        if (i, j) in self.links:
-            text = f'<a href="#{html.escape(self.links[i, j])}">{text}</a>'
-        mark = f' class="{self.marks[i, j]}"' if (i, j) in self.marks else ""
-        return f"<td{mark}>{text}</td>"
-
-    def with_columns(self, names: Sequence[str]) -> Table:
-        """Return the table of these columns, in this order."""
-        places = [list(self.columns).index(name) for name in names]
-        return dataclasses.replace(
-            self,
-            columns=list(names),
-            rows=[[row[j] for j in places] for row in self.rows],
-            marks={(i, places.index(j)): m for (i, j), m in self.marks.items() if j in places},
-            links={(i, places.index(j)): a for (i, j), a in self.links.items() if j in places},
         )
 
     def csv(self) -> str:
@@ -103,3 +168,10 @@ class Table:
         import pandas as pd
 
         return csv_table(pd.DataFrame(list(self.facts)))
+
+
+def _td(entry: Entry, mark: str | None) -> str:
+    text = html.escape(MISSING if entry.text is None else entry.text)
+    if entry.link:
+        text = f'<a href="#{html.escape(entry.link)}">{text}</a>'
+    return f'<td class="{mark}">{text}</td>' if mark else f"<td>{text}</td>"

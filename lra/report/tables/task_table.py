@@ -11,9 +11,8 @@ from lra.record.run import RunRecord, with_shipped
 from lra.report.boards.board import Board, boards, position_boards
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import ACCURACY, NEXT_TOKEN, measures_of
-from lra.report.boards.speeds import is_busy
+from lra.report.boards.speeds import BUSY, is_busy
 from lra.report.published.rows import rows_of
-from lra.report.tables.speed import marked
 from lra.runtime.console import MISSING, markdown
 
 
@@ -61,11 +60,10 @@ def _speed(cell: Cell[RunRecord]) -> dict[str, str]:
     """Tell of a method's last run how far it is, and of all its runs what they needed."""
     speeds = [r.steps_per_second for r in cell.runs if r.steps_per_second is not None]
     last = cell.runs[-1]
+    busy = f", {BUSY}" if any(map(is_busy, cell.runs)) else ""
     return {
         "steps": f"{last.steps:,} of {last.total_steps:,}",
-        "steps/s": marked(f"{statistics.median(speeds):.2f}", busy=any(map(is_busy, cell.runs)))
-        if speeds
-        else MISSING,
+        "steps/s": f"{statistics.median(speeds):.2f}{busy}" if speeds else MISSING,
         "peak MiB": f"{max(r.peak_memory_mib for r in cell.runs):,.0f}",
         "parameters": f"{last.params:,}",
     }
