@@ -18,7 +18,6 @@ from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
     from lra.report.boards.results import Results
-    from lra.report.page.write import ReportOptions
 
 logger = logging.getLogger("lra.report")
 
@@ -134,24 +133,34 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
     return results
 
 
-def report_options(options: argparse.Namespace) -> ReportOptions:
-    """Check and return what the report is to show.
+def chosen_formats(options: argparse.Namespace) -> list[str]:
+    """Check and return the formats of the report.
 
     Raises: UserError for an unknown format.
     """
-    from lra.report.page.write import FORMATS, ReportOptions
+    from lra.report.page.write import FORMATS
     from lra.runtime.errors import unknown
 
     formats = [name.strip() for name in options.format.split(",")]
     for name in formats:
         if name not in FORMATS:
             raise unknown("format", name, FORMATS, "--format")
-    return ReportOptions(
-        relative_to=options.relative_to,
-        compare=options.compare,
-        published=options.published,
-        formats=formats,
+    return formats
+
+
+def write_report(options: argparse.Namespace, results: Results, out: Path) -> None:
+    """Write the page and the other files of the report, and print its first tables."""
+    from lra.report.chapters import ReportData, ReportOptions
+    from lra.report.page import write
+
+    formats = chosen_formats(options)
+    shown = ReportOptions(
+        relative_to=options.relative_to, compare=options.compare, published=options.published
     )
+    data = ReportData(results, shown)
+    chapters = write.write_report(data, formats, out)
+    place = out / "index.html" if "html" in formats else out
+    write_out(f"\n{write.summarize(data, chapters, place)}")
 
 
 def refuse_idle_flags(options: argparse.Namespace) -> None:
@@ -202,7 +211,7 @@ def report(options: argparse.Namespace) -> int:
     from lra.record.schema import SHIPPED
 
     refuse_idle_flags(options)
-    chosen = report_options(options)
+    chosen_formats(options)
     default = f"results/{SHIPPED}" if options.check or options.write_readme else "results"
     folder = options.results_dir or absolute_path(default)
     results = choose_runs(options, folder)
@@ -216,11 +225,7 @@ def report(options: argparse.Namespace) -> int:
 
         write_readmes(results, ROOT)
     else:
-        from lra.report.page.write import summarize, write_report
-
-        out = options.out or folder / "report"
-        chapters = write_report(results, chosen, out)
-        write_out(f"\n{summarize(results, chapters, chosen, out)}")
+        write_report(options, results, options.out or folder / "report")
     for fault in results.faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if results.faults else code

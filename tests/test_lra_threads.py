@@ -226,7 +226,7 @@ def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_pat
     assert "Busy: measured beside other processes" in speeds.caption
     assert "busy" not in f"{memory.rows} {memory.caption}".lower()
     assert ratios.rows[0][1] == "2.00 (1.90 to 2.10), busy"
-    all_ratios = against_reference([made], "all")
+    all_ratios = against_reference([made])
     assert all_ratios is not None
     assert "2.00 (1.90 to 2.10), busy" in all_ratios.rows[0]
     run = record(threads=busy)

@@ -222,13 +222,13 @@ def test_what_was_compared_is_one_table() -> None:
     step = bench_record(**ratio, **memory)
     alone = {"task": None, "preset": None, "protocol": None, "channels": 4}
     op = bench_record(mode="op", part="mixing", **alone, **ratio, **memory)
-    table = against_reference([step, op, bench_record(length=7)], "t")
+    table = against_reference([step, op, bench_record(length=7)])
     assert table is not None
     assert [list(row) for row in table.rows] == [
         ["step, listops", "tnn", "8 x 1,024", "full", "fp32", "2.00 (1.90 to 2.10)", "56%"],
         ["mixing alone", "tnn", "8 x 1,024 x 4", "full", "fp32", "2.00 (1.90 to 2.10)", "33%"],
     ]
-    assert against_reference([bench_record()], "t") is None
+    assert against_reference([bench_record()]) is None
 
 
 def test_measurements_of_other_settings_have_files_of_their_own() -> None:

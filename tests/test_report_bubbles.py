@@ -11,6 +11,8 @@ import pytest
 from figure_checks import overlaps
 from lra.report.boards.board import boards
 from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.figures.bubble_panels import (
     Bubble,
     Panel,
@@ -21,7 +23,6 @@ from lra.report.figures.bubble_panels import (
 )
 from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
 from lra.report.figures.drawing import Looks, style
-from lra.report.page.write import ReportOptions, chapters
 from made_results import VALUES, made_records, record, save_all
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
@@ -202,7 +203,7 @@ def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -
         for run in runs
     ]
     save_all(tmp_path, runs)
-    made = chapters(Results(tmp_path), ReportOptions())
+    made = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
     slugs = [figure.slug for chapter in made for figure in chapter.figures]
     assert len(set(slugs)) == len(slugs) == 4
 

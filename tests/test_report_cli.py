@@ -21,8 +21,10 @@ from lra.record.run import folder_of
 from lra.report.boards.board import boards
 from lra.report.boards.comparison import compare
 from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.page.commands import command
-from lra.report.page.write import ReportOptions, chapters, write_report
+from lra.report.page.write import FORMATS, write_report
 from lra.report.tables.markdown import escape
 from lra.report.tables.table import Table, text_columns
 from lra.report.tables.task_table import task_table
@@ -54,7 +56,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def written(made: Path) -> Path:
     """Its report."""
     out = made / "report"
-    write_report(Results(made), ReportOptions(), out)
+    write_report(ReportData(Results(made), ReportOptions()), FORMATS, out)
     return out
 
 
@@ -75,7 +77,7 @@ def test_all_files_are_there(written: Path) -> None:
 @pytest.mark.parametrize("kind", ["markdown", "latex", "csv"])
 def test_tables_are_golden(made: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """To the letter; `pytest --write-golden` after a change that is meant."""
-    made_sections = chapters(Results(made), ReportOptions())
+    made_sections = make_chapters(ReportData(Results(made), ReportOptions()))
     tables = [table for chapter in made_sections for table in chapter.tables]
     text = "\n".join(getattr(table, kind)() for table in tables)
     path = GOLDEN / f"tables.{kind}"
@@ -201,10 +203,10 @@ def test_a_report_takes_away_what_it_no_longer_has(tmp_path: Path) -> None:
     (out / ".lra-report").write_bytes(
         b"thesis.tex\n\n../r\n/etc/hosts\nfigures/../thesis.tex\n\xff\n"
     )
-    write_report(Results(results), ReportOptions(), out)
+    write_report(ReportData(Results(results), ReportOptions()), FORMATS, out)
     before = {path.name for path in (out / "figures").iterdir()}
     shutil.rmtree(results / "runs" / "listops" / "s4")
-    write_report(Results(results), ReportOptions(formats=["csv"]), out)
+    write_report(ReportData(Results(results), ReportOptions()), ["csv"], out)
     assert {path.name for path in (out / "figures").iterdir()} < before
     assert own.read_text() == (out / "thesis.tex").read_text() == "the user's"
     assert not (out / "index.html").exists()
@@ -215,7 +217,7 @@ def test_the_same_records_make_the_same_bytes(tmp_path: Path) -> None:
     trees = []
     for name in ("a", "b"):
         out = results / name
-        write_report(Results(results), ReportOptions(), out)
+        write_report(ReportData(Results(results), ReportOptions()), FORMATS, out)
         trees.append({p.relative_to(out): p.read_bytes() for p in out.rglob("*") if p.is_file()})
     assert trees[0] == trees[1]
 
@@ -300,7 +302,7 @@ def test_files_have_names_that_say_what_is_in_them(tmp_path: Path) -> None:
     save_all(tmp_path, [record(device="GPU B, 1 of 2"), record(run_id="u-s1", seed=1, data=apart)])
     for lengths in ("full", "task"):
         bench_record(lengths=lengths, overrides=("mixer.decay=0.9",)).save(tmp_path / "bench")
-    made = chapters(Results(tmp_path), ReportOptions(published="none"))
+    made = make_chapters(ReportData(Results(tmp_path), ReportOptions(published="none")))
     slugs = {table.slug for chapter in made for table in chapter.tables}
     assert {slug for slug in slugs if not slug.startswith("memory")} == {
         "accuracy-paper-s4",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import xml.etree.ElementTree as ET
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -144,7 +145,7 @@ def test_svg_keeps_what_is_shown() -> None:
         label_ends(axes, [LineEnd(1, 1, odd, "#0072B2")])
         return figure
 
-    content = ReportFigure("s", "t", "c", draw).files()["s.svg"]
+    content = ReportFigure("s", "t", "c", partial(draw)).files()["s.svg"]
     root = ET.fromstring(content)
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     assert odd.strip() in [text.strip() for text in texts if text]

@@ -6,6 +6,7 @@ import cProfile
 import logging
 import pstats
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ from matplotlib.figure import Figure
 from figure_checks import texts_of
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
-from lra.report.boards.board import boards, position_boards
+from lra.report.boards.board import boards
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import Names
 from lra.report.boards.speeds import speed_boards
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.figures import drawn_rows, kernels
 from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
@@ -30,8 +33,7 @@ from lra.report.figures.layers import layer_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
 from lra.report.figures.scaling import scaling_figures
 from lra.report.page import write as build
-from lra.report.page.position_chapter import position_chapter
-from lra.report.page.write import CONTENTS, ReportOptions, write_report
+from lra.report.page.write import CONTENTS, write_report
 from made_results import (
     bench_record,
     next_token_run,
@@ -205,8 +207,7 @@ def test_figures_of_bits_draw_the_rows_of_fewest(tmp_path: Path) -> None:
         for length in (512, 2048):
             save_evaluation(tmp_path, run, length, 2.0)
     results = Results(tmp_path)
-    (board,) = position_boards(results.records)
-    made = position_chapter(results, board, "none", Looks(board.rows))
+    made = make_chapters(ReportData(results, ReportOptions()))[0]
     draws_the_best(made.figures, {"m0", "m1", "m2", "m3"})
 
 
@@ -267,13 +268,16 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
         folder, out = tmp_path / str(rows), tmp_path / f"report {rows}"
         sweep(folder, rows)
         read.clear()
-        options = ReportOptions(formats=("csv", "html"))
-        calls[rows] = calls_of(lambda f=folder, o=out, c=options: write_report(Results(f), c, o))
+        calls[rows] = calls_of(lambda f=folder, o=out: report_of(f, o))
         files[rows] = (out / CONTENTS).read_text().splitlines()
         assert read.count("_read_validations") == 2 * rows, "each file once"
         assert read.count("_read_predictions") == 2 * min(rows, FEW)
     assert calls[120] < 2.2 * calls[60]
     assert files[120] == files[60], "no figure for each row"
+
+
+def report_of(folder: Path, out: Path) -> None:
+    write_report(ReportData(Results(folder), ReportOptions()), ("csv", "html"), out)
 
 
 def test_without_a_terminal_lines_say_how_many_figures_are_drawn(
@@ -282,7 +286,7 @@ def test_without_a_terminal_lines_say_how_many_figures_are_drawn(
     monkeypatch.setattr(build, "SECONDS_BETWEEN_LINES", 0.0)
     monkeypatch.setattr(build, "FIGURES_A_WORKER", 100)
     monkeypatch.setattr(ReportFigure, "files", lambda figure: {figure.slug: b""})
-    made = [ReportFigure(f"f{k}", "", "", new_figure) for k in range(2)]
+    made = [ReportFigure(f"f{k}", "", "", partial(new_figure)) for k in range(2)]
     with caplog.at_level(logging.INFO):
         assert build._draw_all(made) == [{"f0": b""}, {"f1": b""}]
     lines = [line for line in caplog.messages if "of 2 figures" in line]

@@ -19,8 +19,10 @@ from lra.report.boards.comparison import find_method
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import Names
 from lra.report.boards.speeds import speed_boards
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.page.commands import command
-from lra.report.page.write import ReportOptions, chapters, write_report
+from lra.report.page.write import write_report
 from lra.report.tables.leaderboard import leaderboard
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save_all, write_predictions
@@ -194,11 +196,15 @@ def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:
     }  # fmt: skip
     shown = [*boards(results.records, names), *speed_boards(results.records, names)]
     assert {name for board in shown for name in board.rows} == {names.of(r) for r in runs}
-    made = [c for c in chapters(results, ReportOptions()) if c.slug.startswith(("speed", "bench"))]
+    made = [
+        c
+        for c in make_chapters(ReportData(results, ReportOptions()))
+        if c.slug.startswith(("speed", "bench"))
+    ]
     assert {row[0] for chapter in made for table in chapter.tables for row in table.rows} == {
         *(names.of(run) for run in runs), "M (code bbbbbbbb)"
     }  # fmt: skip
-    write_report(results, ReportOptions(formats=["html"]), tmp_path / "report")
+    write_report(ReportData(results, ReportOptions()), ["html"], tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text()
     for run in runs:
         assert f"{run.task} / {names.of(run)} / paper" in page

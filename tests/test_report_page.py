@@ -13,7 +13,8 @@ import pytest
 
 from conftest import ROOT
 from lra.report.boards.results import Results
-from lra.report.page.write import ReportOptions, write_report
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.page.write import FORMATS, write_report
 
 pytestmark = pytest.mark.slow
 LARGEST = 1_500_000
@@ -24,7 +25,7 @@ ERRORS = ("SEVERE", "WARNING")
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("report")
-    write_report(Results(ROOT / "results" / "shipped"), ReportOptions(), out)
+    write_report(ReportData(Results(ROOT / "results" / "shipped"), ReportOptions()), FORMATS, out)
     return out / "index.html"
 
 

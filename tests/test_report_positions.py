@@ -22,13 +22,13 @@ from lra.report.boards.board import Board, boards, leading_board, position_board
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.position_bits import by_position, by_value, windows_of
 from lra.report.boards.results import Results
+from lra.report.chapters import Chapter, ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.figures.bubble_panels import speeds_on, task_panels
 from lra.report.figures.curves import LOSS, curve
-from lra.report.figures.drawing import Looks, style
+from lra.report.figures.drawing import style
 from lra.report.figures.kernels import kernel_figures, learned_kernels, trained_model
-from lra.report.page.position_chapter import position_chapter
-from lra.report.page.readme import next_tokens
-from lra.report.page.write import ReportOptions, chapters
+from lra.report.page.readme import Block, make_block
 from lra.report.tables.next_tokens import position_table
 from lra.report.tables.out_of_distribution import evaluation_tables
 from lra.report.tables.position_bits import metadata_tables
@@ -207,8 +207,15 @@ def test_what_the_ideal_predictor_needs_is_summed_as_losses_are() -> None:
     assert (lost.loss, lost.ideal) == (None, None)
 
 
+def next_tokens_chapter(results: Results) -> Chapter:
+    """Make the chapter of the only board whose targets are positions."""
+    made = make_chapters(ReportData(results, ReportOptions()))
+    (chapter,) = [chapter for chapter in made if chapter.slug.startswith("next-tokens")]
+    return chapter
+
+
 def test_figures_can_be_read(made: Results, board: Board) -> None:
-    chapter = position_chapter(made, board, "tnn", Looks(board.rows))
+    chapter = next_tokens_chapter(made)
     assert [figure.slug for figure in chapter.figures] == [
         "perplexity-lm-over-length-budget-s4",
         "bits-over-position-lm-test-set-budget-s4",
@@ -222,7 +229,7 @@ def test_figures_can_be_read(made: Results, board: Board) -> None:
 
 
 def test_perplexity_is_drawn_over_length_with_the_trained_one(made: Results, board: Board) -> None:
-    figure = position_chapter(made, board, "tnn", Looks(board.rows)).figures[0]
+    figure = next_tokens_chapter(made).figures[0]
     with style():
         (axes,) = figure.draw().axes
     lines = [np.asarray(line.get_xydata()) for line in axes.lines]
@@ -250,7 +257,7 @@ def test_curves_are_of_the_validation_loss(made: Results, board: Board) -> None:
     assert found is not None
     assert (found.x, found.mean) == ([10], [1.5])
     assert not made.faults
-    chapter = position_chapter(made, board, "tnn", Looks(board.rows))
+    chapter = next_tokens_chapter(made)
     (figure,) = [one for one in chapter.figures if one.slug == "learning-lm-over-steps-budget-s4"]
     with style():
         assert figure.draw().axes[0].get_ylabel() == "validation loss, nats"
@@ -265,7 +272,7 @@ def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[st
     page = (made.folder / "report" / "index.html").read_text()
     assert "2.500 bits a byte, perplexity 5.657" in page
     assert "Published perplexities" in page
-    found = chapters(made, ReportOptions(published="TNN"))
+    found = make_chapters(ReportData(made, ReportOptions(published="TNN")))
     slugs = [table.slug for one in found for table in one.tables if "published" in table.slug]
     assert slugs == ["published"], "what is named is shown alone"
 
@@ -282,7 +289,7 @@ def test_a_paper_has_tables_of_accuracies_alone(
 
 def test_no_perplexities_are_published_of_other_tasks(tmp_path: Path) -> None:
     save(tmp_path, periodic_run(1.35))
-    found = chapters(Results(tmp_path), ReportOptions())
+    found = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
     assert "published-perplexities" not in {table.slug for one in found for table in one.tables}
 
 
@@ -299,19 +306,30 @@ def test_what_commands_print_of_a_run(made: Results, board: Board) -> None:
     assert second.split("|")[2].strip() == "perplexity"
 
 
+NEXT_TOKENS = (
+    "bits", "out-of-distribution-bits", "bits-by-metadata", "perplexity",
+    "by-position-in-longest-windows",
+)  # fmt: skip
+
+
+def next_tokens_block(results: Results) -> Block:
+    return make_block(ReportData(results, ReportOptions()), NEXT_TOKENS)
+
+
 def test_the_readmes_have_a_block(made: Results, tmp_path: Path) -> None:
-    block = next_tokens(made)
+    block = next_tokens_block(made)
     assert [table.slug for table in block.tables] == [
-        "bits-lm-r", "out-of-distribution-lm-bits-a-byte-r", "out-of-distribution-lm-perplexity-r",
+        "bits-lm-budget-s4", "out-of-distribution-lm-bits-a-byte-budget-s4",
+        "out-of-distribution-lm-perplexity-budget-s4",
     ]  # fmt: skip
-    kinds = [path.name.rpartition("-1-")[0] for path in block.figures]
-    assert kinds == ["perplexity", "by-position"]
-    before = set(block.figures)
+    kinds = [path.name.partition("-lm-")[0] for path in block.figures]
+    assert kinds == ["perplexity", "bits-over-position"]
+    perplexity, _ = block.figures
     save_evaluation(tmp_path, next_token_run(2.5, mixer="s4"), 16384, 2.7)
-    after = next_tokens(Results(tmp_path)).figures
-    assert not before & set(after), "the names of files tell other numbers"
+    after = next_tokens_block(Results(tmp_path)).figures
+    assert perplexity not in after, "the name of a file tells other numbers"
     alone = [record(), record(mixer="s4")]
-    empty = next_tokens(Results(save_all(tmp_path / "other", alone)))
+    empty = next_tokens_block(Results(save_all(tmp_path / "other", alone)))
     assert empty.text(tmp_path / "x.md") == "No runs yet.\n"
 
 

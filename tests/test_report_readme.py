@@ -10,25 +10,33 @@ import pytest
 
 import report
 from conftest import ROOT
+from lra.config.registry import MIXERS
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import readme_slugs
 from lra.report.page.readme import (
     check_readmes,
-    make_blocks,
-    marked,
-    published_of_the_suite,
+    make_block,
     write_readmes,
 )
 from lra.report.published import audit
+from lra.report.published.rows import rows_of
 from lra.report.tables.leaderboard import leaderboard
+from lra.report.tables.published import suite_table
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
 FILES = ("README.md", "results/README.md", "results/settings.md")
 BLOCKS = {
-    "README.md": ("leaderboard", "figure"),
-    "results/README.md": ("published", "reproduce", "tables", "next tokens"),
-    "results/settings.md": tuple(f"settings {name}" for name in audit.names()),
+    "README.md": ("leaderboard", "first-bubbles"),
+    "results/README.md": (
+        "published-of-the-suite",
+        "reproduce",
+        "accuracy, speed, bubbles-of-each-device",
+        "bits",
+    ),
+    "results/settings.md": tuple(f"settings-{name}" for name in audit.names()),
 }
 
 
@@ -36,7 +44,9 @@ def empty_readmes(root: Path) -> None:
     """Write README files whose blocks hold one old line each."""
     for file, names in BLOCKS.items():
         (root / file).parent.mkdir(parents=True, exist_ok=True)
-        blocks = "between\n".join(marked(name, "old\n") for name in names)
+        blocks = "between\n".join(
+            f"<!-- made by report.py: {name} -->\nold\n<!-- end -->\n" for name in names
+        )
         (root / file).write_text(f"before\n{blocks}after\n")
 
 
@@ -69,7 +79,7 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
 
 def test_links_to_figures_are_relative_to_their_file(root: Path) -> None:
     write_readmes(Results(root / "results"), root)
-    (figure,) = (root / "results").glob("bubbles-*.svg")
+    (figure,) = (root / "results").glob("speed-and-*.svg")
     assert f"](results/{figure.name})" in (root / "README.md").read_text()
     assert f"]({figure.name})" in (root / "results" / "README.md").read_text()
 
@@ -77,7 +87,7 @@ def test_links_to_figures_are_relative_to_their_file(root: Path) -> None:
 def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
     results = root / "results"
     write_readmes(Results(results), root)
-    (figure,) = results.glob("bubbles-*.svg")
+    (figure,) = results.glob("speed-and-*.svg")
     figure.unlink()
     found = check_readmes(Results(results), root)
     assert found == [
@@ -87,7 +97,7 @@ def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
     ]
     save(results, record(seed=1, run_id="abc-s1", test_accuracy=60.0))
     write_readmes(Results(results), root)
-    assert [path.name for path in results.glob("bubbles-*.svg")] != [figure.name]
+    assert [path.name for path in results.glob("speed-and-*.svg")] != [figure.name]
     assert check_readmes(Results(results), root) == []
 
 
@@ -122,18 +132,17 @@ def test_each_device_has_a_bubble_plot(tmp_path: Path) -> None:
     empty_readmes(tmp_path)
     write_readmes(Results(tmp_path), tmp_path)
     text = (tmp_path / "results" / "README.md").read_text()
-    shown = re.findall(r"\]\(../(bubbles-.*)\)\n\n.*(GPU .)\.", text)
+    shown = re.findall(r"\]\(../(speed-and-.*)\)\n\n.*(GPU .)\.", text)
     assert [device for _, device in shown] == ["GPU A", "GPU B"]
     figures = [(tmp_path / name).read_text() for name, _ in shown]
     assert figures[0] != figures[1]
-    assert (tmp_path / "README.md").read_text().count("](bubbles-") == 1
+    assert (tmp_path / "README.md").read_text().count("](speed-and-") == 1
 
 
 def test_no_records_make_no_leaderboard(tmp_path: Path) -> None:
-    blocks = make_blocks(Results(tmp_path))
-    assert blocks["README.md"]["leaderboard"].text(tmp_path / "README.md") == "No runs yet.\n"
-    published = blocks["results/README.md"]["published"]
-    assert "TNN" in published.text(tmp_path / "results" / "README.md")
+    data = ReportData(Results(tmp_path), ReportOptions())
+    assert make_block(data, ["leaderboard"]).text(tmp_path / "README.md") == "No runs yet.\n"
+    assert "TNN" in make_block(data, ["published-of-the-suite"]).text(tmp_path / "README.md")
 
 
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
@@ -176,11 +185,11 @@ def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
 
 
 def test_published_rows_are_those_of_the_suites_mixers() -> None:
-    methods = {row[0] for row in published_of_the_suite().rows}
+    methods = {row[0] for row in suite_table(rows_of(MIXERS.classes)).rows}
     assert {"TNN", "SKI-TNN", "FD-TNN", "Transformer", "S4-LegS", "S4D-Lin", "DSS (exp)"} <= methods
     assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv", "Mamba", "B2S6"} <= methods
     assert not methods & {"Megalodon", "S7", "Liquid-S4", "Sparse Transformer"}
-    assert published_of_the_suite().headings[-1] == "source"
+    assert suite_table(rows_of(MIXERS.classes)).headings[-1] == "source"
 
 
 def test_the_readmes_here_agree_with_the_records() -> None:
@@ -203,6 +212,6 @@ def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
     save_all(tmp_path, made_records(80))
     for length in (1024, 2048):
         bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
-    for file, blocks in make_blocks(Results(tmp_path)).items():
-        for block in blocks.values():
-            assert block.text(tmp_path / file)
+    data = ReportData(Results(tmp_path), ReportOptions())
+    for slug in readme_slugs(data):
+        assert make_block(data, [slug]).text(tmp_path / "README.md")

@@ -12,9 +12,10 @@ from figure_checks import overlaps
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.results import Results
 from lra.report.boards.speeds import speed_boards
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.contents import make_chapters
 from lra.report.figures.drawing import Looks, style
 from lra.report.figures.scaling import fit, scaling_figures
-from lra.report.page.write import ReportOptions, chapters
 from lra.report.tables.speed import memory_table, speed_table
 from made_results import bench_record, record, save_all
 
@@ -97,7 +98,7 @@ def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
         for length in (1024, 2048)
     ]
     save_all(tmp_path, runs)
-    made = chapters(Results(tmp_path), ReportOptions())
+    made = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
     (drawn,) = [f for c in made for f in c.figures if f.slug.startswith("speed-over")]
     assert len(drawn.files()) == 2
 

@@ -1,6 +1,7 @@
 """Records turned into tables, figures, a page and the blocks of README files.
 
-The rooms, from the top down: paper, page, figures, tables, published, boards.
+The rooms, from the top down: paper, page, figures, tables, published, boards. `contents` is the
+list of what is shown, and `chapters` says what a chapter is.
 """
 
-__all__ = ["boards", "figures", "page", "paper", "published", "tables"]
+__all__ = ["chapters", "contents"]

@@ -10,6 +10,7 @@ from lra.report.boards.averages import FIVE
 from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.measures import Measure, measures_of
 from lra.report.boards.row_names import Names
+from lra.report.boards.slugs import slugify
 from tasks.base import BENCHMARK
 
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
@@ -63,6 +64,11 @@ class Board:
         if self.of_positions:
             title += f", next tokens of {', '.join(self.tasks)}"
         return f"{title}, apart for {self.reason}" if self.reason else title
+
+    @property
+    def slug(self) -> str:
+        """The name of the board in files and links."""
+        return slugify(self.preset, self.protocol, self.reason)
 
     def trivial_baselines(self) -> dict[str, dict[str, float]]:
         """Return accuracies of trivial baselines in percent, by name and then by task."""

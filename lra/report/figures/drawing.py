@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import statistics
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lra.report.figures.svg import compact
@@ -50,9 +52,16 @@ class ReportFigure:
     """The figure's name in files."""
     title: str
     caption: str
-    draw: Callable[[], Figure]
+    draw: partial[Figure]
+    """Draws the figure; its arguments are all that it is drawn from."""
     is_wide: bool = False
     """Whether it needs a whole row of the page."""
+
+    @property
+    def digest(self) -> str:
+        """Return a hash of the numbers that are drawn, for the names of files."""
+        drawn = self.draw.func.__qualname__, self.draw.args, self.draw.keywords
+        return hashlib.sha256(repr(drawn).encode()).hexdigest()[:8]
 
     def files(self) -> dict[str, bytes]:
         """Draw the figure: PNG and SVG by file name, the same bytes for the same data."""
@@ -228,6 +237,9 @@ class Looks:
         # Names of several words are of changed settings: mixers as they come have colours first.
         ordered = sorted(set(methods), key=lambda name: (" " in name, name))
         self._index = {name: i for i, name in enumerate(ordered)}
+
+    def __repr__(self) -> str:
+        return f"Looks({list(self._index)})"
 
     def colour(self, method: str) -> str:
         """Return a method's colour; after twelve methods, colours recur with other lines."""

@@ -14,9 +14,9 @@ from pathlib import Path
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import Names
 from lra.report.boards.slugs import bench_anchor, run_anchor
 from lra.report.boards.speeds import layers_in_words
+from lra.report.chapters import Chapter, ReportData
 from lra.report.figures.drawing import ReportFigure
 from lra.report.page.commands import bench_command, command
 from lra.report.tables.table import Table
@@ -24,19 +24,6 @@ from lra.runtime.console import MISSING
 
 TEMPLATE = Path(__file__).with_name("page.html")
 TITLE = "Long Range Arena"
-
-
-@dataclass(frozen=True)
-class Chapter:
-    """Tables and figures of the report under one title."""
-
-    slug: str
-    title: str
-    tables: Sequence[Table]
-    figures: Sequence[ReportFigure]
-    folded_under: str = ""
-    """Heading under which the page folds the chapter, with the others of the same; empty for a
-    chapter that stands open under a heading of its own."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ def files_of(one: Table | ReportFigure, files: Collection[str]) -> list[str]:
 
 
 def write_page(
-    results: Results,
+    data: ReportData,
     chapters: Sequence[Chapter],
     images: Mapping[str, bytes],
     files: Collection[str],
@@ -116,7 +103,7 @@ def write_page(
     """Return the HTML of the page.
 
     Args:
-        results: the results folder that the report is on.
+        data: the records that the report is on.
         chapters: all tables and figures.
         images: the SVG of every figure, by slug.
         files: names of the report's other files, which the page links.
@@ -127,7 +114,7 @@ def write_page(
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     packed = {slug: _Image.of(image) for slug, image in images.items()}
-    names = Names(results.records, results.bench)
+    results, names = data.results, data.names
     ordered = sorted(
         results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
     )

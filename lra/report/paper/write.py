@@ -11,19 +11,16 @@ import logging
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from lra.config.settings_files import published_presets
-from lra.report.boards.board import Board, boards, leading_board
-from lra.report.boards.comparison import find_method
-from lra.report.boards.evaluations import evaluation_boards
+from lra.report.boards.board import Board
 from lra.report.boards.results import Results
-from lra.report.figures.bubbles import bubble_figures
-from lra.report.figures.curves import curve_figures
-from lra.report.figures.drawing import HEIGHT, WIDTH, Looks, ReportFigure, arrange, style
-from lra.report.figures.out_of_distribution import evaluation_figures
-from lra.report.page.write import DEFAULT_RELATIVE_TO, files_before, write_files
+from lra.report.chapters import PAPER, ReportData, ReportOptions
+from lra.report.contents import ACCURACY
+from lra.report.figures.drawing import HEIGHT, WIDTH, ReportFigure, arrange, style
+from lra.report.page.write import files_before, write_files
 from lra.report.paper.board_table import board_table, published_table
 from lra.report.paper.choice import (
     AVERAGE,
@@ -75,18 +72,15 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
         alone, and for a folder that holds a document of another origin.
     """
     _check_folder(out)
-    main = [board for board in boards(results.records) if board.is_main]
+    data = ReportData(results, ReportOptions(relative_to=options.relative_to))
+    main = [board for board in data.boards if board.is_main]
     if not main and results.records:
         tasks = ", ".join(sorted({record.task for record in results.records}))
         raise UserError(
             f"--paper: its tables are of accuracies, and all runs are of {tasks}, whose targets "
             f"are positions; python report.py without it shows them"
         )
-    leading = leading_board(main)
-    main.sort(key=lambda board: board is not leading)
-    if options.relative_to is not None:
-        relative_to = find_method(main, options.relative_to, "--relative-to")
-        options = replace(options, relative_to=relative_to)
+    main.sort(key=lambda board: board is not data.leading_board)
     choice = choose(main, options.rows, options.columns, options.published)
     shown = {i: choice.board(board) for i, board in enumerate(main)}
     columns = {i: choice.shown_columns(board) for i, board in shown.items() if board.rows}
@@ -96,12 +90,7 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     if not columns:
         raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
     tables = _tables(main, shown, columns, choice, options)
-    looks = Looks(method for i in columns for method in shown[i].rows)
-    figures = [
-        figure
-        for i, names in columns.items()
-        for figure in _figures(results, shown[i], names, looks, options)
-    ]
+    figures = [f for i, names in columns.items() for f in _figures(data, shown[i], names)]
     files = {f"tables/{table.slug}.tex": table.latex(_room(options)).encode() for table in tables}
     for figure in progress("drawing", figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = pdf(figure, options.width)
@@ -156,9 +145,7 @@ def _tables(
     return tables
 
 
-def _figures(
-    results: Results, board: Board, columns: Sequence[str], looks: Looks, options: PaperOptions
-) -> list[ReportFigure]:
+def _figures(data: ReportData, board: Board, columns: Sequence[str]) -> list[ReportFigure]:
     """Make the figures of what a board's table shows: of its rows, and of its tasks."""
     tasks = [task for task in board.conditions if task in columns]
     rows = {
@@ -169,16 +156,13 @@ def _figures(
         board, rows=rows, conditions={task: board.conditions[task] for task in tasks}
     )
     slug = f"{board.preset}-{board.protocol}"
-    relative_to = options.relative_to or DEFAULT_RELATIVE_TO
-    return [
-        *bubble_figures(same, relative_to, looks, slug),
-        *curve_figures(results, same, looks, slug),
-        *(
-            figure
-            for evaluated in evaluation_boards(results, same)
-            for figure in evaluation_figures(evaluated, looks, slug)
-        ),
+    made = [
+        item
+        for content in ACCURACY.contents
+        if PAPER in content.outputs
+        for item in content.make(data, same, slug)
     ]
+    return [item for item in made if isinstance(item, ReportFigure)]
 
 
 def column_style(width: float) -> AbstractContextManager[None]:

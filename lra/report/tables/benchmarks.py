@@ -8,7 +8,7 @@ from lra.record.benchmark import BenchRecord
 from lra.report.boards.benchmarks import _LEARNED, _bench_order
 from lra.report.boards.row_names import Names
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard, is_busy, layers_in_words
-from lra.report.tables.speed import tables_of
+from lra.report.tables.speed import speed_and_memory_tables
 from lra.report.tables.table import Table, text_column, text_columns
 
 _COMPARED = (
@@ -23,7 +23,7 @@ _COMPARED = (
 
 def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
     """Tabulate speed and memory and, if they were measured, ratios and times by purpose."""
-    tables = tables_of(board, relative_to)
+    tables = speed_and_memory_tables(board, relative_to)
     speeds = [speed for cells in board.rows.values() for speed in cells.values()]
     if any(speed.ratio_to_reference is not None for speed in speeds):
         tables.append(_ratio_table(board, f"against-reference-{board.slug}"))
@@ -98,14 +98,11 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
     )
 
 
-def against_reference(
-    records: Sequence[BenchRecord], slug: str, names: Names | None = None
-) -> Table | None:
+def against_reference(records: Sequence[BenchRecord], names: Names | None = None) -> Table | None:
     """Tabulate every measurement that was made beside its reference, if any was.
 
     Args:
         records: measurements.
-        slug: the table's.
         names: as for `boards`.
     """
     names = names or Names([], records)
@@ -128,7 +125,7 @@ def against_reference(
             ]
         )
     return Table(
-        slug=slug,
+        slug="against-reference",
         title="Times as fast as the reference",
         caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
         "what they take beyond what was there.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from lra.report.boards.averages import AVERAGES, mean_over
 from lra.report.published.rows import PublishedRow, published_perplexities
@@ -47,6 +48,19 @@ def _average_column(rows: Sequence[PublishedRow], name: str) -> Column:
     """Recompute an average of published rows; a row with a hole has none."""
     means = [mean_over(AVERAGES[name], row.values) for row in rows]
     return Column(name, [number_entry(mean, is_ranked=True) for mean in means])
+
+
+def suite_table(rows: Sequence[PublishedRow]) -> Table:
+    """Tabulate the published rows whose method is a mixer of the suite or a variant of one."""
+    return replace(
+        published_table(rows).with_columns(["method", *BENCHMARK, "source"]),
+        slug="published-of-the-suite",
+        title="Published results of these methods",
+        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
+        "on the full tasks, with its own hardware and protocol. FAIL: at chance. Of "
+        "results/published.csv, the rows whose method is a mixer of this suite or a variant of "
+        "one; all rows are in `python report.py`.",
+    )
 
 
 def perplexity_table(tasks: Collection[str]) -> Table | None:

@@ -20,7 +20,7 @@ def memory_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
     return _table(board, relative_to, slug, _MEMORY)
 
 
-def tables_of(board: SpeedBoard, relative_to: str) -> list[Table]:
+def speed_and_memory_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
     """Make the tables of a board that have anything in them."""
     tables = [
         speed_table(board, relative_to, f"speed-{board.slug}"),

@@ -1,0 +1,133 @@
+"""What a chapter of the report is: its subject, its tables and figures, and where they appear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Flag, auto
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from lra.report.boards.benchmarks import bench_boards
+from lra.report.boards.board import Board, boards, leading_board, position_boards
+from lra.report.boards.comparison import find_method
+from lra.report.boards.results import Results
+from lra.report.boards.row_names import Names
+from lra.report.boards.speeds import SpeedBoard, speed_boards
+from lra.report.figures.bubbles import bubbles_by_device
+from lra.report.figures.drawing import Looks, ReportFigure
+from lra.report.published.rows import choose_published
+from lra.report.tables.table import Table
+
+DEFAULT_RELATIVE_TO = "tnn"
+
+
+class Output(Flag):
+    """Where a table or a figure appears."""
+
+    PAGE = auto()
+    """The page and the files of a report."""
+    README = auto()
+    """The blocks of README files, see `lra.report.page.readme`."""
+    PAPER = auto()
+    """The document of `report.py --paper`."""
+
+
+PAGE, README, PAPER = Output.PAGE, Output.README, Output.PAPER
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What a report is to show."""
+
+    relative_to: str | None = None
+    """Mixer that speeds are relative to; None: tnn, if it has run."""
+    compare: Sequence[str] = ()
+    published: str | None = None
+
+
+class ReportData:
+    """What the tables and figures of one report are made from.
+
+    Raises: UserError for a mixer or a method that is not there.
+    """
+
+    def __init__(self, results: Results, options: ReportOptions) -> None:
+        self.results = results
+        self.options = options
+        self.names = Names(results.records, results.bench)
+        self.boards = boards(results.records, self.names)
+        self.position_boards = position_boards(results.records, self.names)
+        self.speed_boards = speed_boards(results.records, self.names)
+        self.bench_boards = bench_boards(results.bench, self.names)
+        shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
+        self.looks = Looks(method for board in shown for method in board.rows)
+        self.relative_to = DEFAULT_RELATIVE_TO
+        if options.relative_to is not None:
+            self.relative_to = find_method(shown, options.relative_to, "--relative-to")
+        self.published = choose_published(options.published)
+
+    @cached_property
+    def leading_board(self) -> Board | None:
+        """The board that the leaderboard is of."""
+        return leading_board(self.boards)
+
+    @cached_property
+    def first_bubbles(self) -> tuple[Board | None, list[ReportFigure]]:
+        """The first main board that has bubble plots, and the first plot of each device there."""
+        for board in self.boards:
+            by_device = bubbles_by_device(board, self.relative_to, self.looks, board.slug)
+            if board.is_main and any(by_device.values()):
+                return board, [figures[0] for figures in by_device.values() if figures]
+        return None, []
+
+    @property
+    def mixing_board(self) -> SpeedBoard | None:
+        """The measurements of mixing alone that reach over most lengths."""
+        found = [b for b in self.bench_boards if any(p.task == "mixing" for p in b.places)]
+        return max(found, key=lambda board: len(board.places), default=None)
+
+
+Subject = TypeVar("Subject")
+Item = Table | ReportFigure
+
+
+@dataclass(frozen=True)
+class Content(Generic[Subject]):
+    """A kind of table or figure in a chapter."""
+
+    slug: str
+    """The name by which blocks of README files list it."""
+    outputs: Output
+    make: Callable[[ReportData, Subject, str], Sequence[Item]]
+    """Makes the tables or figures from the data, the chapter's subject and the end of their slugs;
+    figures are still to be drawn."""
+
+
+@dataclass(frozen=True)
+class ChapterKind(Generic[Subject]):
+    """Chapters of one kind: one for each subject, a board of results for instance."""
+
+    subjects: Callable[[ReportData], Sequence[Subject]]
+    title: Callable[[Subject], str]
+    slug: Callable[[Subject], str]
+    """End of the slugs of a chapter's tables and figures."""
+    contents: Sequence[Content[Subject]]
+    prefix: str = ""
+    """Start of the chapter's own slug."""
+    folded_under: str = ""
+    is_main: Callable[[Subject], bool] = lambda _: True
+    """Whether README files show the subject, too."""
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """Tables and figures of the report under one title."""
+
+    slug: str
+    title: str
+    tables: Sequence[Table]
+    figures: Sequence[ReportFigure]
+    folded_under: str = ""
+    """Heading under which the page folds the chapter, with the others of the same; empty for a
+    chapter that stands open under a heading of its own."""

@@ -1,0 +1,328 @@
+"""The list of what the report shows: chapters, their tables and figures, and where each appears.
+
+A new table or figure takes a function that makes it, and a line in a list here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from lra.config.registry import MIXERS
+from lra.report.boards.board import Board
+from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
+from lra.report.boards.position_bits import Windows, windows_of
+from lra.report.boards.slugs import slugify
+from lra.report.boards.speeds import SpeedBoard
+from lra.report.chapters import PAGE, PAPER, README, Chapter, ChapterKind, Content, Item, ReportData
+from lra.report.figures.breakdown import breakdown_figures
+from lra.report.figures.bubbles import bubble_figures
+from lra.report.figures.curves import curve_figures
+from lra.report.figures.drawing import ReportFigure
+from lra.report.figures.kernels import kernel_figures
+from lra.report.figures.layers import layer_figures
+from lra.report.figures.next_tokens import by_position_figures, perplexity_figures
+from lra.report.figures.out_of_distribution import evaluation_figures
+from lra.report.figures.scaling import scaling_figures
+from lra.report.published.audit import names as settings_files
+from lra.report.published.audit import read_published
+from lra.report.published.rows import rows_of
+from lra.report.tables.accuracy import accuracy_table
+from lra.report.tables.benchmarks import against_reference, benchmark_tables
+from lra.report.tables.comparison import comparison_table
+from lra.report.tables.leaderboard import leaderboard
+from lra.report.tables.next_tokens import position_table
+from lra.report.tables.out_of_distribution import evaluation_tables
+from lra.report.tables.position_bits import metadata_tables, position_tables
+from lra.report.tables.published import perplexity_table, published_table, suite_table
+from lra.report.tables.reproduce import reproduce_table
+from lra.report.tables.settings import audit_table, starts_table
+from lra.report.tables.speed import speed_and_memory_tables, speed_table
+from lra.report.tables.table import Table
+
+BENCHMARKS = "Benchmarks"
+"""Heading under which the page folds the chapters of measurements."""
+
+
+def _evaluated(data: ReportData, board: Board) -> list[EvaluationBoard]:
+    return evaluation_boards(data.results, board)
+
+
+def _windows(data: ReportData, board: Board) -> list[Windows]:
+    return windows_of(board, _evaluated(data, board))
+
+
+def _make_leaderboard(data: ReportData, board: Board, _: str) -> list[Table]:
+    return [leaderboard(board)] if board is data.leading_board else []
+
+
+def _make_first_bubbles(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
+    first, figures = data.first_bubbles
+    return figures if board is first else []
+
+
+def _make_evaluation_figures(data: ReportData, board: Board, slug: str) -> list[ReportFigure]:
+    return [
+        figure
+        for evaluated in _evaluated(data, board)
+        for figure in evaluation_figures(evaluated, data.looks, slug)
+    ]
+
+
+def _make_perplexity_figures(data: ReportData, board: Board, slug: str) -> list[ReportFigure]:
+    return [
+        figure
+        for evaluated in _evaluated(data, board)
+        for figure in perplexity_figures(evaluated, data.looks, slug)
+    ]
+
+
+def _make_speed_tables(data: ReportData, found: Sequence[SpeedBoard], _: str) -> list[Table]:
+    return [t for board in found for t in speed_and_memory_tables(board, data.relative_to)]
+
+
+def _make_perplexity_table(data: ReportData, _: str, __: str) -> list[Table]:
+    tasks = {task for board in data.position_boards for task in board.tasks}
+    table = None if data.options.published is not None else perplexity_table(tasks)
+    return [] if table is None else [table]
+
+
+_COMPARISON: ChapterKind[Sequence[str]] = ChapterKind(
+    lambda data: [data.options.compare] if data.options.compare else [],
+    lambda _: "Comparison",
+    lambda _: "comparison",
+    [
+        Content("compare", PAGE, lambda data, names, _: [
+            comparison_table(data.results, data.boards, names, "compare")
+        ]),
+    ],
+)  # fmt: skip
+
+ACCURACY: ChapterKind[Board] = ChapterKind(
+    lambda data: data.boards,
+    lambda board: board.name,
+    lambda board: board.slug,
+    [
+        Content("leaderboard", README, _make_leaderboard),
+        Content("accuracy", PAGE | README, lambda _, board, slug: [
+            accuracy_table(board, f"accuracy-{slug}")
+        ]),
+        Content("out-of-distribution", PAGE | README, lambda data, board, slug: (
+            evaluation_tables(data.results, board, slug)
+        )),
+        Content("bubbles", PAGE | PAPER, lambda data, board, slug: (
+            bubble_figures(board, data.relative_to, data.looks, slug)
+        )),
+        Content("bubbles-of-each-device", README, _make_first_bubbles),
+        Content("first-bubbles", README, lambda data, board, slug: (
+            _make_first_bubbles(data, board, slug)[:1]
+        )),
+        Content("curves", PAGE | PAPER, lambda data, board, slug: (
+            curve_figures(data.results, board, data.looks, slug)
+        )),
+        Content("breakdown", PAGE, lambda data, board, slug: (
+            breakdown_figures(data.results, board, data.looks, slug)
+        )),
+        Content("out-of-distribution-figures", PAGE | PAPER, _make_evaluation_figures),
+        Content("first-out-of-distribution-figure", README, lambda data, board, slug: (
+            _make_evaluation_figures(data, board, slug)[:1]
+        )),
+        Content("kernels", PAGE, lambda data, board, slug: (
+            kernel_figures(data.results, board, slug)
+        )),
+    ],
+    is_main=lambda board: board.is_main,
+)  # fmt: skip
+"""Boards of results whose targets are examples; `report.py --paper` shows these alone."""
+
+_NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
+    lambda data: data.position_boards,
+    lambda board: board.name,
+    lambda board: board.slug,
+    [
+        Content("bits", PAGE | README, lambda _, board, slug: [position_table(board, slug)]),
+        Content("out-of-distribution-bits", PAGE | README, lambda data, board, slug: (
+            evaluation_tables(data.results, board, slug)
+        )),
+        Content("bits-by-position", PAGE, lambda data, board, slug: (
+            position_tables(board, _windows(data, board), slug)
+        )),
+        Content("bits-by-metadata", PAGE | README, lambda data, board, slug: (
+            metadata_tables(board, _windows(data, board)[0], slug)
+        )),
+        Content("perplexity", PAGE | README, _make_perplexity_figures),
+        Content("by-position", PAGE, lambda data, board, slug: (
+            by_position_figures(board, _windows(data, board), data.looks, slug)
+        )),
+        Content("by-position-in-longest-windows", README, lambda data, board, slug: (
+            by_position_figures(board, _windows(data, board)[1:], data.looks, slug)
+        )),
+        Content("bubbles-of-next-tokens", PAGE, lambda data, board, slug: (
+            bubble_figures(board, data.relative_to, data.looks, slug)
+        )),
+        Content("curves-of-next-tokens", PAGE, lambda data, board, slug: (
+            curve_figures(data.results, board, data.looks, slug)
+        )),
+        Content("kernels-of-next-tokens", PAGE, lambda data, board, slug: (
+            kernel_figures(data.results, board, slug)
+        )),
+    ],
+    prefix="next-tokens",
+    is_main=lambda board: board.is_main,
+)  # fmt: skip
+
+_SPEED: ChapterKind[Sequence[SpeedBoard]] = ChapterKind(
+    lambda data: [data.speed_boards] if data.speed_boards else [],
+    lambda _: "Speed and memory",
+    lambda _: "speed",
+    [
+        Content("speed-and-memory", PAGE, _make_speed_tables),
+        Content("speed", README, lambda data, found, _: [
+            speed_table(board, data.relative_to, f"speed-{board.slug}") for board in found
+        ]),
+        Content("speed-over-length", PAGE, lambda data, found, _: [
+            figure for board in found for figure in scaling_figures(board, data.looks)
+        ]),
+    ],
+)  # fmt: skip
+
+_AGAINST_REFERENCE: ChapterKind[Table] = ChapterKind(
+    lambda data: [t] if (t := against_reference(data.results.bench, data.names)) else [],
+    lambda table: table.title,
+    lambda _: "benchmarks",
+    [Content("against-reference", PAGE | README, lambda _, table, __: [table])],
+    folded_under=BENCHMARKS,
+)
+
+_LAYERS: ChapterKind[Sequence[ReportFigure]] = ChapterKind(
+    lambda data: [f] if (f := layer_figures(data.results.bench, data.names, data.looks)) else [],
+    lambda _: "Speed of pretraining",
+    lambda _: "pretraining",
+    [Content("layers", PAGE, lambda _, figures, __: figures)],
+    folded_under=BENCHMARKS,
+)
+
+_BENCHMARKS: ChapterKind[SpeedBoard] = ChapterKind(
+    lambda data: data.bench_boards,
+    lambda board: f"{board.title}, {board.device}",
+    lambda board: board.slug,
+    [
+        Content("benchmark", PAGE, lambda data, board, _: (
+            benchmark_tables(board, data.relative_to)
+        )),
+        Content("benchmark-over-length", PAGE, lambda data, board, _: (
+            scaling_figures(board, data.looks)
+        )),
+        Content("mixing-over-length", README, lambda data, board, _: (
+            scaling_figures(board, data.looks)[:1] if board is data.mixing_board else []
+        )),
+    ],
+    folded_under=BENCHMARKS,
+)  # fmt: skip
+
+_PUBLISHED: ChapterKind[str] = ChapterKind(
+    lambda data: ["published-results"] if data.published else [],
+    lambda _: "Published",
+    lambda slug: slug,
+    [
+        Content("published", PAGE, lambda data, _, __: [published_table(data.published)]),
+        Content("published-perplexities", PAGE, _make_perplexity_table),
+        Content("published-of-the-suite", README, lambda _, __, ___: [
+            suite_table(rows_of(MIXERS.classes))
+        ]),
+        Content("reproduce", README, lambda data, _, __: [reproduce_table(data.results)]),
+    ],
+)  # fmt: skip
+
+_SETTINGS: ChapterKind[str] = ChapterKind(
+    lambda _: settings_files(),
+    lambda name: name,
+    lambda name: name,
+    [
+        Content("settings", README, lambda _, name, __: [audit_table(name)]),
+        Content("starts", README, lambda _, name, __: (
+            [] if read_published(name).mixer is None else [starts_table(name)]
+        )),
+    ],
+)  # fmt: skip
+
+CHAPTERS: Sequence[ChapterKind[Any]] = (
+    _COMPARISON, ACCURACY, _NEXT_TOKENS, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
+    _PUBLISHED, _SETTINGS,
+)  # fmt: skip
+"""The chapters of the report, in their order."""
+
+
+def make_chapters(data: ReportData) -> list[Chapter]:
+    """Make all tables and figures of the page; figures are still to be drawn."""
+    made: list[Chapter] = []
+    for kind in CHAPTERS:
+        contents = [content for content in kind.contents if PAGE in content.outputs]
+        for subject in kind.subjects(data) if contents else ():
+            slug = kind.slug(subject)
+            items = [item for c in contents for item in c.make(data, subject, slug)]
+            made.append(
+                Chapter(
+                    slugify(kind.prefix, slug),
+                    kind.title(subject),
+                    [item for item in items if isinstance(item, Table)],
+                    [item for item in items if isinstance(item, ReportFigure)],
+                    kind.folded_under,
+                )
+            )
+    return _with_distinct_slugs(made)
+
+
+def readme_items(data: ReportData, slugs: Collection[str]) -> Iterator[Item]:
+    """Make the tables and figures of a block of a README file.
+
+    Args:
+        data: what they are made from.
+        slugs: of contents, which stand for those of all main boards, or "settings-tnn" for those
+            of one chapter alone.
+    """
+    for kind in CHAPTERS:
+        contents = [content for content in kind.contents if README in content.outputs]
+        for subject in filter(kind.is_main, kind.subjects(data) if contents else ()):
+            end = kind.slug(subject)
+            for content in contents:
+                if content.slug in slugs or f"{content.slug}-{end}" in slugs:
+                    yield from content.make(data, subject, end)
+
+
+def readme_slugs(data: ReportData) -> list[str]:
+    """List the slugs that a block of a README file may name."""
+    return [
+        slug
+        for kind in CHAPTERS
+        for content in kind.contents
+        if README in content.outputs
+        for slug in (content.slug, *(f"{content.slug}-{kind.slug(s)}" for s in kind.subjects(data)))
+    ]
+
+
+def _with_distinct_slugs(made: Sequence[Chapter]) -> list[Chapter]:
+    """Number the slugs that several chapters, tables or figures share: files and links need one.
+
+    A folder may not distinguish upper from lower case.
+    """
+    taken: set[str] = set()
+
+    def take(slug: str) -> str:
+        found, number = slug, 1
+        while found.casefold() in taken:
+            number += 1
+            found = f"{slug}-{number}"
+        taken.add(found.casefold())
+        return found
+
+    return [
+        replace(
+            chapter,
+            slug=take(chapter.slug),
+            tables=[replace(table, slug=take(table.slug)) for table in chapter.tables],
+            figures=[replace(figure, slug=take(figure.slug)) for figure in chapter.figures],
+        )
+        for chapter in made
+    ]
