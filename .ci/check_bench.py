@@ -13,8 +13,10 @@ records, faults = all_bench_records(Path(sys.argv[1]))
 assert not faults, faults
 found = {(record.mode, record.mixer) for record in records}
 expected = {(mode, name) for mode in ("step", "forward", "op", "decode") for name in ("tnn", "s4")}
-expected |= {("pretraining", name) for name in ("tnn", "fd-tnn")}
+expected.add(("step", "fd-tnn"))
 assert found == expected, found
+values = {record.varied_values for record in records if record.task == "lm"}
+assert values == {("mixer.rpe_layers=1",), ("mixer.rpe_layers=2",)}, values
 for record in records:
     assert record.status == "done", record
     assert record.low_quartile and record.steps_per_second and record.high_quartile, record
@@ -26,7 +28,6 @@ for record in records:
     )  # fmt: skip
     assert low and ratio and high and low <= ratio <= high, record
     assert record.peak_memory_mib and record.reference_peak_memory_mib, record
-    has_steps = record.mode in ("step", "pretraining")
-    assert has_steps == (record.time_breakdown is not None), record
+    assert (record.mode == "step") == (record.time_breakdown is not None), record
     assert not record.time_breakdown or sum(record.time_breakdown.values()) > 0, record
 sys.stdout.write(f"{len(records)} measurements are whole\n")

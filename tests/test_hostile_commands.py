@@ -73,7 +73,7 @@ FLAGS = {
     "lra.bench.__main__": [
         ["destroy"], ["op", "--mixers", ""], ["op", "--mixers", "nobody"],
         ["op", "--lengths", "0"], ["op", "--lengths", LONG], ["step", "--device", "tpu"],
-        ["pretraining", "--rpe-layers", LONG], ["pretraining", "--rpe-layers", "-1"],
+        ["step", "--vary", "mixer.rpe_layers"], ["step", "--vary", "mixer.rpe_layers=-1"],
     ],
 }  # fmt: skip
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from lra.bench import __main__ as bench
 from lra.bench.decoding import spread
+from lra.bench.steps import FirstExamples, SyntheticSplit
+from tasks.base import TaskInfo
 
 
 def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -45,21 +50,12 @@ def test_quartiles_are_shown() -> None:
         (["op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
         (["op", "--mixers", "tnn", "--set", "model.dim=4"], "does not concern a mixer"),
         (
-            ["pretraining", "--mixers", "s4"],
-            "--rpe-layers mixer.rpe_layers=1: unknown option of s4",
+            ["step", "--mixers", "s4", "--vary", "mixer.rpe_layers=1"],
+            "--vary mixer.rpe_layers=1: unknown option of s4",
         ),
-        (["pretraining", "--rpe-layers", "one"], "--rpe-layers one: expected whole numbers"),
-        (["pretraining", "--rpe-layers", "1001"], "less than or equal to 1000"),
-        (["pretraining", "--set", "mixer.rpe_layers=3"], "use --rpe-layers"),
-        (["pretraining", "--set", "model.causal=false"], "positions would see it"),
-        (
-            ["pretraining", "--mixers", "s4"],
-            "--rpe-layers mixer.rpe_layers=1: unknown option of s4",
-        ),
-        (["pretraining", "--rpe-layers", "one"], "--rpe-layers one: expected whole numbers"),
-        (["pretraining", "--rpe-layers", "1001"], "less than or equal to 1000"),
-        (["pretraining", "--set", "mixer.rpe_layers=3"], "use --rpe-layers"),
-        (["pretraining", "--set", "model.causal=false"], "positions would see it"),
+        (["step", "--vary", "mixer.rpe_layers"], "expected section.key=value,value"),
+        (["step", "--vary", "mixer.rpe_layers=1,,2"], "an empty value"),
+        (["step", "--mixers", "tnn", "--vary", "mixer.rpe_layers=1001"], "equal to 1000"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -79,10 +75,7 @@ def test_mistakes_are_one_line(
         (["op", "--protocol", "s4"], "--protocol"),
         (["step", "--dim", "8"], "--dim"),
         (["forward", "--parts", "kernel"], "--parts"),
-        (["pretraining", "--task", "text"], "--task"),
-        (["step", "--rpe-layers", "3"], "--rpe-layers"),
-        (["pretraining", "--task", "text"], "--task"),
-        (["step", "--rpe-layers", "3"], "--rpe-layers"),
+        (["op", "--vary", "mixer.decay=0.9"], "--vary"),
     ],
 )
 def test_a_command_has_only_the_flags_that_it_uses(
@@ -93,3 +86,42 @@ def test_a_command_has_only_the_flags_that_it_uses(
     error = capsys.readouterr().err
     assert f"unrecognized arguments: {flag}" in error
     assert len(error.strip().splitlines()) == 1
+
+
+def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
+    arguments = ["step", "--preset", "quick", "--mixers", "tnn,fd-tnn", "--lengths", "32,16"]
+    arguments += ["--batch-size", "2", "--set", "mixer.rpe_dim=4"]
+    arguments += ["--vary", "mixer.rpe_layers=2,1", "--vary", "model.dim=8"]
+    short, long = bench.list_classifiers(bench.parse_arguments(arguments))
+    assert [{case.length for case in cases} for cases in (short, long)] == [{16}, {32}]
+    found = [(case.config().mixer.model_dump()["rpe_layers"], case.mixer) for case in short]
+    assert found == list(itertools.product((2, 1), ("tnn", "fd-tnn")))
+    for case in short:
+        settings = case.settings()
+        layers = case.config().mixer.model_dump()["rpe_layers"]
+        assert settings["varied"] == ("mixer.rpe_layers=2,1", "model.dim=8")
+        assert settings["overrides"] == (
+            "mixer.rpe_dim=4", f"mixer.rpe_layers={layers}", "model.dim=8",
+        )  # fmt: skip
+
+
+def test_a_varied_setting_wins_over_flags() -> None:
+    arguments = ["step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"]
+    arguments += ["--batch-size", "8", "--vary", "train.batch_size=2,4"]
+    (cases,) = bench.list_classifiers(bench.parse_arguments(arguments))
+    assert [case.settings()["batch_size"] for case in cases] == [2, 4]
+
+
+def test_synthetic_positions_have_labels_of_their_own() -> None:
+    info = TaskInfo(name="made", num_classes=7, max_length=5, vocab_size=9, targets="position")
+    split = SyntheticSplit(info, 4)
+    assert split.labels.shape == (20,)
+    assert set(split.labels) <= set(range(7))
+    labels = split.batch(np.array([2, 0])).labels
+    assert labels.tolist() == [*split.labels[10:15], *split.labels[:5]]
+    first = FirstExamples(split, 3)
+    assert len(first) == 3
+    assert first.labels.tolist() == split.labels[:15].tolist()
+    alone = SyntheticSplit(dataclasses.replace(info, targets="example"), 4)
+    assert FirstExamples(alone, 3).labels.tolist() == alone.labels[:3].tolist()
+    assert alone.batch(np.array([2, 0])).labels.tolist() == [alone.labels[2], alone.labels[0]]

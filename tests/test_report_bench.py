@@ -119,28 +119,33 @@ def test_positions_are_targets(mode: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("in_this_process")
-def test_pretraining_is_measured_over_layers(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["pretraining", "--preset", "quick", "--rpe-layers", "1,2", "--lengths", "16"]
-    arguments += ["--mixers", "fd-tnn"]
+def test_a_setting_is_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["step", "--task", "lm", "--preset", "quick", "--lengths", "16"]
+    arguments += ["--vary", "mixer.rpe_layers=2,10", "--mixers", "fd-tnn", "--batch-size", "1"]
     for change in ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4"):
         arguments += ["--set", change]
     arguments += ["--repeats", "2", "--compare", "reference", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0
     records, faults = all_bench_records(tmp_path)
     assert not faults
-    found = {(r.objective, r.rpe_layers, r.mixer) for r in records}
-    assert found == set(itertools.product(("next", "masked"), (1, 2), ("fd-tnn",)))
+    assert {r.varied_values for r in records} == {("mixer.rpe_layers=2",), ("mixer.rpe_layers=10",)}
     for r in records:
         assert r.ratio_to_reference and r.time_breakdown and r.flops_per_step
-        assert (r.mode, r.task, r.batch_size, r.rounds_rpe_layers) == (
-            "pretraining", "lm", 1, (1, 2),
-        )  # fmt: skip
-        assert r.overrides == ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4")
+        assert (r.mode, r.task, r.batch_size) == ("step", "lm", 1)
+        assert r.fixed_overrides == ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4")
+        assert "--vary mixer.rpe_layers=2,10" in bench_command(r)
+        assert bench_command(r).count("rpe_layers") == 1
     shown = capsys.readouterr().out
-    for learned in ("causal, next tokens", "bidirectional, masked tokens"):
-        assert f"preset quick, protocol s4, {learned}, fp32" in shown
+    assert "lm 16 (batch 1), mixer.rpe_layers=2 " in shown
+    assert shown.index("mixer.rpe_layers=2 ") < shown.index("mixer.rpe_layers=10")
+    (board,) = bench_boards(records)
+    assert "mixer.rpe_layers" not in board.title
+    names = Names([], records)
+    (figure,) = layer_figures(records, names, Looks(["fd-tnn"]))
+    assert figure.title == "lm, step: speed over mixer.rpe_layers"
+    (axes,) = figure.draw().axes
+    assert axes.get_xlabel() == "mixer.rpe_layers"
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["2", "10"]
 
 
 def _pretraining(objective: str, mixer: str, layers: int, **changes: object) -> BenchRecord:
@@ -310,13 +315,15 @@ def test_mistakes_are_one_line(
 
 
 def test_a_command_repeats_the_rounds_of_all_layers() -> None:
-    record = _pretraining("masked", "fd-tnn", 3, overrides=("mixer.decay=0.9",), repeats=7)
+    record = _pretraining("next", "fd-tnn", 3, overrides=("mixer.decay=0.9",), repeats=7)
     program, *arguments = shlex.split(bench_command(record))[2:]
     options = bench.parse_arguments(arguments)
-    assert (program, options.command, options.rpe_layers) == ("lra.bench", "pretraining", "3,6")
+    assert (program, options.command, options.task) == ("lra.bench", "step", "lm")
+    assert options.vary == ["mixer.rpe_layers=3,6"]
     assert (options.mixers, options.lengths, options.repeats) == ("tnn,fd-tnn", "512", 7)
     assert (options.batch_size, options.preset) == (1, "paper")
     assert options.overrides == ["mixer.decay=0.9"]
+    assert bench_command(_pretraining("masked", "tnn", 3)).startswith("# ")
 
 
 @pytest.mark.parametrize("mode", ["step", "forward", "op", "decode"])

@@ -12,6 +12,7 @@ if __name__ == "__main__":
     choose_threads(sys.argv)
 
 import argparse
+import itertools
 import logging
 from collections.abc import Callable, Sequence
 
@@ -20,13 +21,10 @@ from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
 from lra.bench.decoding import MIXERS as DECODED_MIXERS
 from lra.bench.decoding import decode
 from lra.bench.operators import PRODUCT, OperatorCase
-from lra.bench.pretraining import LENGTHS as PRETRAINED_LENGTHS
-from lra.bench.pretraining import MIXERS as PRETRAINED_MIXERS
-from lra.bench.pretraining import RPE_LAYERS, pretraining_cases
 from lra.bench.rounds import measure, units
-from lra.bench.steps import CASES
+from lra.bench.steps import CASES, StepCase
 from lra.config.registry import MIXERS, TASKS
-from lra.config.request import RunRequest, parse_changes
+from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.row_names import Names
@@ -85,12 +83,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         ("forward", "batches of an evaluation of a task's classifier"),
     ):
         _add_classifier_flags(commands.add_parser(name, parents=[common, compared], help=text))
-    pretraining = commands.add_parser(
-        "pretraining", parents=[common, compared],
-        help="training steps of task lm's model over the layers of its encoder of positions: "
-        "causal with next tokens, and bidirectional with masked tokens",
-    )  # fmt: skip
-    _add_pretraining_flags(pretraining)
     operators = commands.add_parser(
         "op", parents=[common, compared],
         help="a part of a mixer of default options alone, forward and backward",
@@ -118,23 +110,9 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--batch-size", type=positive_int, help="examples (the task's)")
     add_overrides(parser, "change a setting")
-
-
-def _add_pretraining_flags(parser: argparse.ArgumentParser) -> None:
-    _add_mixers(parser, PRETRAINED_MIXERS)
     parser.add_argument(
-        "--rpe-layers", default=RPE_LAYERS,
-        help="hidden layers of the encoder of positions, comma-separated (%(default)s)",
-    )  # fmt: skip
-    add_preset(parser)
-    parser.add_argument(
-        "--lengths", default=PRETRAINED_LENGTHS,
-        help="positions of synthetic sequences, comma-separated (%(default)s)",
-    )  # fmt: skip
-    parser.add_argument("--batch-size", type=positive_int, default=1, help="examples (%(default)s)")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides",
-        help="change a setting",
+        "--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
+        help="measure every value in the same rounds, of several --vary every combination",
     )  # fmt: skip
 
 
@@ -191,7 +169,7 @@ def _lengths(text: str) -> list[int]:
     return sorted(whole_numbers(text, "--lengths", 1))
 
 
-def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
+def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
     """List the classifiers to measure, in a group for each length, which has its own rounds."""
     changes = parse_changes(options.overrides)
     if options.batch_size is not None:
@@ -199,6 +177,7 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
         texts = ("train.micro_batch=null", f"train.batch_size={options.batch_size}")
         whole, size = parse_changes(texts, "--batch-size")
         changes = (whole, *changes, size)
+    alternatives = [parse_alternatives(text, "--vary") for text in options.vary]
     lengths: Sequence[int | None]
     if options.lengths == TASK:
         lengths = [None]
@@ -216,11 +195,13 @@ def _classifiers(options: argparse.Namespace) -> list[list[Case]]:
                     mixer=name,
                     preset=options.preset,
                     protocol=options.protocol,
-                    changes=changes,
+                    changes=(*changes, *values),
                 ),
                 length=length,
                 data_dir=options.data_dir,
+                varied=tuple(options.vary),
             )
+            for values in itertools.product(*alternatives)
             for name in name_list(options.mixers, "--mixers")
         ]
         for length in lengths
@@ -247,7 +228,7 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
     ]
 
 
-def _measure(options: argparse.Namespace, groups: list[list[Case]]) -> list[BenchRecord]:
+def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> list[BenchRecord]:
     """Measure groups of cases, each in interleaved rounds, and tabulate them."""
     if options.repeats < 2:  # noqa: PLR2004
         raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
@@ -278,9 +259,8 @@ def _decode(options: argparse.Namespace) -> list[BenchRecord]:
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
-    "step": lambda options: _measure(options, _classifiers(options)),
-    "forward": lambda options: _measure(options, _classifiers(options)),
-    "pretraining": lambda options: _measure(options, pretraining_cases(options)),
+    "step": lambda options: _measure(options, list_classifiers(options)),
+    "forward": lambda options: _measure(options, list_classifiers(options)),
     "op": lambda options: _measure(options, _operators(options)),
     "decode": _decode,
 }

@@ -78,6 +78,8 @@ class StepCase(Case):
     length: int | None
     """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
+    varied: tuple[str, ...] = ()
+    """Settings of which several values share the rounds, each as --vary was given it."""
 
     @property
     def varies(self) -> bool:
@@ -154,9 +156,10 @@ class StepCase(Case):
             "overrides": tuple(
                 change.text
                 for change in self.request.changes
-                if change.origin.startswith("--set ")
+                if change.origin.startswith(("--set ", "--vary "))
                 and (change.section, change.key) not in RECORDED_APART
             ),
+            "varied": self.varied,
             "lengths": "task" if self.length is None else "full",
             "length": self.info().max_length,
             "batch_size": config.train.batch_size,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal
 
 from lra.record.schema import (
     Amount,
@@ -24,7 +24,6 @@ from lra.record.schema import (
 SCHEMA_VERSION = 1
 
 Objective = Literal["next", "masked"]
-OBJECTIVES: Final[tuple[Objective, ...]] = ("next", "masked")
 
 
 class BenchRecord(Record):
@@ -33,8 +32,8 @@ class BenchRecord(Record):
     schema_version: Literal[1] = SCHEMA_VERSION
     mode: Literal["step", "forward", "pretraining", "op", "decode"]
     """What is measured. step: whole training steps of the classifier; forward: batches of an
-    evaluation; pretraining: training steps of a language model; op: a part of a mixer, forward and
-    backward; decode: one more position of a causal mixer."""
+    evaluation; pretraining, which earlier versions measured: training steps of a language model;
+    op: a part of a mixer, forward and backward; decode: one more position of a causal mixer."""
     objective: Objective | None = None
     """In pretraining, what is learned: by a causal model the next token, by a bidirectional one
     masked tokens."""
@@ -54,7 +53,10 @@ class BenchRecord(Record):
     preset: Name | None = None
     protocol: Name | None = None
     overrides: tuple[Text, ...] = ()
-    """Settings that --set changed, each as "section.key=value"."""
+    """Settings that --set and --vary changed, each as "section.key=value"."""
+    varied: tuple[Text, ...] = ()
+    """Settings of which several values were measured in the same interleaved rounds, each as
+    "section.key=value,value"; this record's own values are among `overrides`."""
     lengths: Literal["full", "task"] = "full"
     """Whether sequences are synthetic and all of one length, or the task's own."""
     length: PositiveCount
@@ -100,6 +102,17 @@ class BenchRecord(Record):
     def method(self) -> str:
         """Name in tables: the mixer's, for a plug-in with the start of its code's digest."""
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
+
+    @property
+    def varied_values(self) -> tuple[str, ...]:
+        """Those of the overrides that are values of the varied settings."""
+        names = {text.partition("=")[0].strip() for text in self.varied}
+        return tuple(text for text in self.overrides if text.partition("=")[0] in names)
+
+    @property
+    def fixed_overrides(self) -> tuple[str, ...]:
+        """The overrides that all measurements of the same rounds have in common."""
+        return tuple(text for text in self.overrides if text not in self.varied_values)
 
     @property
     def extra_memory_mib(self) -> float | None:

@@ -197,7 +197,7 @@ _AGAINST_REFERENCE: ChapterKind[Table] = ChapterKind(
 
 _LAYERS: ChapterKind[Sequence[ReportFigure]] = ChapterKind(
     lambda data: [f] if (f := layer_figures(data.results.bench, data.names, data.looks)) else [],
-    lambda _: "Speed of pretraining",
+    lambda _: "Speed over a setting",
     lambda _: "pretraining",
     [Content("layers", PAGE, lambda _, figures, __: figures)],
     folded_under=BENCHMARKS,

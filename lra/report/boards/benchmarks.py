@@ -57,9 +57,10 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
         note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
         slug = " ".join(["bench", r.mode, *_bench_setting(r, r.preset, r.protocol)])
         board = (r.device, _bench_title(r), slug, note, _UNITS[r.mode])
-        board += r.measured_with, r.rounds_rpe_layers
+        board += r.measured_with, r.rounds_rpe_layers, r.varied
         row = found.setdefault(board, {})
-        place = Place(r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers)
+        varied = " ".join(r.varied_values) or None
+        place = Place(r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers, varied)
         row.setdefault(names.of_mixer(r), {})[place] = Speed(
             r.steps_per_second,
             r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
@@ -100,4 +101,4 @@ def _bench_setting(r: BenchRecord, preset: str | None, protocol: str | None) -> 
         parts.append(f"{r.channels} channels")
     if r.lengths == "task":
         parts.append("own lengths")
-    return [*parts, r.precision, *r.overrides]
+    return [*parts, r.precision, *r.fixed_overrides]

@@ -29,12 +29,15 @@ class Place:
     batch_size: int
     rpe_layers: int | None = None
     """Hidden layers of the encoder of positions, where measurements differ in them."""
+    varied: str | None = None
+    """Values of the settings that measurements differ in: "section.key=value"."""
 
     @property
     def order(self) -> tuple[object, ...]:
         """Sort key: the benchmark's tasks first, in their order, then other tasks by name."""
         return (self.task not in BENCHMARK, *map(BENCHMARK.index, {self.task} & set(BENCHMARK)),
-                self.task, self.length, self.batch_size, self.rpe_layers or 0)  # fmt: skip
+                self.task, self.length, self.batch_size, self.rpe_layers or 0,
+                len(self.varied or ""), self.varied or "")  # fmt: skip
 
     @property
     def facts(self) -> dict[str, object]:
@@ -44,7 +47,13 @@ class Place:
 
     def __str__(self) -> str:
         text = f"{self.task} {self.length:,} (batch {self.batch_size})"
-        return text if self.rpe_layers is None else f"{text}, {layers_in_words(self.rpe_layers)}"
+        return ", ".join([text, *self.differences])
+
+    @property
+    def differences(self) -> list[str]:
+        """What measurements of one task, length and batch differ in, in words."""
+        layers = [] if self.rpe_layers is None else [layers_in_words(self.rpe_layers)]
+        return layers if self.varied is None else [*layers, self.varied]
 
 
 def layers_in_words(count: int) -> str:

@@ -1,11 +1,13 @@
-"""Speed of pretraining over layers of the encoder of positions, after Figure 1b of Moreno et al.
+"""Speed over the values of one setting.
 
+Over layers of the encoder of positions it is Figure 1b of Moreno et al.,
 "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric Kernels", 2023.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,22 +21,28 @@ from lra.report.figures.labels import LineEnd, label_ends
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-UNIT = "pretraining speed, steps/s"
+LAYERS = "encoder layers"
+_MODELS = {"next": ", causal", "masked": ", bidirectional", None: ""}
+"""Words for the models that learn next tokens and masked tokens."""
 
 
 class _Line(NamedTuple):
-    """A line of a figure: causal models learn next tokens, bidirectional ones masked tokens."""
+    """A line of a figure."""
 
     method: str
-    is_causal: bool
+    objective: str | None
 
     def __str__(self) -> str:
-        return f"{self.method}, {'causal' if self.is_causal else 'bidirectional'}"
+        return self.method + _MODELS[self.objective]
 
 
 class _Rounds(NamedTuple):
     """What measurements in one figure have in common."""
 
+    setting: str
+    """The setting that has several values."""
+    task: str
+    mode: str
     device: str
     length: int
     batch_size: int
@@ -43,29 +51,43 @@ class _Rounds(NamedTuple):
     overrides: tuple[str, ...]
     mixers: tuple[str, ...]
     layers: tuple[int, ...]
+    varied: tuple[str, ...]
 
     @property
-    def setting(self) -> list[str]:
+    def facts(self) -> list[str]:
         """Say what was measured."""
         size = f"{self.length:,} positions", f"batch {self.batch_size}", self.precision
         return [f"Preset {self.preset}", *size, *self.overrides, self.device]
 
 
+def _varied_number(record: BenchRecord) -> tuple[str, float] | None:
+    """Return the one setting that has several values, and its value here; None unless a number."""
+    if record.rpe_layers is not None:
+        return LAYERS, record.rpe_layers
+    with suppress(ValueError):
+        (value,) = record.varied_values
+        setting, _, number = value.partition("=")
+        return setting, float(number)
+    return None
+
+
 def layer_figures(records: Sequence[BenchRecord], names: Names, looks: Looks) -> list[ReportFigure]:
-    """Make a figure of each pretraining that was timed with several numbers of layers.
+    """Make a figure of the measurements that were made with several numbers for one setting.
 
     Args:
         records: measurements of all kinds.
         names: names of mixers.
         looks: looks of their lines.
     """
-    groups: dict[_Rounds, dict[_Line, dict[int, BenchRecord]]] = {}
+    groups: dict[_Rounds, dict[_Line, dict[float, BenchRecord]]] = {}
     for r in records:
-        if r.rpe_layers is not None and r.steps_per_second is not None:
-            rounds = _Rounds(r.device, r.length, r.batch_size, r.precision, str(r.preset),
-                             r.overrides, r.measured_with, r.rounds_rpe_layers)  # fmt: skip
-            line = _Line(names.of_mixer(r), r.objective == "next")
-            groups.setdefault(rounds, {}).setdefault(line, {})[r.rpe_layers] = r
+        if (found := _varied_number(r)) is not None and r.steps_per_second is not None:
+            setting, number = found
+            rounds = _Rounds(setting, str(r.task), r.mode, r.device, r.length, r.batch_size,
+                             r.precision, str(r.preset), r.fixed_overrides, r.measured_with,
+                             r.rounds_rpe_layers, r.varied)  # fmt: skip
+            line = _Line(names.of_mixer(r), r.objective)
+            groups.setdefault(rounds, {}).setdefault(line, {})[number] = r
     made: list[ReportFigure] = []
     for rounds, every in groups.items():
         if len({count for points in every.values() for count in points}) == 1:
@@ -74,20 +96,21 @@ def layer_figures(records: Sequence[BenchRecord], names: Names, looks: Looks) ->
             line: (max(points), points[max(points)].steps_per_second)
             for line, points in every.items()
         }
-        lines, note = choose_rows(every, rank(speeds, "speed with the most layers"))
+        lines, note = choose_rows(every, rank(speeds, "speed at the highest number"))
+        is_of_paper = rounds.setting in (LAYERS, "mixer.rpe_layers")
+        after = ", after Figure 1b of the SKI-TNN paper" if is_of_paper else ""
         figure = ReportFigure(
-            slugify("pretraining-over-layers", *rounds.setting),
-            "Steps per second of pretraining over layers of the encoder of positions",
-            f"{', '.join(rounds.setting)}. Task lm's model on synthetic tokens: causal with next "
-            f"tokens, bidirectional with masked tokens as targets. Medians over interleaved "
-            f"rounds, with their quartiles (after Figure 1b of the SKI-TNN paper).{note}",
-            partial(_draw, lines, looks),
+            slugify("speed-over", rounds.setting, rounds.task, rounds.mode, *rounds.facts),
+            f"{rounds.task}, {rounds.mode}: speed over {rounds.setting}",
+            f"{', '.join(rounds.facts)}. Medians over interleaved rounds, with their "
+            f"quartiles{after}.{note}",
+            partial(_draw, lines, looks, rounds.setting),
         )
         made.append(figure)
     return made
 
 
-def _draw(lines: dict[_Line, dict[int, BenchRecord]], looks: Looks) -> Figure:
+def _draw(lines: dict[_Line, dict[float, BenchRecord]], looks: Looks, setting: str) -> Figure:
     figure = figure_with_labels(map(str, lines))
     axes = figure.subplots()
     ends: list[LineEnd] = []
@@ -97,13 +120,13 @@ def _draw(lines: dict[_Line, dict[int, BenchRecord]], looks: Looks) -> Figure:
         lows = [points[count].low_quartile or 0.0 for count in layers]
         highs = [points[count].high_quartile or 0.0 for count in layers]
         look = looks.line(line.method)
-        look |= {"linestyle": "-" if line.is_causal else "--"}
+        look |= {"linestyle": "--" if line.objective == "masked" else "-"}
         axes.plot(layers, speeds, **look)
         axes.fill_between(layers, lows, highs, color=look["color"], alpha=0.15, linewidth=0)
         ends.append(LineEnd(layers[-1], speeds[-1], str(line), look["color"]))
     axes.set_xticks(sorted({count for points in lines.values() for count in points}))
-    axes.set_xlabel("hidden layers of the encoder of positions")
-    axes.set_ylabel(UNIT)
+    axes.set_xlabel(setting)
+    axes.set_ylabel("steps per second")
     axes.set_ylim(bottom=0)
     label_ends(axes, ends)
     return figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lra.report.boards.slugs import slugify
-from lra.report.boards.speeds import Place, SpeedBoard, layers_in_words
+from lra.report.boards.speeds import Place, SpeedBoard
 from lra.report.figures.drawing import (
     Looks,
     ReportFigure,
@@ -56,12 +56,11 @@ def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
 def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
     figures = []
-    groups: dict[tuple[str, int, int | None], list[Place]] = {}
+    groups: dict[tuple[str, int, tuple[str, ...]], list[Place]] = {}
     for place in board.places:
-        key = (place.task, place.batch_size, place.rpe_layers)
+        key = (place.task, place.batch_size, tuple(place.differences))
         groups.setdefault(key, []).append(place)
-    for (task, batch_size, rpe_layers), places in groups.items():
-        layers = [] if rpe_layers is None else [layers_in_words(rpe_layers)]
+    for (task, batch_size, differences), places in groups.items():
         lines: dict[str, list[tuple[int, float]]] = {}
         for method, cells in board.rows.items():
             points = [
@@ -76,8 +75,10 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
         if lines:
             figures.append(
                 ReportFigure(
-                    slugify("speed-over-length", task, f"batch-{batch_size}", *layers, board.slug),
-                    f"{', '.join([task, *layers])}: speed over length",
+                    slugify(
+                        "speed-over-length", task, f"batch-{batch_size}", *differences, board.slug
+                    ),
+                    f"{', '.join([task, *differences])}: speed over length",
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
                     f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
                     f"this power of the length, ± its standard error.{note}",

@@ -22,11 +22,10 @@ def command(record: RunRecord) -> str:
 
 def bench_command(record: BenchRecord) -> str:
     """Write the command that repeats a measurement with the mixers of the same rounds."""
-    words = ["python", "-m", "lra.bench", record.mode]
-    if record.mode == "pretraining":
-        words += ["--preset", str(record.preset)]
-        words += ["--rpe-layers", ",".join(map(str, record.rounds_rpe_layers))]
-    elif record.task is not None:
+    if record.objective == "masked":
+        return "# bidirectional models with masked tokens are no longer measured"
+    words = ["python", "-m", "lra.bench", record.mode.replace("pretraining", "step")]
+    if record.task is not None:
         words += ["--task", str(record.task), "--preset", str(record.preset)]
         words += ["--protocol", str(record.protocol)]
     if record.channels is not None:
@@ -37,7 +36,10 @@ def bench_command(record: BenchRecord) -> str:
         words += ["--batch-size", str(record.batch_size)]
     length = "task" if record.lengths == "task" else str(record.length)
     words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
-    changes = list(record.overrides)
+    layers = ",".join(map(str, record.rounds_rpe_layers))
+    for values in record.varied or ([f"mixer.rpe_layers={layers}"] if layers else []):
+        words += ["--vary", values]
+    changes = list(record.fixed_overrides)
     if record.precision != "fp32":
         changes.append(f"train.precision={record.precision}")
     for change in changes:
