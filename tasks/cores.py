@@ -74,19 +74,12 @@ def _folders(proc: Path) -> Iterator[Path]:
         kind, _, options = after.split()[:3]
         if kind not in paths or (kind == "cgroup" and "cpu" not in options.split(",")):
             continue
-        root, point = (_unescaped(field) for field in before.split()[3:5])
+        root, point = before.split()[3:5]
         path = PurePosixPath(paths[kind])
         is_below = path.is_relative_to(root) and ".." not in path.parts
         inner = path.relative_to(root) if is_below else PurePosixPath()
         for part in (inner, *inner.parents):
             yield Path(point) / part
-
-
-def _unescaped(field: str) -> str:
-    """Undo what mountinfo does to spaces and other separators, which it writes in octal."""
-    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, letter)
-    return field
 
 
 def _read(folder: Path) -> Quota | None:

@@ -16,10 +16,6 @@ LARGEST_TOKEN = 2**31 - 1
 LARGEST_REAL = float(np.finfo(np.float32).max)
 LARGEST_NUMBER = 2**63 - 1
 """Largest number of a field of metadata."""
-MOST_FIELDS = 100
-"""Most fields of metadata: each one is a column of predictions and a figure of reports."""
-DEEPEST = 3
-"""Levels of lists from which on a sequence is refused: positions and channels are two."""
 _SEQUENCES = (list, tuple, np.ndarray)
 FORMS = (
     "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "
@@ -134,11 +130,6 @@ def _towers(given: object) -> tuple[Sequence[Any], int]:
 
 
 def _array(sequence: Any) -> np.ndarray:
-    inner, depth = sequence, 0
-    while isinstance(inner, (list, tuple)) and inner and depth < DEEPEST:
-        inner, depth = inner[0], depth + 1
-    if depth == DEEPEST:  # it may hold itself
-        raise DataError(f"a sequence holds lists in lists; expected {FORMS}")
     try:
         array = _plain(sequence, "a sequence is")
     except ValueError as error:
@@ -206,11 +197,6 @@ def _labels(answers: object) -> np.ndarray:
 def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
     if not isinstance(given, Mapping):
         raise DataError(f"its metadata is {_kind(given)}, expected fields by their names")
-    if len(given) > MOST_FIELDS:
-        raise DataError(
-            f"its metadata has {len(given):,} fields, expected at most {MOST_FIELDS}: accuracy is "
-            f"broken down by each one; leave out those that no breakdown is wanted by"
-        )
     found: dict[str, np.ndarray] = {}
     for name, column in given.items():
         array = _plain(column, f"its metadata {name!r} is")

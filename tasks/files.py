@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import io
 import os
 import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 STALE_SECONDS = 3600
 """Age from which the temporary file of a write is that of a process that was killed."""
@@ -70,35 +69,6 @@ def remove_leftovers(folder: Path) -> None:
         with contextlib.suppress(OSError):  # another process removes it, too
             if time.time() - path.stat().st_mtime > STALE_SECONDS:
                 path.unlink()
-
-
-class NamedFile(io.FileIO):
-    """An open file whose errors name it: those of reading and writing do not by themselves.
-
-    Args:
-        file: the path, or a descriptor of the open file.
-        mode: as for `open`, without a "b".
-        path: what errors name.
-    """
-
-    def __init__(self, file: Path | int, mode: str, path: Path) -> None:
-        super().__init__(file, mode)
-        self._path = path
-
-    def readinto(self, buffer: Any, /) -> int:
-        """See `io.FileIO`."""
-        with naming(self._path):
-            return super().readinto(buffer)
-
-    def readall(self) -> bytes:
-        """See `io.FileIO`."""
-        with naming(self._path):
-            return super().readall()
-
-    def write(self, content: Any, /) -> int:
-        """See `io.FileIO`."""
-        with naming(self._path):
-            return super().write(content)
 
 
 @contextlib.contextmanager

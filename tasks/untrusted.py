@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import stat
 from collections.abc import Iterator
@@ -13,10 +12,8 @@ from typing import IO
 import numpy as np
 
 from tasks.errors import DataError, KnownError, describe
-from tasks.files import NamedFile
 
 MIB = 2**20
-MOST_CONTAINERS = 100_000
 LARGEST_TEXT = 16 * MIB
 """Most bytes of a file that is read as a whole, unless another number is given."""
 
@@ -27,7 +24,6 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
     Args:
         largest: most bytes that it may have; None for any number.
     Raises: DataError for anything but a regular file, or a larger one; OSError as `open` does.
-            Errors of reading name the file, too.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -39,7 +35,7 @@ def open_regular(path: Path, *, largest: int | None = None) -> IO[bytes]:
                 f"{path} has {facts.st_size:,} bytes, expected at most {largest:,}; is it "
                 f"another file?"
             )
-        return io.BufferedReader(NamedFile(descriptor, "r", path))
+        return os.fdopen(descriptor, "rb")
     except BaseException:
         with contextlib.suppress(OSError):
             os.close(descriptor)
@@ -80,22 +76,6 @@ def map_array(path: Path) -> np.ndarray:
         pass
     with faults_named(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def refuse_endless(value: object) -> None:
-    """Refuse a value of lists within lists that are shared so often that they have no end.
-
-    Raises: ValueError for more than MOST_CONTAINERS of them, each counted where it is met.
-    """
-    waiting, met = [value], 0
-    while waiting:
-        each = waiting.pop()
-        inner = each.values() if isinstance(each, dict) else each
-        if isinstance(inner, (list, tuple, set, frozenset, type({}.values()))):
-            met += 1
-            if met > MOST_CONTAINERS:
-                raise ValueError(f"more than {MOST_CONTAINERS:,} lists within lists")
-            waiting += [part for part in inner if isinstance(part, (list, tuple, dict, set))]
 
 
 @contextlib.contextmanager

@@ -119,9 +119,6 @@ HABITS: Mapping[str, str] = {
     "hint that exits": plug_in(options=", a: 'sys.exit(9)' = 1"),
     "hint that raises": plug_in(options=", a: '1 / 0' = 1"),
     "default of 5,000 digits": plug_in(options=", a=10**5000"),
-    "endless default": plug_in(
-        options=", a=a", after="a = [1]\nfor _ in range(40):\n    a = [a, a]"
-    ),
     "metaclass that hides": f"{START}class M(type(nn.Module)):\n    def __getattribute__(s, n):\n"
     "        sys.exit(7)\nclass Own(nn.Module, metaclass=M):\n    pass\n",
     "message that raises": plug_in(
@@ -134,12 +131,7 @@ HABITS: Mapping[str, str] = {
         after="class E(BaseException):\n    def __str__(s):\n        sys.exit(77)\nraise E()"
     ),
     "no torch": plug_in(after="sys.modules['torch'] = None"),
-    "closes stdout": plug_in(before="sys.stdout.close()"),
-    "no stderr": plug_in(before="sys.stderr = None"),
     "warns": plug_in("import warnings\nwarnings.warn('w\\x1b[2J' * 300)\nreturn x * self.scale"),
-    "thread that raises": plug_in(
-        "threading.Thread(target=lambda: 1 / 0).start()\nreturn x * self.scale"
-    ),
     "asynchronous": plug_in().replace("def forward", "async def forward"),
     "no super": plug_in().replace("        super().__init__()\n", ""),
     "sparse": plug_in("return (x * self.scale).to_sparse()"),
@@ -222,7 +214,6 @@ HABITS: Mapping[str, str] = {
     "thread": plug_in(before="threading.Thread(target=lambda: sys.exit(3)).start()"),
     "frozen": plug_in(before="self.scale.requires_grad_(False)"),
     "shared": plug_in(before="self.other = self.scale"),
-    "delete": plug_in(methods="    def __del__(self):\n        raise ValueError\n"),
     "infinite later": plug_in(LATE.format("return x * float('inf')")),
     "wider later": plug_in(LATE.format("return torch.cat([x, x], 1)")),
     "none later": plug_in(LATE.format("return None")),

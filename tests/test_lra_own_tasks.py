@@ -188,8 +188,6 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
          "its labels reach from 0 to 18446744073709551615"),
         (own("import numpy; return [[1], [2]], [0, 1], {'a': numpy.array([0, 2**63], 'u8')}"),
          "its metadata 'a' reaches up to 9223372036854775808, expected at most 9223372036854775"),
-        (own("return [[1], [2]], [0, 1], {str(i): [0, 1] for i in range(3000)}"),
-         "its metadata has 3,000 fields, expected at most 100"),
         (own("return ['ab', 'c'], [0, 1]"), "a sequence is <U2 ()"),
         (own("return {1: 2}, [0, 1]"), "its sequences are a dict"),
         (own("return [([1], [2], [3])] * 2, [0, 1]"), "tuples of other than two sequences"),

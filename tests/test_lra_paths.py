@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 import lra
 from conftest import tiny_settings
-from lra.record.__main__ import main as record_main
-from lra.runtime.cli import USER_ERROR
 from lra.runtime.console import as_typed, make_absolute
 
 MOVING = """
@@ -71,17 +68,3 @@ def test_the_python_api_stays_where_it_was_called(tmp_path: Path) -> None:
     built = lra.build("listops", "own.py:Own", preset="quick", **settings)  # pyright: ignore[reportArgumentType]
     assert built.dataset.folder.is_relative_to(tmp_path / "data")
     assert not list(other.iterdir())
-
-
-def test_a_working_directory_that_was_removed_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    monkeypatch.chdir(gone)
-    gone.rmdir()
-    with pytest.raises(SystemExit) as ended:
-        record_main(["list"])
-    os.chdir(tmp_path)
-    assert ended.value.code == USER_ERROR
-    assert "the working directory was removed" in capsys.readouterr().err

@@ -214,10 +214,9 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
     ("source", "part"),
     [
         (module_with(options=", **more"), "takes **more, which would swallow misspelt options"),
-        (module_with(options=", size, /"), "takes size by position alone"),
         (module_with(options=", size: int"), "use --set mixer.size=VALUE"),
-        (module_with(options=", act=nn.GELU"), "no setting can hold act="),
-        (module_with(options=", act: nn.Module = None"), "no setting can hold act:"),
+        (module_with(options=", act=nn.GELU"), "no setting can hold act ("),
+        (module_with(options=", act: nn.Module = None"), "no setting can hold act ("),
         (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
         (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),

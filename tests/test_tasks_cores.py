@@ -18,7 +18,7 @@ def made(
     folder: Path, files: Mapping[str, str], *, version: int = 2, path: str = "/", root: str = "/"
 ) -> Path:
     """Make /proc/self of a process in a control group, and the groups' files; return the former."""
-    point = folder / "cpu groups"
+    point = folder / "cpu-groups"
     for name, text in files.items():
         (point / name).parent.mkdir(parents=True, exist_ok=True)
         (point / name).write_text(text)
@@ -26,11 +26,10 @@ def made(
     proc.mkdir()
     (proc / "cgroup").write_text((V2 if version == 2 else V1).format(path=path))
     kind, options = ("cgroup2", "rw") if version == 2 else ("cgroup", "rw,cpu,cpuacct")
-    shown = str(point).replace(" ", "\\040")
     (proc / "mountinfo").write_text(
         "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
         "30 22 0:9 / /other rw - cgroup cgroup rw,memory\n"
-        f"31 22 0:8 {root} {shown} rw,nosuid shared:4 - {kind} cgroup {options}\n"
+        f"31 22 0:8 {root} {point} rw,nosuid shared:4 - {kind} cgroup {options}\n"
     )
     return proc
 

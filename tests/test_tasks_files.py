@@ -1,9 +1,8 @@
-"""Errors of reading and writing name the file."""
+"""Errors of writing name the file."""
 
 from __future__ import annotations
 
 import errno
-import io
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -11,36 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tasks.files import NamedFile, naming, write_atomically
+from tasks.files import naming, write_atomically
 from tasks.pathfinder.format import write_release
 from tasks.pathfinder.law import law
-from tasks.untrusted import open_regular, read_regular
-
-FAILING = Path("/proc/self/mem")
-"""A file whose first bytes give EIO, as those of a disk that fails."""
-
-
-def read_some(path: Path) -> bytes:
-    with open_regular(path) as file:
-        return file.read(10)
-
-
-def read_lines(path: Path) -> list[bytes]:
-    with open_regular(path) as file:
-        return list(file)
-
-
-@pytest.mark.skipif(not FAILING.exists(), reason="needs a file that fails")
-@pytest.mark.parametrize("read", [read_regular, read_some, read_lines])
-def test_a_failing_disk(read: Callable[[Path], object]) -> None:
-    with pytest.raises(OSError) as caught:
-        read(FAILING)
-    assert (caught.value.errno, caught.value.filename) == (errno.EIO, str(FAILING))
-
-
-def write_named(path: Path) -> None:
-    with io.BufferedWriter(NamedFile(path, "w", path)) as file:
-        file.write(bytes(5000))
 
 
 def write_pathfinder(folder: Path) -> None:
@@ -52,7 +24,6 @@ def write_pathfinder(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "name"),
     [
-        (write_named, ""),
         (lambda path: write_atomically(path, bytes(5000)), ""),
         (write_pathfinder, "/imgs/0/sample_0.png"),
     ],

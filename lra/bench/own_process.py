@@ -162,21 +162,9 @@ def _set_up(case: Case, threads: int) -> int:
     return _Process.here.repetitions
 
 
-def _here() -> Here:
-    assert _Process.here is not None
-    return _Process.here
-
-
-def _seconds() -> float:
-    return _here().seconds()
-
-
-def _memory() -> Memory:
-    return _here().memory()
-
-
-def _facts() -> dict[str, Any]:
-    return _here().facts()
+def _answer(question: str) -> Any:
+    """Call a method of the case that this process was given."""
+    return getattr(_Process.here, question)()
 
 
 class OwnProcess:
@@ -196,32 +184,29 @@ class OwnProcess:
             started = self.pool.submit(_set_up, case, torch.get_num_threads())
         (self.process,) = set(multiprocessing.active_children()) - before
         try:
-            self.repetitions = self._result(started)
+            self.repetitions = self._result(lambda: started)
         except BaseException:
             self.close()
             raise
 
     def seconds(self) -> float:
         """See `Place.seconds`."""
-        return self._ask(_seconds)
+        return self._ask("seconds")
 
     def memory(self) -> Memory:
         """See `Place.memory`."""
-        return self._ask(_memory)
+        return self._ask("memory")
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
-        return self._ask(_facts)
+        return self._ask("facts")
 
-    def _ask(self, question: Callable[[], Any]) -> Any:
-        try:
-            return self._result(self.pool.submit(question))
-        except BrokenProcessPool:
-            raise self._ended() from None
+    def _ask(self, question: str) -> Any:
+        return self._result(lambda: self.pool.submit(_answer, question))
 
-    def _result(self, asked: Future[Any]) -> Any:
+    def _result(self, ask: Callable[[], Future[Any]]) -> Any:
         try:
-            return asked.result()
+            return ask().result()
         except BrokenProcessPool:
             raise self._ended() from None
 

@@ -10,13 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-
 from lra.config.plugin_code import described, digest, load_file, load_module
 from lra.config.plugin_options import plug_in_options
 from lra.config.registry import Registry, options_model
 from lra.config.source import Source
-from lra.record.schema import Name, Text
 from lra.runtime.errors import UserError, unknown, user_code
 from tasks.errors import KnownError
 
@@ -73,7 +70,6 @@ def load_class(
         module = load_module(target, origin)
     else:
         raise UserError(f"{origin}: expected {FORMS}")
-    _refuse_unrecordable(spec, name, origin)
     user_code.add(str(module.__file__))
     if name not in vars(module):
         defined = {
@@ -111,26 +107,6 @@ def _find_plug_in(source: type[AnySource], kind: Kind, spec: str, flag: str) -> 
 def _digest(module: ModuleType, cls: type) -> str:
     """Hash the file that was named, and the one that defines the class, as they were when run."""
     return digest([str(module.__file__), inspect.getfile(cls)])
-
-
-class _InRecords(BaseModel):
-    """What records say of a plug-in."""
-
-    given: Text
-    name: Name
-
-
-def _refuse_unrecordable(spec: str, name: str, origin: str) -> None:
-    """Refuse what a run's record and folder could not be named after."""
-    try:
-        _InRecords(given=spec, name=name)
-    except ValidationError as error:
-        what = {"given": "the name of its file", "name": "its name"}
-        first = error.errors()[0]
-        raise UserError(
-            f"{origin}: {what[str(first['loc'][0])]} cannot stand in a record ({first['msg']}); "
-            f"rename it"
-        ) from None
 
 
 def _refuse_unfit(kind: Kind, cls: type, name: str, origin: str) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import json
-import reprlib
 from typing import get_type_hints
 
 from lra.config.registry import Section, options_section
 from lra.runtime.errors import UserError
-from tasks.untrusted import refuse_endless
 
 
 @functools.cache
@@ -38,10 +36,6 @@ def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Sect
                 f"{origin}: its constructor takes **{parameter.name}, which would swallow misspelt "
                 f"options; name each option"
             )
-        if parameter.kind is parameter.POSITIONAL_ONLY:
-            raise UserError(
-                f"{origin}: its constructor takes {parameter.name} by position alone; remove the /"
-            )
         if parameter.kind is not parameter.VAR_POSITIONAL:
             options.append(parameter)
     _refuse_unsettable(cls, options, origin)
@@ -61,19 +55,12 @@ def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str)
         if option.name.startswith("_") or option.name in dir(Section):
             raise UserError(f"{origin}: an option cannot be called {option.name}; rename it")
         try:
-            refuse_endless(option.default)
             json.dumps(None if option.default is option.empty else option.default)
             settings = options_section(cls, [option])
             if option.default is not option.empty:
                 settings.model_validate({})
         except Exception as error:
             raise UserError(
-                f"{origin}: no setting can hold {_shown(option)} ({type(error).__name__}); give "
+                f"{origin}: no setting can hold {option.name} ({type(error).__name__}); give "
                 f"it a plain type, and a default of it: a number, text, boolean or list"
             ) from None
-
-
-def _shown(option: inspect.Parameter) -> str:
-    """Write an option as a constructor does, a long default cut short."""
-    default = "" if option.default is option.empty else f"={reprlib.repr(option.default)}"
-    return f"{option.replace(default=option.empty)}{default}"

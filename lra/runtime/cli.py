@@ -7,13 +7,11 @@ import logging
 import math
 import os
 import sys
-import threading
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
-from lra.runtime.console import make_absolute, open_streams, say, show_messages
+from lra.runtime.console import make_absolute, say, show_messages
 from lra.runtime.errors import (
     HeldError,
     UserError,
@@ -160,12 +158,7 @@ def _whole_number(text: str, least: int, most: int) -> int:
 
 def absolute_path(text: str) -> Path:
     """Read a path; it stays what it is where the working directory changes."""
-    try:
-        return make_absolute(text)
-    except FileNotFoundError:
-        raise argparse.ArgumentTypeError(
-            f"got {text!r}, but the working directory was removed; change to another"
-        ) from None
+    return make_absolute(text)
 
 
 def new_file(text: str) -> Path:
@@ -215,15 +208,12 @@ def non_negative_float(text: str) -> float:
 def carry_out(program: str, action: Callable[[], int]) -> int:
     """Run a command; turn a user's mistake, or running out of memory, into a line and an exit code.
 
-    While it runs, what the packages have to say is printed.
+    While it runs, what the packages have to say, and warnings of libraries, are printed.
     """
-    hooks = sys.unraisablehook, threading.excepthook, warnings.showwarning
     try:
         begin()
-        open_streams()
         show_messages()
-        sys.unraisablehook = threading.excepthook = _tell_beside
-        warnings.showwarning = _tell_warning
+        logging.captureWarnings(True)
         return action()
     except BaseException as error:
         end = _end_of(error)
@@ -233,7 +223,7 @@ def carry_out(program: str, action: Callable[[], int]) -> int:
         report_error(program, text)
         return code
     finally:
-        sys.unraisablehook, threading.excepthook, warnings.showwarning = hooks
+        logging.captureWarnings(False)
 
 
 def report_error(program: str, text: str) -> None:
@@ -273,16 +263,3 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         return None
     place = place_in_user_code(error) or f"after {', '.join(sorted(user_code))} was run"
     return USER_ERROR, f"{place}: {describe(error)}"
-
-
-def _tell_beside(told: sys.UnraisableHookArgs | threading.ExceptHookArgs) -> None:
-    """Tell of an error that ends nothing: of a thread, or of an object as it is deleted."""
-    if told.exc_value is not None:
-        place = place_in_user_code(told.exc_value)
-        where = f"{place}: " if place else ""
-        logging.getLogger("lra").warning(f"{where}{describe(told.exc_value)}, beside the work")
-
-
-def _tell_warning(what: Warning | str, kind: type[Warning], *_: object) -> None:
-    """Tell of a warning of Python or of a library on one line."""
-    logging.getLogger("lra").warning(f"{kind.__name__}: {what}")

@@ -26,8 +26,8 @@ MISSING = "-"
 LONGEST_MESSAGE = 400
 """Most letters of a message; of a longer one the middle is left out."""
 
-_LOGGERS = ("lra", "models", "tasks")
-
+_LOGGERS = ("lra", "models", "tasks", "py.warnings")
+"""Those of this repository, and that of Python's warnings."""
 
 _typed: dict[str, str] = {}
 """Relative paths as the user typed them, by the absolute paths that they were made."""
@@ -36,13 +36,10 @@ _typed: dict[str, str] = {}
 def make_absolute(text: str) -> Path:
     """Make a path that the user typed absolute; what is printed shows it as it was typed.
 
-    Code of the user's own may change the working directory while a command runs. A path stays
-    relative where this user may not enter a folder above the working directory.
+    Code of the user's own may change the working directory while a command runs.
     """
     path = Path(text)
     absolute = path.absolute()
-    if not os.access(Path.cwd(), os.X_OK):
-        return path
     if path != absolute and absolute.name:
         _typed[str(absolute)] = str(path)
     return absolute
@@ -86,21 +83,9 @@ def show_messages(level: int = logging.INFO) -> None:
 
 def say(text: str) -> None:
     """Write a line to standard error, if it can be written there."""
-    open_streams()
     with contextlib.suppress(OSError):
         sys.stderr.write(in_one_line(text) + "\n")
         sys.stderr.flush()
-
-
-def open_streams() -> None:
-    """Let what is written to streams that are closed go nowhere."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if stream is None or stream.closed:
-            first = getattr(sys, f"__{name}__")
-            if first is None or first.closed:
-                first = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
-            setattr(sys, name, first)
 
 
 def hide_messages() -> None:
@@ -132,7 +117,6 @@ def write_out(text: str) -> bool:
 
     Returns: whether it may have more.
     """
-    open_streams()
     encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
     shown = printable(as_typed(text))
     try:

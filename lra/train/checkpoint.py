@@ -15,7 +15,6 @@ import torch
 from pydantic import ValidationError
 
 from lra.record.schema import fault_of
-from lra.runtime.environment import is_out_of_memory
 from lra.train.state import RunState, checked
 from tasks.errors import DataError
 from tasks.files import stream_atomically
@@ -35,10 +34,6 @@ KEPT = 2
 _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
-class CheckpointMemoryError(MemoryError):
-    """There was too little memory to write a checkpoint; the message names it."""
-
-
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
     """Write a checkpoint and remove all but the newest two; one process at a time.
 
@@ -46,8 +41,8 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
 
     Args:
         state: a `RunState`.
-    Raises: OSError naming the file, of a full disk for one, and CheckpointMemoryError; the older
-        checkpoints are left then.
+    Raises: OSError naming the file, of a full disk for one, and MemoryError; the older checkpoints
+        are left then.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for leftover in folder.glob(".step-*.tmp"):
@@ -56,14 +51,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
 
     def write(file: IO[bytes]) -> Path:
         hashing = _HashingFile(file)
-        try:
-            _serialize(state, hashing)
-        except MemoryError:
-            kept = next(iter(_newest_first(folder)), None)
-            what = f"the last one, {kept.name}, is kept" if kept else "there is none before it"
-            raise CheckpointMemoryError(
-                f"{folder / name}.pt: too little memory is left to write this checkpoint; {what}"
-            ) from None
+        _serialize(state, hashing)
         return folder / f"{name}-{hashing.digest()}.pt"
 
     path = stream_atomically(folder / f"{name}.pt", write)
@@ -107,11 +95,9 @@ def _serialize(state: Mapping[str, Any], file: _HashingFile) -> None:
     """
     try:
         torch.save(state, file)  # pyright: ignore[reportArgumentType]
-    except Exception as error:
+    except Exception:
         if file.error is not None:
             raise file.error from None
-        if is_out_of_memory(error):
-            raise MemoryError from error
         raise
 
 

@@ -19,7 +19,6 @@ from lra.record.schema import Status
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.progress import Progress
-from lra.train.checkpoint import CheckpointMemoryError
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.messages import (
@@ -134,8 +133,7 @@ class Run:
             if not is_out_of_memory(error) or self.group.world_size > 1:
                 raise  # other processes wait for this one: they cannot write a record together
             size = self.trainer.micro_batch or self.config.train.batch_size
-            is_checkpoint = isinstance(error, CheckpointMemoryError)
-            message = str(error) if is_checkpoint else out_of_memory(self.device, size)
+            message = out_of_memory(self.device, size)
             logger.info(message)
             return self._finish("oom", message)
 
@@ -289,6 +287,6 @@ class Run:
             self.trainer, self.phases.pretrained, status, message, test
         )
         if self.group.is_main_process:
-            with self.folder.written():
-                record.save(self.folder.path)
+            self.folder.require_held()
+            record.save(self.folder.path)
         return record

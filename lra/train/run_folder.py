@@ -97,7 +97,7 @@ class RunFolder:
             self._lock = (self.path / "lock").stat().st_ino
             yield
 
-    def _require(self) -> None:
+    def require_held(self) -> None:
         """Make sure that the folder is still the one that is held, before anything is written.
 
         Raises: UserError if it was removed, or replaced by another.
@@ -107,19 +107,6 @@ class RunFolder:
             raise UserError(
                 f"{self.path} was removed while the run was at work; nothing more is written there"
             )
-
-    @contextmanager
-    def written(self) -> Iterator[None]:
-        """Write something within, into the folder that is held; it may be removed meanwhile.
-
-        Raises: UserError if it was removed, or replaced by another.
-        """
-        self._require()
-        try:
-            yield
-        except FileNotFoundError:
-            self._require()
-            raise
 
     def is_held(self) -> bool:
         """Whether another process is at work on the run now."""
@@ -165,13 +152,14 @@ class RunFolder:
         files = {"config.yaml": config.show().encode()}
         for kind, source in config.plug_ins.items():
             files[CODE_FILES[kind]] = read_regular(Path(str(source.file)))
-        with self.written():
-            for name, content in files.items():
-                write_atomically(self.path / name, content)
+        self.require_held()
+        for name, content in files.items():
+            write_atomically(self.path / name, content)
 
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
-        with self.written(), appending(self._metrics) as file:
+        self.require_held()
+        with appending(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:
@@ -181,8 +169,8 @@ class RunFolder:
             predictions: (examples,) classes.
         """
         content = self.predictions_table(split, predictions).encode()
-        with self.written():
-            write_atomically(self.path / "predictions.csv", content)
+        self.require_held()
+        write_atomically(self.path / "predictions.csv", content)
 
     @staticmethod
     def predictions_table(split: Split, predictions: np.ndarray) -> str:
@@ -204,22 +192,17 @@ class RunFolder:
         if not self._metrics.exists():
             return
         kept: list[bytes] = []
-        lost = 0
-        lines = read_regular(self._metrics, largest=LARGEST_METRICS).splitlines()
-        for number, text in enumerate(lines, start=1):
-            line = _numbers(text)
-            if "step" not in line:
-                lost += number < len(lines)  # the last one may be cut short by a kill
-            elif line["step"] <= (validated_step if VALIDATED & line.keys() else step):
+        for text in read_regular(self._metrics, largest=LARGEST_METRICS).splitlines():
+            line = _numbers(text)  # the last one may be cut short by a kill
+            last = validated_step if VALIDATED & line.keys() else step
+            if "step" in line and line["step"] <= last:
                 kept.append(text + b"\n")
-        if lost:
-            logger.warning(f"{self._metrics}: {lost} lines without a step are dropped")
         write_atomically(self._metrics, b"".join(kept))
 
     def save(self, step: int, state: dict[str, Any], identity: dict[str, Any]) -> None:
         """Write a checkpoint of a run with an identity (see `resume`)."""
-        with self.written():
-            save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
+        self.require_held()
+        save_checkpoint(self.checkpoints, step, {**state, "identity": identity})
 
     def resume(self, identity: dict[str, Any]) -> RunState | None:
         """Load the newest whole checkpoint; None where there is none.

@@ -30,10 +30,6 @@ LARGEST_FILE = 32 * GIB
 LARGEST_TOTAL = 128 * GIB
 """Most bytes of all that is unpacked from an archive, whether it is wanted or skipped."""
 
-LARGEST_HEADER = 2**16
-MOST_NOTES = 100
-"""Most bytes that describe a file of an archive, its name for instance; most notes on all files."""
-
 ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 """How zip archives begin; the second one is empty."""
 
@@ -46,10 +42,6 @@ _OPENERS: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\xfd7zXZ\x00", lzma.LZMAFile),
     (b"BZh", bz2.BZ2File),
 )
-_DESCRIBING = (
-    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
-    tarfile.GNUTYPE_LONGLINK,
-)  # fmt: skip
 
 
 def walk(
@@ -115,7 +107,7 @@ def _walk_tar(
 ) -> Iterator[tuple[re.Match[str], IO[bytes]]]:
     with open_regular(path) as raw, _decompressed(raw, path, total) as limited:
         stream: Any = limited
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+        with tarfile.open(fileobj=stream, mode="r|") as archive:
             for member in archive:
                 vars(archive)["members"] = []  # it would keep them all, to find them by name
                 match = wanted.search(member.name)
@@ -149,7 +141,7 @@ def _walk_zip(
     with (
         open_regular(path) as raw,
         _faults_named(path),
-        zipfile.ZipFile(_SmallReads(raw)) as archive,  # pyright: ignore[reportArgumentType]
+        zipfile.ZipFile(raw) as archive,
     ):
         members = [(wanted.search(member.filename), member) for member in archive.infolist()]
         files = [(match, member) for match, member in members if match and not member.is_dir()]
@@ -196,28 +188,6 @@ def _open_member(
 def _faults_named(path: Path) -> AbstractContextManager[None]:
     """Turn the many errors of broken archives into one that names the archive."""
     return faults_named(f"{path} ({path.stat().st_size:,} bytes)", "get it anew")
-
-
-class _Header(tarfile.TarInfo):
-    """What an archive says of a file.
-
-    Names and notes of absurd length are refused before they are read, and so are files with holes,
-    which no release has.
-    """
-
-    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.type == tarfile.GNUTYPE_SPARSE:
-            self._refuse_holes()
-        if self.type in _DESCRIBING and self.size > LARGEST_HEADER:
-            raise tarfile.ReadError(f"a header of {self.size:,} bytes")
-        if len(archive.pax_headers) > MOST_NOTES:
-            raise tarfile.ReadError(f"more than {MOST_NOTES} notes on all files")
-        return super()._proc_member(archive)  # pyright: ignore
-
-    def _refuse_holes(self, *_: object) -> None:
-        raise tarfile.ReadError(f"{self.name} is a file with holes")
-
-    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_holes
 
 
 class _Limited:
@@ -277,20 +247,6 @@ class _Counted:
 
     def __exit__(self, *exception: object) -> None:
         pass
-
-
-class _SmallReads:
-    """A file of which nothing large is read at once, such as the list of a zip archive's files."""
-
-    def __init__(self, raw: IO[bytes]) -> None:
-        self.raw = raw
-        self.seek, self.tell, self.seekable = raw.seek, raw.tell, raw.seekable
-
-    def read(self, size: int = -1) -> bytes:
-        data = self.raw.read(min(size, CHUNK + 1) if size >= 0 else CHUNK + 1)
-        if len(data) > CHUNK:
-            raise ValueError(f"a part of more than {CHUNK:,} bytes")
-        return data
 
 
 def _unpacked(file: _Counted) -> Any:

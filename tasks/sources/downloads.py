@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.errors import KnownError
-from tasks.files import NamedFile
+from tasks.files import naming
 from tasks.manifest import file_facts
 from tasks.progress import progress
 
@@ -101,11 +100,11 @@ def _append(address: Address, partial: Path, bar: Any) -> None:
     with requests.get(address.url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
         is_rest = answer.status_code == requests.codes.partial_content
-        raw = NamedFile(partial, "a" if is_rest else "w", partial)
-        with io.BufferedWriter(raw) as file:
+        with partial.open("ab" if is_rest else "wb") as file:
             bar.update(file.tell() - bar.n)
             for chunk in answer.iter_content(CHUNK):
-                file.write(chunk)
+                with naming(partial):
+                    file.write(chunk)
                 bar.update(len(chunk))
                 if file.tell() > address.bytes:  # the server sends another file
                     break
