@@ -4,6 +4,7 @@ __all__ = [
     "accuracy",
     "benchmarks",
     "comparison",
+    "latex",
     "leaderboard",
     "markdown",
     "next_tokens",

@@ -6,18 +6,13 @@ import dataclasses
 import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lra.report.boards.ranking import BEST, SECOND, ranks
+from lra.report.tables import latex
 from lra.report.tables.markdown import escape
 from lra.runtime.console import MISSING, csv_table, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
-_LATEX = {BEST: "textbf:--rwrap;", SECOND: "underline:--rwrap;"}
-_LATEX_ESCAPES = str.maketrans(
-    {c: f"\\{c}" for c in "&%$#_{}"}
-    | {"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}
-)
 LATEX_PACKAGES = "% needs \\usepackage{booktabs}\n"
 
 
@@ -120,11 +115,6 @@ class Table:
         """Return the table of the columns that say anything."""
         return dataclasses.replace(self, columns=[c for c in self.columns if not c.is_empty])
 
-    def _frame(self) -> Any:
-        import pandas as pd
-
-        return pd.DataFrame([list(row) for row in self.rows], columns=self.headings, dtype=str)
-
     def markdown(self) -> str:
         """Write the table in Markdown, without title and caption."""
         rows = [list(map(escape, row)) for row in self.rows]
@@ -134,21 +124,19 @@ class Table:
 
     def latex(self) -> str:
         """Write the table in LaTeX, which needs the package booktabs."""
-        frame = self._frame()
-        marks = frame.copy()
-        marks[:] = ""
+        rows = [list(map(latex.escape, row)) for row in self.rows]
         for (i, j), mark in self.marks.items():
-            marks.iloc[i, j] = _LATEX[mark]
-        styler = frame.style.format(escape="latex").format_index(escape="latex", axis=1)
-        text = styler.apply(lambda _: marks, axis=None).hide(axis="index")
-        return LATEX_PACKAGES + text.to_latex(
-            hrules=True,
-            column_format="l" + "r" * (len(self.columns) - 1),
-            caption=f"{self.title}. {self.caption}".translate(_LATEX_ESCAPES),
-            label=f"tab:{self.slug}",
-            position="t",
-            position_float="centering",
-        )
+            rows[i][j] = latex.MARKS[mark] % rows[i][j]
+        alignment = "l" + "r" * (len(self.columns) - 1)
+        lines = [
+            "\\begin{table}[t]",
+            "\\centering",
+            f"\\caption{{{latex.escape(f'{self.title}. {self.caption}')}}}",
+            f"\\label{{tab:{self.slug}}}",
+            latex.tabular(alignment, list(map(latex.escape, self.headings)), [rows]),
+            "\\end{table}\n",
+        ]
+        return LATEX_PACKAGES + "\n".join(lines)
 
     def html(self) -> str:
         """Write the table in HTML; numbers link to their runs."""
