@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import shutil
+import string
 import subprocess
 from pathlib import Path
 
@@ -19,9 +20,10 @@ from lra.report.boards.ranking import ranks, rounded
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import complete
 from lra.report.paper.choice import choose
-from lra.report.paper.latex import escape, text_width
-from lra.report.paper.table import Entry, Line, PaperTable
+from lra.report.paper.table import PaperTable
 from lra.report.paper.write import COLUMN, PaperOptions, column_style, write_paper
+from lra.report.tables.latex import escape
+from lra.report.tables.table import Column, Entry, Table, text_column
 from lra.runtime.errors import UserError
 from made_results import MIXERS, TASKS, record, save_all, write_metrics
 
@@ -58,10 +60,10 @@ def paper(folder: Path, *arguments: str) -> dict[str, str]:
 
 
 def rows_of(table: str) -> dict[str, list[str]]:
-    """Read the cells of a table by the row's label, without commands of alignment."""
+    """Read the cells of a table by the row's label."""
     body = table.partition("\\toprule")[2].partition("\\bottomrule")[0]
     lines = [line.rpartition(" \\\\")[0].split(" & ") for line in body.splitlines()]
-    return {line[0]: [re.sub(r"\\phantom\{.*", "", cell) for cell in line[1:]] for line in lines}
+    return {line[0]: line[1:] for line in lines}
 
 
 @pytest.mark.parametrize(
@@ -125,10 +127,11 @@ def test_seeds_are_said_once_and_exceptions_marked(tmp_path: Path) -> None:
     (table,) = paper(tmp_path).values()
     assert "over 3 seeds where not marked" in table
     rows = rows_of(table)
-    assert rows["fd-tnn"][0].startswith(r"17.0\rlap{$^{\dagger\mathrm{a}}$}")
-    assert rows["mean"][0].startswith(r"\textbf{37.0}\rlap{$^{\mathrm{a}}$}")
-    assert rows["ski-tnn"][0].startswith(r"--\rlap{$^{\mathrm{b}}$}")
-    assert r"$^{\dagger}$at chance; $^{\mathrm{a}}$1 seed; $^{\mathrm{b}}$diverged." in table
+    assert rows["fd-tnn"] == [r"17.0\textsuperscript{\scriptsize $\dagger$a}"]
+    assert rows["mean"] == [r"\textbf{37.0}\textsuperscript{\scriptsize a}"]
+    assert rows["ski-tnn"] == [r"--\textsuperscript{\scriptsize b}"]
+    notes = {r"$\dagger$": "at chance", "a": "1 seed", "b": "diverged"}
+    assert "; ".join(rf"\textsuperscript{{{s}}}{text}" for s, text in notes.items()) in table
 
 
 def test_ranks_are_of_what_is_printed(tmp_path: Path) -> None:
@@ -250,74 +253,6 @@ def test_figures_of_the_shipped_runs_can_be_read(tmp_path: Path) -> None:
         }
 
 
-_TOKEN = re.compile(r"\\[a-zA-Z]+|\\.|.")
-
-
-def set_width(tex: str, size: str) -> float:
-    """Estimate how wide LaTeX sets a cell, by reading what was written."""
-    tokens = _TOKEN.findall(tex)
-
-    def group(size: str) -> float:
-        total = 0.0
-        while tokens and (token := tokens.pop(0)) != "}":
-            if token == "{":
-                total += group(size)
-            elif token in (r"\scriptsize", r"\tiny"):
-                size = token[1:]
-            elif token == r"\rlap":
-                tokens.pop(0)
-                group(size)
-            elif token == "^":
-                tokens.pop(0)
-                total += group("tiny")
-            elif token in (r"\pm", r"\dagger", r"\quad"):
-                total += text_width("m", size)
-            elif token[0] != "\\" or len(token) == 2:
-                total += text_width(token[-1].strip("$,"), size)
-        return total
-
-    return group(size)
-
-
-def table_width(table: str) -> float:
-    """Estimate how wide LaTeX sets a table, by reading what was written."""
-    size, separation = re.findall(r"\\(\w+)\\setlength\{\\tabcolsep\}\{(\d+)pt\}", table)[0]
-    body = table.partition("\\toprule")[2].partition("\\bottomrule")[0]
-    rows = [line.rpartition(" \\\\")[0].split(" & ") for line in body.splitlines()]
-    cells = [row for row in rows if len(row) > 1]
-    widths = [max(set_width(cell, size) for cell in column) for column in zip(*cells, strict=True)]
-    return sum(widths) + 2 * int(separation) * (len(widths) - 1)
-
-
-def document(folder: Path, seeds: int, *more: RunRecord) -> Path:
-    save_all(folder, [*every_task(seeds), *more])
-    paper(folder, "--rows", ALL_ROWS)
-    return folder / "report" / "paper"
-
-
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_tables_fit_a_column_by_the_metrics_of_its_font(tmp_path: Path, seeds: int) -> None:
-    """Six tasks, an average, variants, baselines and published rows."""
-    folder = document(tmp_path, seeds, VARIANT)
-    for path in (folder / "tables").iterdir():
-        assert table_width(path.read_text()) <= COLUMN
-
-
-def test_what_does_not_fit_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    save_all(tmp_path, every_task(3))
-    write_paper(Results(tmp_path), PaperOptions(width=170), tmp_path / "out")
-    assert "wider than the column: choose fewer --columns" in caplog.text
-
-
-def test_labels_are_wrapped_before_letters_are_tiny() -> None:
-    label = "tnn (mixer.decay=0.99, model.norm=layer, model.depth=12)"
-    entries = [Entry("60.4", "0.9", "a", "best")] * 7
-    table = PaperTable("t", "", ["mixer", *TASKS, "mean"], {"": [Line(label, entries)]}, {"a": "x"})
-    text = table.latex(COLUMN)
-    assert "\\quad" in text
-    assert "\\footnotesize" in text
-
-
 def compiled(folder: Path, name: str) -> str:
     """Compile a document; return LaTeX's log."""
     if shutil.which("pdflatex") is None:
@@ -329,25 +264,98 @@ def compiled(folder: Path, name: str) -> str:
     return log
 
 
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_the_document_compiles_without_an_overfull_box(tmp_path: Path, seeds: int) -> None:
+def tables_alone(folder: Path, width: float) -> tuple[list[float], str]:
+    """Compile the tables of a paper; return the widths of those that are shrunk, and the log."""
+    inputs = [f"\\input{{{path}}}" for path in sorted((folder / "tables").iterdir())]
+    lines = [
+        "\\documentclass{article}\\usepackage{booktabs,graphicx}",
+        f"\\setlength{{\\textwidth}}{{{width}pt}}\\pdfcompresslevel=0 \\pdfobjcompresslevel=0",
+        "\\let\\shrink\\resizebox",
+        "\\renewcommand{\\resizebox}[3]{\\typeout{SHRUNK \\the\\wd0}\\shrink{#1}{#2}{#3}}",
+        "\\begin{document}",
+        *inputs,
+        "\\end{document}",
+    ]
+    (folder / "all.tex").write_text("\n".join(lines))
+    log = compiled(folder, "all")
+    return [float(text) for text in re.findall(r"SHRUNK ([\d.]+)pt", log)], log
+
+
+@pytest.mark.parametrize("width", [345, 397, 234])
+@pytest.mark.parametrize(("seeds", "precision"), [(1, 1), (3, 2)])
+def test_tables_fit_the_column_with_letters_of_6_points(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: int, seeds: int, precision: int
+) -> None:
+    """Six tasks, an average, variants, baselines and published rows."""
+    monkeypatch.setattr("lra.report.paper.write.pdf", lambda *_: b"")
+    save_all(tmp_path, [*every_task(seeds), VARIANT])
+    options = PaperOptions(rows=ALL_ROWS, width=width, precision=precision)
+    write_paper(Results(tmp_path), options, tmp_path / "paper")
+    widths, log = tables_alone(tmp_path / "paper", width)
+    assert "Overfull" not in log
+    fonts = (tmp_path / "paper" / "all.pdf").read_bytes()
+    smallest = min(map(int, re.findall(rb"/FontName /\w+\+CM[A-Z]+(\d+)", fonts)))
+    assert smallest * width / max([width, *widths]) >= 6
+
+
+def test_wide_letters_are_no_smaller(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    labels = string.ascii_uppercase, "mmmm=mmmm mmmm", "%&+= %&+= %&+=", "模型 模型"
+    for i, label in enumerate(labels):
+        columns = [text_column("MIXER", [label]), *[Column("WMQAT", [Entry("", 100.0)])] * 7]
+        text = PaperTable(f"t{i}", "", columns, {"": 1}, {}).latex(234)
+        (tmp_path / "tables" / f"t{i}.tex").write_text(text)
+    widths, _ = tables_alone(tmp_path, 234)
+    assert max([234, *widths]) <= 234 * 7 / 6
+
+
+def test_columns_are_split_where_letters_would_be_too_small() -> None:
+    entry = Entry("", 60.4, deviation=0.9, remarks=["diverged"], seeds=3, is_ranked=True)
+    columns = [Column(name, [entry, entry], 1) for name in [*TASKS, "mean"]]
+    label = "tnn (mixer.decay=0.99, model.norm=layer)"
+    table = PaperTable("t", "", [text_column("mixer", [label, "s4"]), *columns], {"": 2}, {}, 3)
+    parts = [rows_of(part) for part in table.latex(234).split("\\begin{table}")[1:]]
+    assert [name for part in parts for name in part["mixer"]] == [*TASKS, "mean"]
+    assert len({len(part["mixer"]) for part in parts[:-1]}) == 1 < len(parts)
+    for part in parts:
+        assert part[r"\quad model.norm=layer)"] == [], "long labels go on in a further line"
+    assert label in table.latex(1000)
+    assert "Further columns of Table~\\ref{tab:t}." in table.latex(234)
+    assert "Further columns" not in table.latex(1000)
+
+
+def test_numbers_stand_below_each_other() -> None:
+    column = Column("x", [Entry("", value) for value in (9.5, 45.0, 100.0)] + [Entry()], 1)
+    table = PaperTable("t", "", [text_column("m", list("abcd")), column], {"": 4}, {})
+    rows = rows_of(table.latex(COLUMN))
+    assert rows["a"] == [r"\phantom{00}9.5"]
+    assert rows["b"] == [r"\phantom{0}45.0"]
+    assert (rows["c"], rows["d"]) == (["100.0"], ["--"])
+
+
+def test_the_document_compiles_without_an_overfull_box(tmp_path: Path) -> None:
     odd = run("tnn", "text", run_id="o", overrides=[f"mixer.{ODD}"], config_hash="o")
-    log = compiled(document(tmp_path, seeds, VARIANT, odd), "paper")
+    save_all(tmp_path, [*every_task(3), VARIANT, odd])
+    paper(tmp_path, "--rows", ALL_ROWS)
+    log = compiled(tmp_path / "report" / "paper", "paper")
     assert "Output written on paper.pdf" in log.replace("\n", "")
     assert "Overfull" not in log
 
 
-def test_estimates_are_latexs_widths(tmp_path: Path) -> None:
-    texts = ["transformer", "pathfinder", "60.4", "tnn (mixer.decay=0.99)", "S4-LegS (v1)"]
-    sizes = ("normalsize", "small", "footnotesize", "scriptsize", "tiny")
-    places = list(itertools.product(sizes, texts))
-    boxes = [f"\\{s}\\setbox0\\hbox{{{escape(t)}}}\\typeout{{W\\the\\wd0}}" for s, t in places]
-    (tmp_path / "w.tex").write_text(
-        "\\documentclass{article}\\begin{document}" + "\n".join(boxes) + "\\end{document}"
-    )
-    found = [float(text) for text in re.findall(r"W([\d.]+)pt", compiled(tmp_path, "w"))]
-    estimates = [text_width(text, size) for size, text in places]
-    assert estimates == pytest.approx(found, rel=0.02)
+def test_text_is_set_as_it_stands(tmp_path: Path) -> None:
+    """In LaTeX's usual encoding, in which < > | " and pairs of hyphens are other characters."""
+    if shutil.which("pdftotext") is None:
+        pytest.skip("needs pdftotext")
+    odd = r"""a<b >c|d "e" --f ---g \h {i} j_k & l% $m #n ~o ^p [q] *r ± – ?`s !`t ,,u"""
+    text = Table("t", odd, odd, [text_column(odd, ["[v]", odd]), text_column("x", "11")]).latex()
+    document = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{text}"
+    (tmp_path / "t.tex").write_text(f"{document}{escape(odd)}\\end{{document}}")
+    compiled(tmp_path, "t")
+    command = ["pdftotext", "-raw", "t.pdf", "-"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    # An underscore is a rule to LaTeX; ticks, tildes and circumflexes have characters of their own.
+    expected = "".join(odd.translate(str.maketrans("`~^", "‘˜ˆ", "_")).split())
+    assert "".join(shown.split()).count(expected) == 5
 
 
 def test_choices_name_boards_of_all_presets() -> None:

@@ -1,72 +1,72 @@
-"""A table for a paper: numbers, deviations and notes, in LaTeX that fits a column."""
+"""A table for a paper, which LaTeX measures and shrinks to its column."""
 
 from __future__ import annotations
 
-import itertools
-import textwrap
+import math
+import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
-from lra.report.boards.ranking import BEST, SECOND
-from lra.report.paper.latex import POINTS, breakable, escape, known_letters, text_width
+from lra.report.boards.cells import AT_CHANCE
+from lra.report.boards.ranking import rounded
+from lra.report.tables.latex import (
+    EN_DASH,
+    MARKS,
+    breakable,
+    escape,
+    replace_unknown,
+    tabular,
+)
+from lra.report.tables.table import Column, Entry
 
-DAGGER = "†"
-_SYMBOLS = {DAGGER: r"\dagger"}
-_MARKS = {BEST: r"\textbf{%s}", SECOND: r"\underline{%s}", "": "%s"}
-_DEVIATION = {"small": "scriptsize", "footnotesize": "scriptsize", "scriptsize": "tiny"}
-"""Size of the font of deviations, by that of the table."""
-_NOTE_EM = 0.55
-"""Width of a raised symbol, in sizes of the table's font."""
-_THIN_EM = 0.17
-"""Width of the space before a deviation, in sizes of the table's font."""
+_DAGGER = "$\\dagger$"
+_SEPARATION = 4
+"""Space on each side of a column, in points."""
+_NARROW, _WIDE = " .,:;()[]'fijlrt", string.ascii_uppercase + "mw=+%&"
+_NARROW_WIDTH, _WIDE_WIDTH, _OTHER_WIDTH, _SMALL_WIDTH = 3.7, 8.0, 5.3, 4.2
+"""Generous widths of characters in points, at `small`; the last is at `scriptsize`."""
+_SHRINKAGE = 6 / 7
+"""The most that a table may shrink: `scriptsize` has 7 points, and letters need 6."""
+_LABEL_WIDTH = 110
+"""How wide labels may be in points before they go on in a further line, if room is scarce."""
+_INDENT = 9
+"""Width of a `quad`, by which further lines of a label are indented, in points."""
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A number of the table, as text."""
+class PaperEntry:
+    """An entry of the table as it is printed."""
 
     number: str
-    deviation: str = ""
+    deviation: str
     """Standard deviation; empty if there is none."""
-    notes: str = ""
-    """Symbols of the notes on it, a character each."""
-    mark: str = ""
+    symbols: Sequence[str]
+    """Symbols of the notes on it, in LaTeX."""
+    mark: str
     """BEST, SECOND or nothing."""
 
+    @property
+    def digits(self) -> int:
+        """Digits before the decimal point; 0 if it is no number."""
+        whole = self.number.partition(".")[0]
+        return len(whole) if whole.isdigit() else 0
 
-@dataclass(frozen=True)
-class Line:
-    """A row of the table."""
+    @property
+    def small_width(self) -> float:
+        """A generous width of the deviation and the symbols, in points."""
+        signs = 2 if self.deviation else 0
+        return _SMALL_WIDTH * (len(self.deviation) + signs + len(self.symbols))
 
-    label: str
-    entries: Sequence[Entry]
-    comment: str = ""
-    """What stands behind it in the file, unseen in print."""
-
-
-@dataclass(frozen=True)
-class Arrangement:
-    """How a table is set."""
-
-    size: str
-    """Command that chooses the font, a key of POINTS."""
-    separation: int
-    """Space on each side of a column, in points."""
-    stacked: bool
-    """Whether deviations stand below their numbers, not beside them."""
-    letters: int
-    """Most letters of a label's line."""
-
-
-_LARGE = [("small", 6), ("small", 4), ("footnotesize", 4), ("footnotesize", 3)]
-_SMALLEST = [("scriptsize", 3), ("scriptsize", 2)]
-_LETTERS = (200, 44, 34, 26, 20, 16)
-ARRANGEMENTS = [
-    Arrangement(size, separation, stacked, letters)
-    for sizes in (_LARGE, _SMALLEST)
-    for stacked, letters, (size, separation) in itertools.product((False, True), _LETTERS, sizes)
-]
-"""Arrangements from the roomiest to the narrowest."""
+    def latex(self, digits: int) -> str:
+        """Write the entry in LaTeX, with room for so many digits before the decimal point."""
+        missing = digits - self.digits if self.digits else 0
+        padding = f"\\phantom{{{'0' * missing}}}" if missing else ""
+        deviation = f"\\,{{\\scriptsize$\\pm${self.deviation}}}" if self.deviation else ""
+        symbols = f"\\textsuperscript{{\\scriptsize {''.join(self.symbols)}}}"
+        text = MARKS[self.mark] % escape(self.number)
+        return padding + text + deviation + (symbols if self.symbols else "")
 
 
 @dataclass(frozen=True)
@@ -75,134 +75,150 @@ class PaperTable:
 
     slug: str
     caption: str
-    columns: Sequence[str]
-    """Headings; the first is that of the labels."""
-    groups: Mapping[str, Sequence[Line]]
-    """Lines by the heading of their group; an empty heading is not shown."""
-    notes: Mapping[str, str]
-    """What each symbol stands for."""
+    columns: Sequence[Column]
+    """The first one names the rows."""
+    groups: Mapping[str, int]
+    """How many rows each group has, by its heading; an empty heading is not shown."""
+    comments: Mapping[int, str]
+    """Comments above rows in the file, unseen in print."""
+    usual_seeds: int = 0
+    """The number of seeds that the caption tells; other numbers are notes."""
 
-    @property
-    def lines(self) -> list[Line]:
-        """The lines of all groups."""
-        return [line for lines in self.groups.values() for line in lines]
+    @cached_property
+    def _symbols(self) -> dict[str, str]:
+        """The symbol of each note: a dagger for chance level, letters for others by row."""
+        rows = zip(*(column.entries for column in self.columns), strict=True)
+        notes = {note: "" for row in rows for entry in row for note in self._notes(entry)}
+        others = [note for note in notes if note != AT_CHANCE]
+        chance = {AT_CHANCE: _DAGGER} if AT_CHANCE in notes else {}
+        return chance | dict(zip(others, string.ascii_letters, strict=False))
 
-    def width(self, arrangement: Arrangement) -> float:
-        """Estimate how wide the table is when set so, in points."""
-        size = arrangement.size
-        parts = [_label(line.label, arrangement) for line in self.lines]
-        widths = [
-            max(
-                text_width(self.columns[0], size),
-                *(text_width(texts[0], size) for texts in parts),
-                *(POINTS[size] + text_width(text, size) for texts in parts for text in texts[1:]),
-            )
+    def _notes(self, entry: Entry) -> list[str]:
+        is_usual = entry.seeds in (0, self.usual_seeds)
+        return [*entry.remarks, *([] if is_usual else [count_seeds(entry.seeds)])]
+
+    @cached_property
+    def _entries(self) -> list[list[PaperEntry]]:
+        """The entries of each column but the first."""
+        return [
+            [
+                PaperEntry(
+                    _number(entry, column.digits),
+                    "" if entry.deviation is None else rounded(entry.deviation, column.digits),
+                    [self._symbols[note] for note in self._notes(entry)],
+                    column.marks.get(i, ""),
+                )
+                for i, entry in enumerate(column.entries)
+            ]
+            for column in self.columns[1:]
         ]
-        for j, heading in enumerate(self.columns[1:]):
-            entries = [line.entries[j] for line in self.lines]
-            number = max(text_width(e.number, size, bold=e.mark == BEST) for e in entries)
-            suffix = max(_suffix_width(e, arrangement) for e in entries)
-            below = max(_deviation_width(e, size) for e in entries) if arrangement.stacked else 0.0
-            widths.append(max(text_width(heading, size), max(number, below) + suffix))
-        return sum(widths) + 2 * arrangement.separation * (len(widths) - 1)
-
-    def fitting(self, width: float) -> Arrangement:
-        """Choose the roomiest arrangement that is at most so many points wide, or the narrowest."""
-        fits = (one for one in ARRANGEMENTS if self.width(one) <= width)
-        return next(fits, min(ARRANGEMENTS, key=self.width))
 
     def latex(self, width: float) -> str:
-        """Write the table in LaTeX, for a column of so many points."""
-        chosen = self.fitting(width)
-        headings = " & ".join(map(escape, self.columns))
-        parts = [
-            "% Needs \\usepackage{booktabs}. Made by `report.py --paper`: about "
-            f"{self.width(chosen):.0f} pt wide, for a column of {width:g} pt.",
-            "\\begin{table}[tb]",
-            "\\centering",
-            "\\setlength{\\emergencystretch}{3em}\\setlength{\\belowcaptionskip}{4pt}",
-            f"\\caption{{{self._caption()}}}",
-            f"\\label{{tab:{self.slug}}}",
-            f"\\{chosen.size}\\setlength{{\\tabcolsep}}{{{chosen.separation}pt}}",
-            f"\\begin{{tabular}}{{@{{}}l{'r' * (len(self.columns) - 1)}@{{}}}}",
-            "\\toprule",
-            f"{headings} \\\\",
-        ]
-        widest = self._widest_suffixes(chosen)
-        for heading, lines in self.groups.items():
-            parts.append("\\midrule")
-            if heading:
-                span = f"\\multicolumn{{{len(self.columns)}}}{{@{{}}l@{{}}}}"
-                parts.append(f"{span}{{\\emph{{{escape(heading)}}}}} \\\\")
-            parts += [text for line in lines for text in _rows(line, chosen, widest)]
-        parts += ["\\bottomrule", "\\end{tabular}", "\\end{table}"]
-        return "\n".join(parts) + "\n"
+        """Write the table in LaTeX, for a column of so many points.
 
-    def _caption(self) -> str:
-        notes = [f"{_raised(symbol)}{breakable(text)}" for symbol, text in self.notes.items()]
+        It is one float or, where letters would be smaller than 6 points, several, each with some
+        of the columns.
+        """
+        parts, label_room = self._split(width / _SHRINKAGE)
+        lines = ["% Needs \\usepackage{booktabs,graphicx}. Made by `report.py --paper`."]
+        for i, part in enumerate(parts):
+            lines += [
+                "\\begin{table}[tb]",
+                "\\centering",
+                "\\setlength{\\emergencystretch}{3em}\\setlength{\\belowcaptionskip}{4pt}",
+                f"\\caption{{{self._caption(i)}}}",
+                f"\\label{{tab:{self.slug}{f'-{i + 1}' if i else ''}}}",
+                f"\\small\\setlength{{\\tabcolsep}}{{{_SEPARATION}pt}}",
+                "% LaTeX measures the table, and shrinks it if it is wider than the column.",
+                f"\\sbox0{{{self._tabular(part, label_room)}}}",
+                "\\ifdim\\wd0>\\linewidth\\resizebox{\\linewidth}{!}{\\usebox0}\\else\\usebox0\\fi",
+                "\\end{table}",
+            ]
+        return "\n".join(lines) + "\n"
+
+    def _split(self, room: float) -> tuple[list[range], float]:
+        """Choose the columns of each part, by index, and how wide labels may be in points.
+
+        Args:
+            room: how wide a part may be before it is shrunk, in points.
+        """
+        widths = [
+            2 * _SEPARATION
+            + max(
+                _width(column.name),
+                max(_width(entry.number) for entry in entries)
+                + max(entry.small_width for entry in entries),
+            )
+            for column, entries in zip(self.columns[1:], self._entries, strict=True)
+        ]
+        parts, label_room = [], room
+        for count in range(1, len(widths) + 1):
+            step = math.ceil(len(widths) / count)
+            starts = range(0, len(widths), step)
+            parts = [range(start, min(start + step, len(widths))) for start in starts]
+            left = room - max(sum(widths[j] for j in part) for part in parts)
+            label_room = max(left, _LABEL_WIDTH)
+            if max(_label_width(label, label_room) for label in self.columns[0].texts) <= left:
+                break
+        return parts, label_room
+
+    def _caption(self, part: int) -> str:
+        if part:
+            return f"Further columns of Table~\\ref{{tab:{self.slug}}}."
+        notes = [f"\\textsuperscript{{{s}}}{breakable(text)}" for text, s in self._symbols.items()]
         return breakable(self.caption) + (f" {'; '.join(notes)}." if notes else "")
 
-    def _widest_suffixes(self, arrangement: Arrangement) -> list[str]:
-        """Return, for each column, what stands behind its number where that is widest."""
-        return [
-            _suffix(
-                max(
-                    (line.entries[j] for line in self.lines),
-                    key=lambda entry: _suffix_width(entry, arrangement),
-                ),
-                arrangement,
-            )
-            for j in range(len(self.columns) - 1)
-        ]
+    def _tabular(self, part: range, label_room: float) -> str:
+        digits = {j: max(entry.digits for entry in self._entries[j]) for j in part}
+        labels, groups, end = self.columns[0].texts, [], 0
+        for heading, count in self.groups.items():
+            rows = []
+            if heading:
+                span = f"\\multicolumn{{{len(part) + 1}}}{{@{{}}l@{{}}}}"
+                rows.append([f"{span}{{\\emph{{{escape(heading)}}}}}"])
+            for i in range(end, end + count):
+                label, *rest = map(escape, _wrap(labels[i], label_room))
+                comment = f"% {self.comments[i]}\n" if i in self.comments else ""
+                cells = [self._entries[j][i].latex(digits[j]) for j in part]
+                rows += [[comment + label, *cells], *([f"\\quad {text}"] for text in rest)]
+            groups.append(rows)
+            end += count
+        headings = [self.columns[0], *(self.columns[j + 1] for j in part)]
+        names = [escape(column.name) for column in headings]
+        return tabular(f"@{{}}{'l' * len(names)}@{{}}", names, groups)
 
 
-def _label(text: str, arrangement: Arrangement) -> list[str]:
-    return textwrap.wrap(known_letters(text), arrangement.letters) or [""]
+def count_seeds(seeds: int) -> str:
+    """Write how many seeds a number is of."""
+    return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
-def _raised(notes: str) -> str:
-    symbols = "".join(_SYMBOLS.get(note, rf"\mathrm{{{note}}}") for note in notes)
-    return f"$^{{{symbols}}}$" if notes else ""
+def _number(entry: Entry, digits: int) -> str:
+    """Write a number, or what stands in its place: a word or, where notes say why, a dash."""
+    if entry.value is not None:
+        return rounded(entry.value, digits)
+    return EN_DASH if entry.text is None or entry.remarks else entry.text
 
 
-def _deviation(entry: Entry, size: str) -> str:
-    return f"{{\\{_DEVIATION[size]}$\\pm${entry.deviation}}}" if entry.deviation else ""
+def _wrap(label: str, width: float) -> list[str]:
+    """Break a label into lines of so many points: at spaces, in long words behind a = too."""
+    lines = [""]
+    for word in re.findall(r"\s*\S+", replace_unknown(label)):
+        for part in re.split("(?<==)", word) if _width(word) > width - _INDENT else [word]:
+            if lines[-1] and _width(lines[-1] + part) > width - _INDENT * (len(lines) > 1):
+                lines.append("")
+            lines[-1] += part if lines[-1] else part.lstrip()
+    return lines
 
 
-def _deviation_width(entry: Entry, size: str) -> float:
-    return text_width(f"±{entry.deviation}", _DEVIATION[size]) if entry.deviation else 0.0
+def _label_width(label: str, room: float) -> float:
+    first, *rest = map(_width, _wrap(label, room))
+    return max([first, *(_INDENT + width for width in rest)])
 
 
-def _suffix(entry: Entry, arrangement: Arrangement) -> str:
-    """Write what stands behind a number: its deviation and its notes."""
-    beside = "" if arrangement.stacked else _deviation(entry, arrangement.size)
-    return ("\\," + beside if beside else "") + _raised(entry.notes)
-
-
-def _suffix_width(entry: Entry, arrangement: Arrangement) -> float:
-    points = POINTS[arrangement.size]
-    width = _NOTE_EM * points * len(entry.notes)
-    if entry.deviation and not arrangement.stacked:
-        width += _THIN_EM * points + _deviation_width(entry, arrangement.size)
-    return width
-
-
-def _rows(line: Line, arrangement: Arrangement, widest: Sequence[str]) -> list[str]:
-    """Write a line of the table, on as many rows as its label and its deviations need."""
-    labels = [escape(text) for text in _label(line.label, arrangement)]
-    labels = [labels[0], *(f"\\quad {text}" for text in labels[1:])]
-    numbers, below = [], []
-    for entry, room in zip(line.entries, widest, strict=True):
-        suffix = _suffix(entry, arrangement)
-        # Behind each number of a column is the same room, so that their digits stand in line.
-        if suffix != room:
-            suffix = (f"\\rlap{{{suffix}}}" if suffix else "") + f"\\phantom{{{room}}}"
-        numbers.append(_MARKS[entry.mark] % escape(entry.number) + suffix)
-        deviation = _deviation(entry, arrangement.size)
-        below.append(deviation + f"\\phantom{{{room}}}" * bool(deviation and room))
-    cells = [numbers, *([below] if arrangement.stacked and any(below) else [])]
-    rows = []
-    for label, texts in itertools.zip_longest(labels, cells):
-        rows.append(" & ".join([label or "", *(texts or [])]) + " \\\\")
-    rows[0] += f" % {line.comment}" if line.comment else ""
-    return rows
+def _width(text: str) -> float:
+    """Return a generous width of a text at `small`, in points."""
+    return sum(
+        _NARROW_WIDTH if c in _NARROW else _WIDE_WIDTH if c in _WIDE else _OTHER_WIDTH
+        for c in replace_unknown(text)
+    )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import logging
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -15,13 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lra.config.settings_files import published_presets
+from lra.report.boards.averages import AVERAGES
 from lra.report.boards.board import Board
 from lra.report.boards.results import Results
 from lra.report.chapters import PAPER, ReportData, ReportOptions
 from lra.report.contents import ACCURACY
 from lra.report.figures.drawing import HEIGHT, WIDTH, ReportFigure, arrange, style
 from lra.report.page.write import files_before, write_files
-from lra.report.paper.board_table import board_table, published_table
+from lra.report.paper.board_table import tabulate_board, tabulate_published
 from lra.report.paper.choice import (
     AVERAGE,
     BASELINES,
@@ -32,13 +32,11 @@ from lra.report.paper.choice import (
     choose,
     is_at_preset,
 )
-from lra.report.paper.latex import breakable
 from lra.report.paper.table import PaperTable
+from lra.report.tables.latex import breakable
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
 from tasks.progress import progress
-
-logger = logging.getLogger("lra.report")
 
 COLUMN = 345.0
 """Width of a column of `article` at 10 points, in points of TeX."""
@@ -47,7 +45,7 @@ FONT_SIZE = 8
 """Size of the letters in figures, in points."""
 DOCUMENT, CONTENTS = "paper.tex", ".lra-paper"
 _SLACK = 0.2
-"""Points that figures and tables stay below the width of the column."""
+"""Points that figures stay below the width of the column."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +89,7 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
         raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
     tables = _tables(main, shown, columns, choice, options)
     figures = [f for i, names in columns.items() for f in _figures(data, shown[i], names)]
-    files = {f"tables/{table.slug}.tex": table.latex(_room(options)).encode() for table in tables}
+    files = {f"tables/{table.slug}.tex": table.latex(options.width).encode() for table in tables}
     for figure in progress("drawing", figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = pdf(figure, options.width)
     files[DOCUMENT] = _document(tables, figures, options.width).encode()
@@ -113,10 +111,6 @@ def _check_folder(out: Path) -> None:
         raise UserError(f"--out: {out / DOCUMENT} is not this command's, and would be replaced")
 
 
-def _room(options: PaperOptions) -> float:
-    return options.width - _SLACK
-
-
 def _tables(
     main: Sequence[Board],
     shown: dict[int, Board],
@@ -129,19 +123,12 @@ def _tables(
     for i, names in columns.items():
         trivial = main[i].trivial_baselines() if BASELINES in choice.rows else {}
         compared = published if shown[i].preset in published_presets() else []
-        tables.append(board_table(shown[i], names, options.precision, trivial, compared))
-    if published and any(shown[i].preset not in published_presets() for i in columns):
-        every = dict.fromkeys(name for names in columns.values() for name in names)
-        # In the benchmark's order, then averages; a task of one's own is published nowhere.
-        names = [*(task for task in BENCHMARK if task in every), *(every.keys() - set(BENCHMARK))]
-        tables.append(published_table(published, names, options.precision))
-    for table in tables:
-        excess = table.width(table.fitting(_room(options))) - options.width
-        if excess > 0:
-            logger.warning(
-                f"tables/{table.slug}.tex is about {excess:.0f} pt wider than the column: choose "
-                "fewer --columns, or a larger --width"
-            )
+        tables.append(tabulate_board(shown[i], names, options.precision, trivial, compared))
+    asked = {name for names in columns.values() for name in names}
+    names = [name for name in (*BENCHMARK, *AVERAGES) if name in asked]
+    has_reduced = any(shown[i].preset not in published_presets() for i in columns)
+    if published and names and has_reduced:
+        tables.append(tabulate_published(published, names, options.precision))
     return tables
 
 
