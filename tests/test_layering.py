@@ -42,6 +42,7 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 
 LATE = {
     "lra.config.settings_files": "torch, for reports",
+    "lra.report.contents": "torch, for reports without the tables of published settings",
     "lra.report.figures.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "models.ops.selective_scan": "numba, for states of single channels",

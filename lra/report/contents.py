@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from lra.config.registry import MIXERS
 from lra.report.boards.board import Board
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.position_bits import Windows, windows_of
@@ -25,9 +24,7 @@ from lra.report.figures.layers import layer_figures
 from lra.report.figures.next_tokens import by_position_figures, perplexity_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
 from lra.report.figures.scaling import scaling_figures
-from lra.report.published.audit import names as settings_files
-from lra.report.published.audit import read_published
-from lra.report.published.rows import rows_of
+from lra.report.published.rows import published_rows
 from lra.report.tables.accuracy import accuracy_table
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from lra.report.tables.comparison import comparison_table
@@ -36,8 +33,6 @@ from lra.report.tables.next_tokens import position_table
 from lra.report.tables.out_of_distribution import evaluation_tables
 from lra.report.tables.position_bits import metadata_tables, position_tables
 from lra.report.tables.published import perplexity_table, published_table, suite_table
-from lra.report.tables.reproduce import reproduce_table
-from lra.report.tables.settings import audit_table, starts_table
 from lra.report.tables.speed import speed_and_memory_tables, speed_table
 from lra.report.tables.table import Table
 
@@ -86,6 +81,27 @@ def _make_perplexity_table(data: ReportData, _: str, __: str) -> list[Table]:
     tasks = {task for board in data.position_boards for task in board.tasks}
     table = None if data.options.published is not None else perplexity_table(tasks)
     return [] if table is None else [table]
+
+
+def _make_reproduce_table(data: ReportData, _: str, __: str) -> list[Table]:
+    from lra.report.tables.reproduce import reproduce_table
+
+    return [reproduce_table(data.results)]
+
+
+def _settings_files() -> list[str]:
+    from lra.report.published.audit import names
+
+    return names()
+
+
+def _make_settings_tables(name: str) -> list[Table]:
+    """Make the table of settings and, where they are of a mixer, of starting laws."""
+    from lra.report.published.audit import read_published
+    from lra.report.tables.settings import audit_table, starts_table
+
+    starts = [] if read_published(name).mixer is None else [starts_table(name)]
+    return [audit_table(name), *starts]
 
 
 _COMPARISON: ChapterKind[Sequence[str]] = ChapterKind(
@@ -229,23 +245,21 @@ _PUBLISHED: ChapterKind[str] = ChapterKind(
         Content("published", PAGE, lambda data, _, __: [published_table(data.published)]),
         Content("published-perplexities", PAGE, _make_perplexity_table),
         Content("published-of-the-suite", README, lambda _, __, ___: [
-            suite_table(rows_of(MIXERS.classes))
+            suite_table([row for row in published_rows() if row.mixer])
         ]),
-        Content("reproduce", README, lambda data, _, __: [reproduce_table(data.results)]),
+        Content("reproduce", README, _make_reproduce_table),
     ],
 )  # fmt: skip
 
 _SETTINGS: ChapterKind[str] = ChapterKind(
-    lambda _: settings_files(),
+    lambda _: _settings_files(),
     lambda name: name,
     lambda name: name,
     [
-        Content("settings", README, lambda _, name, __: [audit_table(name)]),
-        Content("starts", README, lambda _, name, __: (
-            [] if read_published(name).mixer is None else [starts_table(name)]
-        )),
+        Content("settings", README, lambda _, name, __: _make_settings_tables(name)[:1]),
+        Content("starts", README, lambda _, name, __: _make_settings_tables(name)[1:]),
     ],
-)  # fmt: skip
+)
 
 CHAPTERS: Sequence[ChapterKind[Any]] = (
     _COMPARISON, ACCURACY, _NEXT_TOKENS, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,

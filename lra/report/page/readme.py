@@ -23,7 +23,8 @@ from tasks.files import write_atomically
 
 FILES = ("README.md", "results/README.md", "results/settings.md")
 _BLOCK = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->\n((?:(?!<!-- ).*\n)*)<!-- end -->$")
-_START = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->$")
+_START = re.compile(r"(?m)^<!-- made by report\.py: .* -->$")
+_END = re.compile(r"(?m)^<!-- end -->$")
 _FIGURE = re.compile(r"[a-z0-9.-]+-[0-9a-f]{8}\.svg")
 """Names of the figures of blocks: their slug, and a hash of the numbers drawn."""
 
@@ -67,10 +68,12 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
     Raises: UserError for a block without an end, and for a slug that does not exist.
     """
     found = list(_BLOCK.finditer(content))
-    ended = {block.start() for block in found}
-    for start in _START.finditer(content):
-        if start.start() not in ended:
-            raise UserError(f"{readme}: expected a line <!-- end --> after {start[0]}")
+    starts, ends = _START.findall(content), _END.findall(content)
+    if not len(found) == len(starts) == len(ends):
+        raise UserError(
+            f"{readme}: {len(starts)} lines <!-- made by report.py: ... --> and {len(ends)} lines "
+            f"<!-- end -->, expected one of the second after each of the first"
+        )
     known = readme_slugs(data)
     for place in found:
         slugs = [slug.strip() for slug in place[1].split(",")]
