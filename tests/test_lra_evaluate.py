@@ -26,15 +26,11 @@ from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import load_record
 from lra.runtime.cli import USER_ERROR
 from lra.train.checkpoint import save_checkpoint
-from lra.train.evaluation import evaluate
+from lra.train.evaluation import Evaluator
 from made_results import record as made_record
 from requested import resolve
 from run_checks import state_of
 from tasks.errors import DataError
-
-
-def nothing() -> None:
-    """Let an evaluation go on."""
 
 
 @pytest.fixture(scope="module")
@@ -130,11 +126,10 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
         model = best_model(run, config, config.build_task().info)
         assert model is not None
         task = config.build_task()
-        score = evaluate(
-            model, task.prepare(trained / "data").splits["test"], task.info, batch_size=16,
-            device=torch.device("cpu"), autocast=torch.autocast("cpu", enabled=False),
-            check=nothing, title="",
-        )  # fmt: skip
+        evaluator = Evaluator(
+            model=model, batch_size=16, device=torch.device("cpu"), precision="fp32"
+        )
+        score = evaluator.score(task.prepare(trained / "data").splits["test"], task.info)
         assert score.correct == record.test_correct
 
 

@@ -17,7 +17,7 @@ import run_task
 from conftest import tiny_arguments
 from lra.record.run import folder_of, load_record
 from lra.report.boards.cells import cell_of
-from lra.train.evaluation import autocast_of, evaluate
+from lra.train.evaluation import Evaluator
 from made_results import NOT_DONE, next_token_run, record
 from tasks.base import Batch, TaskInfo
 
@@ -88,10 +88,10 @@ def test_positions_are_counted_and_nan_is_never_right() -> None:
             return Batch(inputs=inputs, lengths=lengths, labels=torch.zeros(4 * count).long())
 
     info = TaskInfo(name="own", num_classes=4, max_length=4, vocab_size=4, targets="position")
-    score = evaluate(
-        Half(), Windows(), info, batch_size=1, device=torch.device("cpu"),  # pyright: ignore
-        autocast=autocast_of("fp32", torch.device("cpu")), check=lambda: None, title="test",
-    )  # fmt: skip
+    evaluator = Evaluator(
+        model=Half(), batch_size=1, device=torch.device("cpu"), precision="fp32", title="test"
+    )
+    score = evaluator.score(Windows(), info)  # pyright: ignore
     assert (score.total, score.non_finite, score.correct) == (8, 4, 4)
 
 

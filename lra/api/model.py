@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lra.api.arguments import ANYTHING, NAME, PATH, SEED, SWITCH, checked, instance_of, shown
 from lra.classifier.classifier import Classifier
@@ -19,11 +20,9 @@ from lra.evaluate.trained import best_model, config_of, data_of
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything
 from lra.runtime.errors import UserError, unknown
-from lra.train.evaluation import autocast_of
-from models.layers.kernel_cache import kernels_cached
-from tasks.base import Dataset, TaskInfo
+from lra.train.evaluation import Evaluator
+from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import describe
-from tasks.order import evaluation_batches
 
 RESULT = "result.json"
 
@@ -171,31 +170,23 @@ class TrainedRun:
             raise unknown("split", split, self.dataset.splits, "split")
         examples = self.dataset.splits[split]
         chosen = _indices(indices, len(examples))
-        # As many at a time, and sorted alike, as in the test of the run.
-        size = self.record.micro_batch or self.record.batch_size
-        batches = evaluation_batches(examples.lengths[chosen], size)[::-1]
         of_positions = self.config.build_task().info.targets == "position"
         counts = examples.lengths[chosen] if of_positions else np.ones(len(chosen), dtype=np.int64)
         firsts = np.cumsum(counts) - counts
         found = np.empty((counts.sum(), self.model.output.out_features), dtype=np.float32)
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            with (
-                torch.inference_mode(),
-                kernels_cached(),
-                self.config.mixer_source.faults_named("the evaluation failed"),
-            ):
-                for rows in batches:
-                    batch = examples.batch(chosen[rows]).to(self.device)
-                    with autocast_of(self.config.train.precision, self.device):
-                        logits = self.model(batch.inputs, batch.lengths)
-                    places = [
-                        slice(int(firsts[row]), int(firsts[row] + counts[row])) for row in rows
-                    ]
-                    found[np.r_[*places]] = logits.float().cpu().numpy()
-        finally:
-            self.model.train(was_training)
+
+        def receive(rows: np.ndarray, logits: Tensor, batch: Batch) -> None:
+            places = [slice(int(firsts[row]), int(firsts[row] + counts[row])) for row in rows]
+            found[np.r_[*places]] = logits.float().cpu().numpy()
+
+        evaluator = Evaluator(
+            model=self.model,
+            batch_size=self.record.micro_batch or self.record.batch_size,  # as the run's own test
+            device=self.device,
+            precision=self.config.train.precision,
+        )
+        with self.config.mixer_source.faults_named("the evaluation failed"):
+            evaluator.compute_logits(examples, receive, chosen)
         return found
 
     @checked("TrainedRun.predict", split=NAME, indices=ANYTHING)

@@ -21,7 +21,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import Score, autocast_of, evaluate, position_scores
+from lra.train.evaluation import Evaluator, Score, position_scores
 from tasks.base import Dataset, largest_class
 from tasks.errors import DataError
 
@@ -140,16 +140,15 @@ def evaluate_on(
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     start = time.perf_counter()
     with config.mixer_source.faults_named("the evaluation failed"):
-        score = evaluate(
-            model.to(device),
-            dataset.splits["test"],
-            task.info,
+        evaluator = Evaluator(
+            model=model.to(device),
             batch_size=batch_size,
             device=device,
-            autocast=autocast_of(config.train.precision, device),
+            precision=config.train.precision,
             check=check,
             title=f"evaluating on {len(dataset.splits['test'])} examples",
         )
+        score = evaluator.score(dataset.splits["test"], task.info)
     seconds = time.perf_counter() - start
     return _record_of(record, other, config, dataset, score, seconds=seconds, device=device)
 

@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -67,19 +66,7 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16")
 
 
-class _Tally(Protocol):
-    """Takes in logits, and makes a score of them."""
-
-    def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
-        """Take in the logits of a batch, whose examples have these indices in the split."""
-        ...
-
-    def score(self, group: ProcessGroup) -> Score:
-        """Return the score of what all processes took in."""
-        ...
-
-
-class _OfExamples:
+class _ExampleTally:
     """Scores examples."""
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
@@ -88,14 +75,14 @@ class _OfExamples:
         self.loss = 0.0
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
-        """See `_Tally.add`."""
+        """Take in the logits of a batch, whose examples have these indices in the split."""
         self.loss += float(losses(logits, batch.labels)[0].sum())
         is_sound = logits.isfinite().all(dim=-1)
         found = torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION)
         self.predictions[indices] = found.cpu().numpy()
 
     def score(self, group: ProcessGroup) -> Score:
-        """See `_Tally.score`."""
+        """Return the score of what all processes took in."""
         total = len(self.split)
         predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
         correct = int((predictions == self.split.labels).sum())
@@ -103,7 +90,7 @@ class _OfExamples:
         return Score(correct, total, group.sum_of(self.loss) / total, predictions, non_finite)
 
 
-class _OfPositions:
+class _PositionTally:
     """Scores positions, and adds up their losses by how far into their windows they are."""
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
@@ -116,7 +103,7 @@ class _OfPositions:
         self.split = split
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
-        """See `_Tally.add`."""
+        """See `_ExampleTally.add`."""
         loss, correct = losses(logits, batch.labels)
         self.correct += int((correct & loss.isfinite()).sum())  # NaN has an argmax, too
         lengths = batch.lengths.sum(dim=1).numpy()
@@ -132,7 +119,7 @@ class _OfPositions:
             np.add.at(self.ideal, where, nats.ravel())
 
     def score(self, group: ProcessGroup) -> Score:
-        """See `_Tally.score`."""
+        """See `_ExampleTally.score`."""
         loss, targets = _added(self.losses, group), _added(self.targets, group)
         total = int(targets.sum())
         ideal = None if self.ideal is None else _added(self.ideal, group)
@@ -142,57 +129,69 @@ class _OfPositions:
         return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
-_TALLIES: dict[str, type[_OfExamples] | type[_OfPositions]] = {
-    "example": _OfExamples,
-    "position": _OfPositions,
-}
+_TALLIES = {"example": _ExampleTally, "position": _PositionTally}
+"""By what a task's targets are."""
 
 
-def evaluate(
-    model: nn.Module,
-    split: Split,
-    info: TaskInfo,
-    *,
-    batch_size: int,
-    device: torch.device,
-    autocast: torch.autocast,
-    check: Callable[[], None],
-    title: str,
-    group: ProcessGroup = SINGLE_PROCESS,
-) -> Score:
-    """Score a model on a split, in evaluation mode, leaving its mode as it was.
+@dataclass(frozen=True, kw_only=True)
+class Evaluator:
+    """Applies a model to a split in evaluation mode, and leaves its mode as it was."""
 
-    A warning says for how many targets the logits are not finite.
+    model: nn.Module
+    batch_size: int
+    device: torch.device
+    precision: str
+    check: Callable[[], None] = lambda: None
+    """Called before every batch; what it raises ends the evaluation."""
+    title: str = ""
+    """Text of the progress bar, which shows on a terminal only; without it there is none."""
+    group: ProcessGroup = SINGLE_PROCESS
+    """The processes that divide the batches."""
 
-    Args:
-        info: of the split's task.
-        check: called before every batch; what it raises ends the evaluation.
-        group: the processes that divide the batches; each gets the whole score.
-        title: text of the progress bar, which shows on a terminal only.
-    """
-    was_training = model.training
-    model.eval()
-    tally: _Tally = _TALLIES[info.targets](split, info)
-    try:
-        with torch.inference_mode(), kernels_cached():
-            # The longest first: kernels made for them serve all, and what does not fit fails.
-            batches = evaluation_batches(split.lengths, batch_size)[::-1]
-            batches = batches[group.rank :: group.world_size]
-            for indices in tqdm(batches, desc=title, leave=False, disable=not is_live()):
-                check()
-                batch = split.batch(indices).to(device)
-                with autocast:
-                    logits = model(batch.inputs, batch.lengths)
-                tally.add(indices, logits, batch)
-    finally:
-        model.train(was_training)
-    score = tally.score(group)
-    if score.non_finite:
-        logger.warning(
-            f"{title}: the logits of {score.non_finite:,} of {score.total:,} {info.targets}s are "
-            f"not finite; they count as wrong"
-        )
-    return score
+    def compute_logits(
+        self,
+        split: Split,
+        receive: Callable[[np.ndarray, Tensor, Batch], None],
+        examples: np.ndarray | None = None,
+    ) -> None:
+        """Compute logits, each batch's in inference mode.
+
+        Args:
+            receive: is given the places of a batch in `examples`, (batch,), its logits, and itself.
+            examples: indices in the split, (examples,). None: all.
+        """
+        chosen = np.arange(len(split)) if examples is None else examples
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            with torch.inference_mode(), kernels_cached():
+                # The longest first: kernels made for them serve all, and what does not fit fails.
+                batches = evaluation_batches(split.lengths[chosen], self.batch_size)[::-1]
+                batches = batches[self.group.rank :: self.group.world_size]
+                is_hidden = not self.title or not is_live()
+                for places in tqdm(batches, desc=self.title, leave=False, disable=is_hidden):
+                    self.check()
+                    batch = split.batch(chosen[places]).to(self.device)
+                    with autocast_of(self.precision, self.device):
+                        logits = self.model(batch.inputs, batch.lengths)
+                    receive(places, logits, batch)
+        finally:
+            self.model.train(was_training)
+
+    def score(self, split: Split, info: TaskInfo) -> Score:
+        """Score the model on a split of a task; each process gets the whole score.
+
+        A warning says for how many targets the logits are not finite.
+        """
+        tally = _TALLIES[info.targets](split, info)
+        self.compute_logits(split, tally.add)
+        score = tally.score(self.group)
+        if score.non_finite:
+            logger.warning(
+                f"{self.title}: the logits of {score.non_finite:,} of {score.total:,} "
+                f"{info.targets}s are not finite; they count as wrong"
+            )
+        return score
 
 
 def position_scores(score: Score | None, dataset: Dataset) -> PositionScores:

@@ -28,7 +28,7 @@ from lra.runtime.environment import (
 )
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
-from lra.train.evaluation import Score, autocast_of, evaluate
+from lra.train.evaluation import Evaluator, Score, autocast_of
 from lra.train.interval import Interval
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
@@ -134,11 +134,6 @@ class Trainer:
         self._session_steps = 0
 
     @property
-    def autocast(self) -> torch.autocast:
-        """The context that forward passes run in."""
-        return autocast_of(self.train_config.precision, self.device)
-
-    @property
     def num_parameters(self) -> int:
         """Trainable numbers in the model."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
@@ -225,7 +220,7 @@ class Trainer:
         for number, (start, stop, weight) in enumerate(passes, start=1):
             part = batch.rows(start, stop)
             with self.group.gradients_synchronized(self._parallel, number == len(passes)):
-                with self.autocast:
+                with autocast_of(self.train_config.precision, self.device):
                     logits = self._parallel(part.inputs, part.lengths)
                 total, correct = summed(logits, part.labels)
                 loss = total * weight / max(1, targets)
@@ -266,17 +261,16 @@ class Trainer:
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split."""
         examples = self.micro_batch or self.train_config.batch_size
-        return evaluate(
-            self.model,
-            self.dataset.splits[split],
-            self.info,
+        evaluator = Evaluator(
+            model=self.model,
             batch_size=max(1, examples // self.group.world_size),
             device=self.device,
-            autocast=self.autocast,
+            precision=self.train_config.precision,
             check=check,
             title=f"evaluating on {split}",
             group=self.group,
         )
+        return evaluator.score(self.dataset.splits[split], self.info)
 
     def validate(self, check: Callable[[], None]) -> Score:
         """Evaluate on the validation split and keep the model if it is the best so far.
