@@ -1,3 +1,3 @@
 """Token mixers, one file each, which the harness finds because they subclass `Mixer`."""
 
-__all__ = ["base", "layers", "ops"]
+__all__ = ["base", "layers", "ops", "promises"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.registry import Section, options_model
+from models import promises
 from models.base import Mixer, RecurrentMixer
 from references import assert_prefill_equals_steps, run
 
@@ -51,74 +53,56 @@ def causal(request: pytest.FixtureRequest) -> bool:
     return request.param
 
 
-def padded_pair(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Make x (2, length, 8), the same with padding appended to row 0 and more of row 1, a mask."""
-    x = torch.randn(2, length, 8, dtype=torch.float64)
-    longer = torch.cat([x, torch.randn(2, padding, 8, dtype=torch.float64) * 100], dim=1)
+def padded_batch(length: int, padding: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Make x (2, length + padding, 8), whose row 0 has padding of size 100, and its mask."""
+    x = torch.randn(2, length + padding, 8, dtype=torch.float64)
+    x[0, length:] *= 100
     mask = torch.ones(2, length + padding, dtype=torch.bool)
     mask[0, length:] = False
-    return x, longer, mask
+    return x, mask
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-def test_shape_and_type_are_kept(name: str, causal: bool, length: int) -> None:
+def test_results_are_like_inputs_which_are_left_as_they_are(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal)
     for dtype in (torch.float32, torch.float64):
-        x = torch.randn(3, length, 8, dtype=dtype)
-        y = build_mixer(name, causal=causal).to(dtype)(x)
-        assert (y.shape, y.dtype) == (x.shape, dtype)
+        mixer.to(dtype)
+        for length in LENGTHS:
+            promises.check_output(mixer, torch.randn(3, length, 8, dtype=dtype))
+        mask = torch.arange(31) < torch.tensor([[31], [19]])
+        for training, given in itertools.product((True, False), (None, mask)):
+            promises.check_output(mixer.train(training), torch.randn(2, 31, 8, dtype=dtype), given)
 
 
 def test_a_batch_may_be_empty(name: str, causal: bool) -> None:
     mixer = build_mixer(name, causal=causal)
-    x = torch.zeros(0, 100, 8, requires_grad=True)
     for mask in (None, torch.ones(0, 100, dtype=torch.bool)):
-        y = mixer(x, mask)
-        assert y.shape == x.shape
-        y.sum().backward()
+        promises.take_training_step(mixer, torch.zeros(0, 100, 8), mask)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("padding", [1, 9, 50])
-def test_padding_never_changes_real_positions(
-    name: str, causal: bool, length: int, padding: int
-) -> None:
+def test_padding_never_changes_real_positions(name: str, causal: bool) -> None:
+    """Neither what it holds nor how long it is."""
     mixer = build_mixer(name, causal=causal).double().eval()
-    x, longer, mask = padded_pair(length, padding)
-    alone = mixer(x[:1])
-    torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
-    for padded in (-7.0, float("inf"), float("nan")):
-        longer[0, length:] = padded
-        torch.testing.assert_close(mixer(longer, mask)[:1, :length], alone, rtol=1e-9, atol=1e-9)
+    contents = (-7.0, float("inf"), float("nan"))
+    for length, padding in itertools.product(LENGTHS, (1, 9, 50)):
+        x, mask = padded_batch(length, padding)
+        promises.check_rows(mixer, x, mask)
+        promises.check_padding(mixer, x, mask, contents)
+    promises.check_padding(mixer.train(), *padded_batch(7, 9), contents)
 
 
 def test_no_gradient_reaches_padding(name: str, causal: bool) -> None:
     mixer = build_mixer(name, causal=causal).double()
-    _, longer, mask = padded_pair(7, 5)
-    longer.requires_grad_()
-    mixer(longer, mask)[mask].square().sum().backward()
-    assert longer.grad is not None
-    assert longer.grad[~mask].abs().max() == 0
-    # Beyond them row 1 has numbers about 100, at which a softmax leaves some with no weight at all.
-    assert longer.grad[:, :7].abs().amin(dim=(0, 1)).max() > 0
-
-
-def test_input_and_mask_are_left_as_they_are(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal)
-    x, mask = torch.randn(2, 31, 8), torch.arange(31) < torch.tensor([[31], [19]])
-    for training in (True, False):
-        for given in (None, mask):
-            before = x.clone(), mask.clone()
-            mixer.train(training)(x, given)
-            assert torch.equal(x, before[0])
-            assert torch.equal(mask, before[1])
+    x, mask = padded_batch(7, 5)
+    x.requires_grad_()
+    mixer(x, mask)[mask].square().sum().backward()
+    assert x.grad is not None
+    assert x.grad[~mask].abs().max() == 0
+    assert x.grad[mask].abs().amin(dim=0).max() > 0
 
 
 def test_rows_are_independent(name: str, causal: bool) -> None:
     mixer = build_mixer(name, causal=causal).double().eval()
-    x = torch.randn(4, 13, 8, dtype=torch.float64)
-    together = mixer(x)
-    for i in range(4):
-        torch.testing.assert_close(mixer(x[i : i + 1])[0], together[i], rtol=1e-9, atol=1e-9)
+    promises.check_rows(mixer, torch.randn(4, 13, 8, dtype=torch.float64))
 
 
 def test_positions_mix(name: str, causal: bool) -> None:
@@ -140,20 +124,13 @@ def test_positions_mix(name: str, causal: bool) -> None:
 
 @pytest.mark.parametrize("with_mask", [False, True])
 def test_causal_mixers_do_not_look_ahead(name: str, with_mask: bool) -> None:
-    mixer = build_mixer(name, causal=True).double().eval()
+    mixer = build_mixer(name, causal=True).double()
     x = torch.randn(2, 20, 8, dtype=torch.float64)
-    mask = torch.ones(2, 20, dtype=torch.bool) if with_mask else None
-    if mask is not None:
-        mask[1, 15:] = False
-    for cut in (1, 7, 14):
-        future = x.clone()
-        future[:, cut:] = torch.randn_like(future[:, cut:])
-        torch.testing.assert_close(
-            mixer(future, mask)[:, :cut], mixer(x, mask)[:, :cut], rtol=1e-9, atol=1e-9
-        )
+    mask = torch.arange(20) < torch.tensor([[20], [15]]) if with_mask else None
+    for training in (True, False):
+        promises.check_causality(mixer.train(training), x, (1, 7, 14), mask)
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_recurrences_equal_the_mixer(name: str) -> None:
     mixer = build_mixer(name, causal=True).double().eval()
     if not isinstance(mixer, RecurrentMixer):
@@ -190,9 +167,7 @@ def test_a_prefill_equals_the_steps(name: str, option: str | None) -> None:
 
 
 def test_evaluation_is_deterministic(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).eval()
-    x = torch.randn(2, 11, 8)
-    assert torch.equal(mixer(x), mixer(x))
+    promises.check_determinism(build_mixer(name, causal=causal).eval(), torch.randn(2, 11, 8))
 
 
 def test_every_parameter_gets_a_finite_gradient(name: str, causal: bool) -> None:
@@ -200,33 +175,17 @@ def test_every_parameter_gets_a_finite_gradient(name: str, causal: bool) -> None
     alive: set[str] = set()
     for seed in range(3):
         torch.manual_seed(seed)
-        mixer.zero_grad()
-        x = torch.randn(2, 11, 8, requires_grad=True)
-        mixer(x).square().sum().backward()
-        assert x.grad is not None
-        assert x.grad.isfinite().all()
-        for parameter_name, parameter in mixer.named_parameters():
-            assert parameter.grad is not None, parameter_name
-            assert parameter.grad.isfinite().all(), parameter_name
-            if parameter.grad.abs().max() > 0:
-                alive.add(parameter_name)
+        alive |= promises.check_gradients(mixer, torch.randn(2, 11, 8))
     assert alive == {parameter_name for parameter_name, _ in mixer.named_parameters()}
 
 
 def test_bfloat16_autocast_stays_close(name: str, causal: bool) -> None:
-    mixer = build_mixer(name, causal=causal).eval()
-    x = torch.randn(2, 33, 8)
-    exact = mixer(x)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        rough = mixer(x).float()
-    assert (rough - exact).norm() < 0.05 * exact.norm()
+    promises.check_bf16(build_mixer(name, causal=causal).eval(), torch.randn(2, 33, 8), limit=0.05)
 
 
-def test_state_survives_a_round_trip(name: str, causal: bool) -> None:
+def test_saved_weights_give_the_same_again(name: str, causal: bool) -> None:
     first, second = build_mixer(name, causal=causal), build_mixer(name, causal=causal)
-    second.load_state_dict(first.state_dict())
-    x = torch.randn(1, 9, 8)
-    assert torch.equal(first.eval()(x), second.eval()(x))
+    promises.check_saved_weights(first.eval(), second.eval(), torch.randn(1, 9, 8))
 
 
 OPTIONS = [(name, o) for name in NAMES for o in options_model(EVERY_MIXER[name]).model_fields]
@@ -279,7 +238,7 @@ def compare_in_double_precision(name: str, **options: Any) -> None:
     """
     torch.manual_seed(1)
     mixer = build_mixer(name, max_length=99, **options).double().eval()
-    _, x, mask = padded_pair(31, 9)
+    x, mask = padded_batch(31, 9)
     expected = mixer(x, mask)[mask]
     with double_by_default():
         torch.testing.assert_close(mixer(x, mask)[mask], expected, rtol=1e-13, atol=1e-13)
@@ -294,20 +253,18 @@ def compare_in_double_precision(name: str, **options: Any) -> None:
 def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Tensor]:
     """Describe how a mixer's parameters start, and apply one whose parameters are random."""
     torch.manual_seed(1)
-    start = start_of(build_mixer(name, randomized=False, **options))
+    built = build_mixer(name, randomized=False, **options)
+    rates = built.learning_rates() if isinstance(built, Mixer) else {}
+    # Of each parameter its shape, its values and its learning rate.
+    start: list[object] = [
+        (p.shape, p.tolist(), rates.get(p, "the run's")) for p in built.parameters()
+    ]
     torch.manual_seed(1)
     mixer = build_mixer(name, **options)
     torch.manual_seed(2)
     return start, mixer(torch.randn(2, 30, 8))
 
 
-def start_of(mixer: torch.nn.Module) -> list[object]:
-    """Describe each parameter: its shape, values and learning rate of its own."""
-    rates = mixer.learning_rates() if isinstance(mixer, Mixer) else {}
-    return [(p.shape, p.flatten().tolist(), rates.get(p, "the run's")) for p in mixer.parameters()]
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_options_are_typed_and_explained(name: str) -> None:
     cls = EVERY_MIXER[name]
     hints = get_type_hints(cls.__init__)
@@ -316,9 +273,9 @@ def test_options_are_typed_and_explained(name: str) -> None:
         assert f"{option}:" in (cls.__doc__ or ""), f"{name}: {option} is not in the docstring"
 
 
-@pytest.mark.parametrize("name", NAMES)
 def test_checkpoints_hold_plain_tensors(name: str, tmp_path: Path) -> None:
     mixer = build_mixer(name)
+    promises.check_weights(mixer)
     torch.save(mixer.state_dict(), tmp_path / "state.pt")
     state = torch.load(tmp_path / "state.pt", weights_only=True)
     assert state.keys() == mixer.state_dict().keys()
@@ -329,7 +286,7 @@ def test_checkpoints_hold_plain_tensors(name: str, tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_gpu_equals_cpu(name: str, causal: bool) -> None:
     mixer = build_mixer(name, causal=causal).double().eval()
-    _, x, mask = padded_pair(31, 9)
+    x, mask = padded_batch(31, 9)
     expected = mixer(x, mask)[mask]
     got = mixer.cuda()(x.cuda(), mask.cuda())[mask.cuda()].cpu()
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-8)

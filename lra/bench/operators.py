@@ -41,7 +41,7 @@ def default_mixer(
     source = find_mixer(name, "--mixers")
     options = compose_options(source, changes)
     mixer = source.build(context, options)
-    check_plug_in(source, mixer, context.dim, context.max_length, causal=context.causal, grid=None)
+    check_plug_in(source, mixer, context)
     return source, mixer
 
 

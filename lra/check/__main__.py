@@ -10,9 +10,9 @@ if __name__ == "__main__":
 import argparse
 import sys
 
-from lra.check.mixers import MixerTrials
-from lra.check.tasks import TaskTrials
-from lra.check.trials import Outcome, carry_out
+from lra.check.checks import CheckResult, carry_out
+from lra.check.mixers import mixer_checks
+from lra.check.tasks import task_checks
 from lra.config.compose import compose_options
 from lra.config.mixers import MIXER, find_mixer
 from lra.config.plugin import FORMS, load_class
@@ -45,8 +45,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def try_out(options: argparse.Namespace) -> tuple[Source, list[Outcome]]:
-    """Carry out all trials of what a command line names.
+def try_out(options: argparse.Namespace) -> tuple[Source, list[CheckResult]]:
+    """Carry out all checks of what a command line names.
 
     Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.
     """
@@ -67,19 +67,19 @@ def try_out(options: argparse.Namespace) -> tuple[Source, list[Outcome]]:
     if section == "mixer":
         mixer = find_mixer(target, "--mixer")
         chosen = compose_options(mixer, changes)
-        return mixer, carry_out(mixer, MixerTrials(mixer, chosen, options.dim).attempts())
+        return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
     task = find_task(target, "--task")
     chosen = compose_options(task, changes, "task")
-    return task, carry_out(task, TaskTrials(task, chosen, changes).attempts())
+    return task, carry_out(task, task_checks(task, chosen, changes))
 
 
 def check(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    source, outcomes = try_out(options)
-    failed = sum(outcome.fault is not None for outcome in outcomes)
+    source, results = try_out(options)
+    failed = sum(result.fault is not None for result in results)
     lines = [f"{source.name}, {source.flag.removeprefix('--')} of {source.file}", ""]
-    lines += [outcome.line for outcome in outcomes]
-    lines += ["", f"{len(outcomes) - failed} passed, {failed} failed", ""]
+    lines += [result.line for result in results]
+    lines += ["", f"{len(results) - failed} passed, {failed} failed", ""]
     write_out("\n".join(lines))
     return FAILED if failed else 0
 

@@ -1,17 +1,16 @@
-"""What a task of one's own is tried for."""
+"""What a task of one's own is checked for."""
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from lra.check.trials import Attempt
+from lra.check.checks import Check
 from lra.classifier.resolve import resolve
 from lra.config.registry import Section
 from lra.config.request import Change, RunRequest, changes_of
@@ -34,66 +33,58 @@ CAUSAL = changes_of({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 """Further settings, for a task whose positions are targets."""
 
 
-@dataclass(frozen=True)
-class TaskTrials:
-    """The trials of a task with some options."""
-
-    source: TaskSource
-    options: Section
-    changes: tuple[Change, ...]
-    """Changed settings that gave it these options."""
-
-    def attempts(self) -> Iterator[tuple[str, Attempt]]:
-        """List all trials."""
-        with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
-            yield "it can be constructed", lambda: _described(self.source.build(self.options))
-            task = self.source.build(self.options)
-            if isinstance(task, OwnTask):
-                yield from _drawn(task)
-            yield (
-                "its data is prepared, and what it states holds",
-                partial(self._prepare, task, Path(folder)),
-            )
-            dataset = task.prepare(Path(folder))
-            yield (
-                "prepared again, the data is the same",
-                partial(self._again, Path(folder), dataset),
-            )
-            yield "its data is verified", lambda: "; ".join(task.verify(dataset))
-            yield "every class is in the training split", partial(_classes, task, dataset)
-            yield "batches hold the examples asked for", partial(_batches, task, dataset)
-            yield "a classifier trains on it", partial(self._train, dataset)
-
-    def _prepare(self, task: Task, folder: Path) -> str:
-        dataset = task.prepare(folder)
-        sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
-        return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
-
-    def _again(self, folder: Path, dataset: Dataset) -> None:
-        again = self.source.construct(self.options).prepare(folder / "again")
-        if again.fingerprint != dataset.fingerprint:
-            raise DataError("its fingerprint differs; draw by rng alone")
-
-    def _train(self, dataset: Dataset) -> str:
-        changes = (*self.changes, *TINY)
-        if self.source.build(self.options).info.targets == "position":
-            changes += CAUSAL
-        config = resolve(RunRequest(task=self.source.given, mixer="mean", changes=changes))
-        info = config.build_task().info
-        trainer = Trainer(config, info, dataset, 0, torch.device("cpu"))
-        trainer.train_step()
-        return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
+def task_checks(
+    source: TaskSource, options: Section, changes: tuple[Change, ...]
+) -> Iterator[tuple[str, Check]]:
+    """List all checks of a task with some options, which these changes of settings gave it."""
+    with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
+        yield "it can be constructed", lambda: _describe(source.build(options))
+        task = source.build(options)
+        if isinstance(task, OwnTask):
+            yield from _drawn(task)
+        yield (
+            "its data is prepared, and what it states holds",
+            partial(_prepare, task, Path(folder)),
+        )
+        dataset = task.prepare(Path(folder))
+        again = partial(_prepare_again, source, options, Path(folder), dataset)
+        yield "prepared again, the data is the same", again
+        yield "its data is verified", lambda: "; ".join(task.verify(dataset))
+        yield "every class is in the training split", partial(_classes, task, dataset)
+        yield "batches hold the examples asked for", partial(_batches, task, dataset)
+        positions = task.info.targets == "position"
+        chosen = (*changes, *TINY, *(CAUSAL if positions else ()))
+        yield "a classifier trains on it", partial(_train, source, chosen, dataset)
 
 
-def _described(task: Task) -> str:
+def _prepare(task: Task, folder: Path) -> str:
+    dataset = task.prepare(folder)
+    sizes = ", ".join(f"{name} {count:,}" for name, count in dataset.sizes.items())
+    return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
+
+
+def _prepare_again(source: TaskSource, options: Section, folder: Path, dataset: Dataset) -> None:
+    again = source.construct(options).prepare(folder / "again")
+    if again.fingerprint != dataset.fingerprint:
+        raise DataError("its fingerprint differs; draw by rng alone")
+
+
+def _train(source: TaskSource, changes: tuple[Change, ...], dataset: Dataset) -> str:
+    config = resolve(RunRequest(task=source.given, mixer="mean", changes=changes))
+    trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
+    trainer.train_step()
+    return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
+
+
+def _describe(task: Task) -> str:
     info = task.info
     inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
     pairs = "pairs of " if info.towers > 1 else ""
     return f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}"
 
 
-def _drawn(task: OwnTask) -> Iterator[tuple[str, Attempt]]:
-    """List the trials of the examples that a class makes."""
+def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:
+    """List the checks of the examples that a class makes."""
     for split in SPLITS:
         yield f"examples({split!r}, rng) returns sequences and labels", partial(_look, task, split)
     yield "its splits are of one kind, and differ", lambda: _sizes(task)

@@ -13,6 +13,7 @@ from lra.config.compose import compose
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
+from models.base import MixerContext
 
 
 def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -41,4 +42,5 @@ def _build(config: RunConfig) -> None:
     refuse_unfit(config, info)
     refuse_unfit_pretraining(config, info)
     grid = None if model.axes == "flat" else info.grid
-    check_plug_in(config.mixer_source, mixers[0], model.dim, length, causal=model.causal, grid=grid)
+    context = MixerContext.of(dim=model.dim, length=length, causal=model.causal, grid=grid)
+    check_plug_in(config.mixer_source, mixers[0], context)

@@ -12,6 +12,7 @@ from lra.config.plugin_code import described
 from lra.config.registry import Section
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
+from models.promises import BrokenPromise
 from tasks.errors import KnownError
 
 
@@ -47,13 +48,15 @@ class Source:
 
         Args:
             what: what it means, "its constructor failed" for instance.
-        Raises: UserError naming the plug-in, the error and its place.
+        Raises: UserError naming the plug-in, the error and its place, or the promise that it broke.
         """
         try:
             with nullcontext() if self.file is None else chdir("."):
                 yield
         except (KnownError, KeyboardInterrupt, GeneratorExit):
             raise
+        except BrokenPromise as error:
+            raise UserError(f"{self.origin}: {error}") from None
         except BaseException as error:
             if self.file is None or is_out_of_memory(error) or _is_of_the_system(error, self.file):
                 raise

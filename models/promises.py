@@ -1,0 +1,246 @@
+"""What every mixer promises, and how each promise is tested.
+
+Each function tests one promise on an input of the caller's choice, x (batch, length, dim) and mask
+(batch, length) as `Mixer.forward` takes them. It raises BrokenPromise if the promise is broken;
+whatever the mixer itself raises passes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
+
+from models.base import begin_step
+
+TOLERANCES = {torch.float32: (1e-3, 1e-4), torch.float64: (1e-9, 1e-9)}
+"""Relative and absolute difference up to which results count as equal, by the type of x."""
+EXACT = (0.0, 0.0)
+
+
+class BrokenPromise(Exception):
+    """What a mixer does in place of what it promises, and what to do about it."""
+
+
+def check_weights(mixer: nn.Module) -> None:
+    """Weights can be trained and saved: real parameters of known size, and plain tensors."""
+    if "_parameters" not in vars(mixer):
+        raise BrokenPromise("its constructor does not call super().__init__()")
+    for name, parameter in mixer.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise BrokenPromise(f"parameter {name} has no size yet; give it one when it is made")
+        if not parameter.is_floating_point():
+            raise BrokenPromise(
+                f"parameter {name} is {parameter.dtype}, expected real numbers; complex ones can "
+                f"be kept as pairs (torch.view_as_real)"
+            )
+    for name, weight in mixer.state_dict().items():
+        if not isinstance(weight, Tensor) or weight.layout is not torch.strided:
+            raise BrokenPromise(
+                f"its state_dict holds {describe(weight)}, {name}, expected a tensor"
+            )
+
+
+def weight_shapes(mixer: nn.Module) -> dict[str, torch.Size]:
+    """Return the shapes of all weights by name."""
+    weights = [*mixer.named_parameters(), *mixer.state_dict().items()]
+    return {name: weight.shape for name, weight in weights}
+
+
+def check_weight_shapes(mixer: nn.Module, before: dict[str, torch.Size]) -> None:
+    """No weight was added, removed or resized since `weight_shapes` returned these."""
+    if changed := before.items() ^ weight_shapes(mixer).items():
+        names = ", ".join(sorted({name for name, _ in changed}))
+        raise BrokenPromise(f"forward adds or changes weights ({names}); make them at the start")
+
+
+def check_output(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The result has the shape and type of x and is finite; x and mask are not written to.
+
+    Returns: the result. Where x itself is not finite, only real positions have to be.
+    """
+    return _apply(mixer, x.clone(), mask)
+
+
+def take_training_step(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor | None:
+    """A step of training raises nothing, x being a view as in a block.
+
+    Returns: the gradient of x, None if none reaches it; parameters keep theirs.
+    """
+    try:
+        inspect.signature(mixer.forward).bind(x, mask)
+    except TypeError as error:
+        raise BrokenPromise(f"forward(x, mask) is not possible: {error}") from None
+    begin_step(mixer)
+    leaf = x.clone().requires_grad_()
+    (view,) = (1 * leaf).split([len(x)])
+    y = _apply(mixer, view, mask)
+    if y.requires_grad:
+        y.square().sum().backward()
+    return leaf.grad
+
+
+def check_gradients(mixer: nn.Module, x: Tensor) -> set[str]:
+    """A finite gradient reaches x and every parameter that is trained.
+
+    Returns: names of the parameters whose gradient is not 0 everywhere.
+    """
+    mixer.zero_grad(set_to_none=True)
+    of_x = take_training_step(mixer, x)
+    parameters = {name: p for name, p in mixer.named_parameters() if p.requires_grad}
+    if missing := [name for name, parameter in parameters.items() if parameter.grad is None]:
+        raise BrokenPromise(f"none reaches {', '.join(missing)}; use them, or remove them")
+    if of_x is None:
+        raise BrokenPromise("none reaches x; compute the result from it")
+    gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    if wrong := [n for n, g in {"x": of_x, **gradients}.items() if not g.isfinite().all()]:
+        raise BrokenPromise(f"those of {', '.join(wrong)} are not finite")
+    return {name for name, gradient in gradients.items() if gradient.any()}
+
+
+@torch.no_grad()
+def check_padding(
+    mixer: nn.Module, x: Tensor, mask: Tensor, contents: Iterable[Tensor | float]
+) -> None:
+    """Whatever padded positions hold in place of x, real ones do not change."""
+    expected = _repeatable(mixer, x, mask)
+    for content in contents:
+        found = _repeatable(mixer, torch.where(mask[..., None], x, content), mask)
+        if difference := _difference(found[mask], expected[mask]):
+            mode = "training" if mixer.training else "evaluation"
+            raise BrokenPromise(
+                f"what stands at padded positions (mask False) changes real ones in {mode} "
+                f"{difference}; set it to 0 at the input of whatever joins positions"
+            )
+
+
+@torch.no_grad()
+def check_rows(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> None:
+    """A sequence gives the same by itself, without its padding, as padded in a batch."""
+    together = check_output(mixer, x, mask)
+    for k, row in enumerate(x):
+        real = len(row) if mask is None else int(mask[k].sum())
+        alone = check_output(mixer, row[None, :real])[0]
+        if difference := _difference(together[k, :real], alone):
+            raise BrokenPromise(f"a sequence gives other numbers alone ({difference})")
+
+
+@torch.no_grad()
+def check_causality(
+    mixer: nn.Module, x: Tensor, cuts: Iterable[int], mask: Tensor | None = None
+) -> None:
+    """Positions before a cut do not change with those from it on.
+
+    Args:
+        mask: has no padding before the last cut.
+    """
+    expected = _repeatable(mixer, x, mask)
+    for cut in cuts:
+        changed = x.clone()
+        changed[:, cut:] = torch.randn_like(changed[:, cut:])
+        found = _repeatable(mixer, changed, mask)
+        if difference := _difference(found[:, :cut], expected[:, :cut]):
+            count = x.shape[1] - cut
+            later = "position changes" if count == 1 else f"{count} positions change"
+            raise BrokenPromise(
+                f"model.causal is true, and the last {later} earlier ones {difference}; heed "
+                f"context.causal, or raise ValueError where it is true"
+            )
+
+
+@torch.no_grad()
+def check_determinism(mixer: nn.Module, x: Tensor) -> None:
+    """In evaluation the same input gives the same, bit by bit."""
+    if difference := _difference(check_output(mixer, x), check_output(mixer, x), EXACT):
+        raise BrokenPromise(f"the second result differs ({difference})")
+
+
+@torch.no_grad()
+def check_saved_weights(mixer: nn.Module, other: nn.Module, x: Tensor) -> None:
+    """Another mixer of the same options computes the same, bit by bit, with the saved weights."""
+    other.load_state_dict(mixer.state_dict())
+    if difference := _difference(check_output(mixer, x), check_output(other, x), EXACT):
+        raise BrokenPromise(f"a second one with the same weights differs ({difference})")
+
+
+@torch.no_grad()
+def check_bf16(mixer: nn.Module, x: Tensor, limit: float = math.inf) -> None:
+    """Under bf16 autocast the result is finite, and close to that of single precision.
+
+    Args:
+        limit: of the norm of their difference, relative to the norm of the latter.
+    """
+    exact = check_output(mixer, x)
+    with torch.autocast("cpu", torch.bfloat16):
+        rough = _call(mixer, x.clone(), None)
+    if not isinstance(rough, Tensor) or not rough.isfinite().all():
+        raise BrokenPromise("its result holds numbers that are not finite")
+    difference, norm = (rough.float() - exact).norm().item(), exact.norm().item()
+    if difference >= limit * norm:
+        raise BrokenPromise(
+            f"its result differs by {difference:.2g} from that of single precision, whose norm is "
+            f"{norm:.2g}; expected less than {limit:.0%} of it"
+        )
+
+
+def _call(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> object:
+    """Call a mixer, which must leave x and a copy of the mask as they are."""
+    before, given = x.detach().clone(), None if mask is None else mask.clone()
+    y = mixer(x, given)
+    if not torch.allclose(x, before, *EXACT, equal_nan=True):
+        raise BrokenPromise(
+            f"forward writes to its input x {describe(x)}, which other parts of the model read; "
+            f"change a copy instead, x = x.masked_fill(~mask[..., None], 0) for instance"
+        )
+    if mask is not None and given is not None and not torch.equal(given, mask):
+        raise BrokenPromise(
+            f"forward writes to its mask {describe(mask)}, by which the model tells padding "
+            f"from real positions; change a copy instead, mask.clone()"
+        )
+    return y
+
+
+def _apply(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+    """See `check_output`; x is handed on as it is."""
+    y = _call(mixer, x, mask)
+    expected = (x.shape, x.dtype, x.layout)
+    if not isinstance(y, Tensor) or (y.shape, y.dtype, y.layout) != expected:
+        raise BrokenPromise(
+            f"forward returned {describe(y)} for x {describe(x)} and mask {describe(mask)}; "
+            f"expected the shape and type of x"
+        )
+    real = y if mask is None or x.isfinite().all() else y[mask]
+    if not real.isfinite().all():
+        raise BrokenPromise(
+            f"forward returned numbers that are not finite for x {describe(x)}, at most "
+            f"{x[x.isfinite()].abs().max().item():.2g} in size, and mask {describe(mask)}"
+        )
+    return y
+
+
+def _repeatable(mixer: nn.Module, x: Tensor, mask: Tensor | None) -> Tensor:
+    """Apply a mixer with the same random numbers at each call."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        return check_output(mixer, x, mask)
+
+
+def _difference(
+    found: Tensor, expected: Tensor, tolerance: tuple[float, float] | None = None
+) -> str:
+    """Describe how far results differ; nothing if they count as equal."""
+    if torch.allclose(found, expected, *(tolerance or TOLERANCES[expected.dtype])):
+        return ""
+    return f"by up to {(found - expected).abs().max().item():.2g}"
+
+
+def describe(value: object) -> str:
+    """Describe what a mixer was given or returned, in errors."""
+    if not isinstance(value, Tensor):
+        return "None" if value is None else f"a {type(value).__name__}"
+    text = f"{tuple(value.shape)} {str(value.dtype).removeprefix('torch.')}"
+    return text if value.layout is torch.strided else f"{text} {value.layout}"
