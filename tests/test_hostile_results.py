@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ import torch
 import run_task
 from attack import Place
 from conftest import tiny_arguments
+from lra.report.results import Results
 from lra.sweep.plan import Limits, limit_flags
+from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import put
 
@@ -67,19 +69,46 @@ BAD: Mapping[str, Any] = {
     "escape": "\x1b[2J",
     "long": "x" * 20_000,
     "up": "../../..",
-    "lone surrogate": "\udc80",
+    "surrogate": "\udc80",
 }
-FIELDS = ["run_id", "mixer", "status", "test_accuracy", "test_total", "steps", "seed", "overrides",
-          "device", "git", "data", "versions", "peak_memory_mib", "schema_version"]  # fmt: skip
+REFUSED: Mapping[str, str] = {
+    "run_id": "null up",
+    "mixer": "long surrogate",
+    "status": "text escape",
+    "test_accuracy": "nan huge",
+    "test_total": "minus true",
+    "steps": "minus infinite",
+    "seed": "text huge",
+    "overrides": "object null",
+    "device": "escape long",
+    "git": "list",
+    "data": "object",
+    "versions": "list",
+    "peak_memory_mib": "minus infinite",
+    "schema_version": "null huge",
+}
+ACCEPTED: Mapping[str, str] = {
+    "overrides": "list",
+    "device": "text up",
+    "git": "object",
+    "versions": "object",
+}
 
 
-@pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("kind", BAD)
-def test_fields_of_records(place: Place, done: Path, field: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("code", "field", "kind"),
+    [
+        (code, field, kind)
+        for code, cases in ((1, REFUSED), (0, ACCEPTED))
+        for field, kinds in cases.items()
+        for kind in kinds.split()
+    ],
+)
+def test_fields_of_records(place: Place, done: Path, code: int, field: str, kind: str) -> None:
     path = copied(done, place) / "result.json"
     text = json.dumps({**json.loads(path.read_text()), field: BAD[kind]})
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    place.attack(RECORD, ["validate"], {0, 1})
+    place.attack(RECORD, ["validate"], {code}, says="not a record of schema 1" if code else "")
 
 
 FILES: Mapping[str, bytes] = {
@@ -94,36 +123,38 @@ FILES: Mapping[str, bytes] = {
 }
 
 
-@pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("file", ["result.json", "evaluation-1.json", "failure.json"])
-def test_files_of_records(place: Place, done: Path, file: str, name: str) -> None:
-    run = copied(done, place)
-    (run / file).write_bytes(FILES[name])
-    place.attack(RECORD, ["list"], {0, 1})
+@pytest.mark.parametrize(
+    ("file", "code", "names"),
+    [
+        ("result.json", 1, list(FILES)),
+        ("evaluation-1.json", 1, ["empty", "no UTF-8", "deep"]),
+        ("failure.json", 0, ["empty", "no UTF-8", "deep"]),
+    ],
+)
+def test_files_of_records(
+    place: Place, done: Path, file: str, code: int, names: Sequence[str]
+) -> None:
+    path = copied(done, place) / file
     sweep = ["--tasks", "listops", "--mixers", MEAN, "--dry-run", "--device", "cpu"]
     tiny = tiny_arguments(Path(), mixer=MEAN)
     sweep += [*tiny[tiny.index("--preset") : tiny.index("--device")], *tiny[tiny.index("--set") :]]
-    place.attack("lra.sweep.__main__", sweep, {0, 1, 2})
+    for name in names:
+        path.write_bytes(FILES[name])
+        place.attack(RECORD, ["validate"], {code})
+        place.attack("lra.sweep.__main__", sweep, {0})
 
 
 SHOWN: Mapping[str, Mapping[str, Any]] = {
-    "formula": {"device": "=cmd|' /C calc'!A0"},
-    "mathematics": {"device": r"$\frac{1}{$"},
-    "page": {"device": "<script>alert(1)</script>", "message": None},
-    "LaTeX": {"device": r"\input{/etc/passwd} & % # _ {"},
-    "Markdown": {"device": "a|b`c`*d*"},
-    "long texts": {"overrides": ["train.lr=" + "9" * 1900] * 9, "device": "d" * 200},
-    "letters": {"device": "Ж漢字 💥 مرحبا"},
-    "precision": {"precision": "@SUM(1)"},
-    "escapes": {"device": "\x1b[2J", "precision": "\x9b"},
-    "large": {"params": 2**63 - 1},
-    "tiny": {"peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
+    "formulas": {"device": "=cmd|' /C calc'!A0", "precision": "@SUM(1)"},
+    "page": {"device": "<script>alert(1)</script>", "label": "<script>alert(1)</script> a|b`c`"},
+    "LaTeX": {"device": r"\input{/etc/passwd} & % # _ {", "label": r"$\frac{1}{$"},
+    "Markdown": {"device": "a|b`c`*d*", "label": "[l](javascript:x)"},
+    "link": {"device": "![l][r] <javascript:x> [r]: javascript:y"},
+    "long": {"overrides": ["train.lr=" + "9" * 1900] * 9, "device": "d" * 200, "params": 2**63 - 1},
+    "letters": {"device": "Ж漢字 💥 مرحبا", "peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
     "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
-    "git": {"git": {"commit": ["x"] * 9000, "\x1b": 1}},
-    "label": {"label": "<script>alert(1)</script> $\\frac{1}{$ a|b`c`"},
-    "link": {"label": "[l](javascript:x)", "device": "![l][r] <javascript:x> [r]: javascript:y"},
     "label of another row": {"label": "x (train.lr=1) [settings 0]"},
-    "escapes in a label": {"label": "\x1b[2J"},
+    "escapes": {"device": "\x1b[2J"},
 }
 
 
@@ -131,8 +162,9 @@ SHOWN: Mapping[str, Mapping[str, Any]] = {
 def test_reports_of_odd_records(place: Place, done: Path, name: str) -> None:
     path = copied(done, place) / "result.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), **SHOWN[name]}))
-    place.attack("report", [], {0, 1})
-    place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
+    code = int(name == "escapes")
+    place.attack("report", [], {code})
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {code})
     shown = (place.folder / "results/report/report.md").read_text()
     assert not re.search(r"(?<!\\)\](\[|:|\((?!tables/|figures/))|<javascript", shown)
     for svg in (place.folder / "results").rglob("*.svg"):
@@ -173,33 +205,47 @@ def test_settings_that_are_no_file(place: Place, done: Path) -> None:
     place.attack(RECORD, ["export", "--csv", "all.csv"], {0}, says="is a pipe")
 
 
-PREDICTIONS: Mapping[str, bytes] = {
-    "empty": b"",
-    "no UTF-8": b"\xff\xfe",
-    "header": b"label,prediction,length\n",
-    "NUL": b"\0" * 999,
-    "two fields of one slug": b"label,prediction,a b,a-b\n" + b"1,2,3,4\n" * 25 + b"1,2,4,3\n" * 25,
-    "control": b"label,prediction,\x1b[2J\n" + b"1,2,3\n" * 50,
-    "words": b"label,prediction,w\n" + b"1,2,\x1b\n" * 50,
-    "many columns": b"label,prediction," + b"a," * 5000 + b"b\n",
-    "quotes": b'label,prediction,"\n' * 50,
-    "infinite": b"label,prediction\n" + b"inf,1\n" * 50,
-    "classes": b"label,prediction\n" + b"99999,1\n" * 50,
-    "bool": b"label,prediction\nTrue,1\n",
-    "twice": b"label,label,prediction\n1,1,1\n",
+PREDICTIONS: Mapping[str, tuple[bytes, str]] = {
+    "empty": (b"", "its text is damaged or incomplete (EmptyDataError"),
+    "no UTF-8": (b"\xff\xfe", "its text is damaged or incomplete (UnicodeDecodeError"),
+    "header": (b"label,prediction,length\n", "labels are not all whole numbers"),
+    "NUL": (b"\0" * 999, "'label'"),
+    "control": (b"label,prediction,\x1b[2J\n" + b"1,2,3\n" * 50, "or odd ones"),
+    "words": (b"label,prediction,w\n" + b"1,2,\x1b\n" * 50, "or odd ones"),
+    "long words": (b"label,prediction,w\n" + b"1,2," + b"w" * 999 + b"\n1,2,w\n" * 49, "of over"),
+    "fractions": (b"label,prediction,w\n" + b"1,2,0.5\n" * 50, "neither whole numbers nor words"),
+    "many columns": (b"label,prediction," + b"a," * 5000 + b"b\n", "labels are not all"),
+    "quotes": (b'label,prediction,"\n' * 50, "labels are not all whole numbers"),
+    "infinite": (b"label,prediction\n" + b"inf,1\n" * 50, "labels are not all whole numbers"),
+    "classes": (b"label,prediction\n" + b"99999,1\n" * 50, "labels are not all whole numbers"),
+    "predicted": (b"label,prediction\n" + b"1,-2\n" * 50, "predictions are not all whole numbers"),
+    "bool": (b"label,prediction\nTrue,1\n", "labels are not all whole numbers"),
+    "twice": (b"label,label,prediction\n1,1,1\n", "1 of 1 right, its record says 0 of 50"),
 }
 
 
 @pytest.mark.parametrize("name", PREDICTIONS)
 def test_predictions(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
-    content = PREDICTIONS[name]
-    record = json.loads((run / "result.json").read_text())
-    if b"a-b" in content:
-        right = {"test_total": 50, "test_correct": 0, "test_accuracy": 0.0}
-        (run / "result.json").write_text(json.dumps({**record, **right}))
+    content, fault = PREDICTIONS[name]
     (run / "predictions.csv").write_bytes(content)
-    place.attack("report", [], {0, 1})
+    results = Results(place.folder / "results")
+    record = results.records[0].model_copy(update={"test_correct": 0})
+    assert results.predictions(record) is None
+    assert len(results.faults) == 1
+    assert fault in results.faults[0]
+
+
+def test_reports_of_odd_predictions(place: Place, done: Path) -> None:
+    run = copied(done, place)
+    (run / "predictions.csv").write_bytes(PREDICTIONS["words"][0])
+    place.attack("report", ["--format", "csv"], {1}, says="0 of 50 right, its record says 4 of 50")
+    one_slug = b"label,prediction,a b,a-b\n" + b"1,2,3,4\n" * 25 + b"1,2,4,3\n" * 25
+    (run / "predictions.csv").write_bytes(one_slug)
+    right = {"test_total": 50, "test_correct": 0, "test_accuracy": 0.0}
+    record = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**record, **right}))
+    place.attack("report", [], {0})
 
 
 METRICS: Mapping[str, bytes] = {
@@ -213,54 +259,42 @@ METRICS: Mapping[str, bytes] = {
     "list": b"[1]\n",
     "NUL": b"\0\n",
     "cut": b'{"step": 1, "lo',
-    "control": b'{"step": 1, "\x1b[2J": 1}\n',
     "huge": b'{"step": 1e999}\n',
     "digits": b'{"step": ' + b"9" * 9999 + b"}\n",
     "null": b"null\n" * 50,
 }
 
 
-REPORTED = ("no UTF-8", "step of NaN", "control")
-"""Metrics of which a report is made, too, which takes a second."""
-
-
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics(place: Place, stopped: Path, name: str) -> None:
+    run = RunFolder(copied(stopped, place))
+    path = run.path / "metrics.jsonl"
+    before = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(METRICS[name])
+    assert all(isinstance(number, (int, float)) for number in run.last_metrics().values())
+    run.drop_later_metrics(12, 10)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["no UTF-8", "step of NaN", "control"])
+def test_runs_and_reports_of_odd_metrics(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
     with (run / "metrics.jsonl").open("ab") as file:
-        file.write(METRICS[name])
-    if name in REPORTED:
-        place.attack("report", ["--format", "csv"], {0, 1})
+        file.write({**METRICS, "control": b'{"step": 1, "\x1b[2J": 1}\n'}[name])
+    place.attack("report", ["--format", "csv"], {1}, says="is no line of metrics")
     go_on(place, 0)
     assert json.loads((run / "result.json").read_text())["status"] == "done"
 
 
 State = dict[str, Any]
-STATES: Mapping[str, Callable[[State], Any]] = {
-    "endless identity": lambda s: {**s, "identity": {"x": endless()}},
-    "endless moments": lambda s: first_moments(s, more=endless()),
+NO_STATES: Mapping[str, Callable[[State], Any]] = {
     "interval below zero": lambda s: within(
         s, interval={**s["trainer"]["interval"], "steps": -1.0}
     ),
     "step of 400 digits": lambda s: within(s, sampler={"seed": 0, "next_step": 10**400}),
-    "finished without a best": lambda s: within(
-        s, sampler={"seed": 0, "next_step": 20}, validated_step=20, best=None
-    ),
     "best on meta": lambda s: best_model(s, lambda w: w.to("meta")),
     "best sparse": lambda s: best_model(s, lambda w: w.to_sparse()),
-    "best complex": lambda s: best_model(s, lambda w: w.to(torch.complex64)),
-    "no peak rate": lambda s: first_group(s, peak_lr=None),
-    "peak rate of text": lambda s: first_group(s, peak_lr="x"),
-    "betas of text": lambda s: first_group(s, betas=("a", "b")),
-    "amsgrad": lambda s: first_group(s, amsgrad=True),
-    "maximize": lambda s: first_group(s, maximize=True),
-    "no decay": lambda s: first_group(s, weight_decay=float("nan")),
-    "no moment": lambda s: first_moments(s, exp_avg=None),
-    "short moment": lambda s: first_moments(s, exp_avg=torch.zeros(3)),
-    "expanded moment": lambda s: first_moments(
-        s, exp_avg=torch.zeros(1, 1).expand(s["trainer"]["optimizer"]["state"][0]["exp_avg"].shape)
-    ),
-    "two steps": lambda s: first_moments(s, step=torch.ones(2)),
     "empty": lambda s: {},
     "list": lambda s: [1, 2],
     "none": lambda s: None,
@@ -275,32 +309,51 @@ STATES: Mapping[str, Callable[[State], Any]] = {
     "identity": lambda s: {**s, "identity": {"a": torch.ones(2)}},
     "trainer": lambda s: {**s, "trainer": []},
     "model list": lambda s: within(s, model=[]),
-    "model empty": lambda s: within(s, model={}),
     "model of numbers": lambda s: within(s, model={"a": 1}),
-    "other shapes": lambda s: within(s, model={n: torch.ones(1) for n in s["trainer"]["model"]}),
     "sparse": lambda s: within(
         s, model={n: w.to_sparse() for n, w in s["trainer"]["model"].items() if w.dim()}
     ),
-    "complex": lambda s: within(
-        s, model={n: w.to(torch.complex64) for n, w in s["trainer"]["model"].items()}
-    ),
-    "meta": lambda s: within(
-        s, model={n: w.to(torch.int8) for n, w in s["trainer"]["model"].items()}
-    ),
-    "NaN weights": lambda s: within(
-        s, model={n: w * float("nan") for n, w in s["trainer"]["model"].items()}
-    ),
-    "optimizer empty": lambda s: within(s, optimizer={}),
     "optimizer list": lambda s: within(s, optimizer=[1]),
-    "optimizer groups": lambda s: within(s, optimizer={"state": {}, "param_groups": []}),
-    "optimizer state": lambda s: within(
-        s, optimizer={**s["trainer"]["optimizer"], "state": {0: {"step": "x"}}}
-    ),
     "sampler": lambda s: within(s, sampler={}),
     "step": lambda s: within(s, sampler={"seed": 0, "next_step": -5}),
     "step of text": lambda s: within(s, sampler={"seed": 0, "next_step": "9"}),
     "step beyond": lambda s: within(s, sampler={"seed": 0, "next_step": 2**70}),
     "random": lambda s: within(s, random=[{}]),
+    "best": lambda s: within(s, best={"model": {}}),
+    "best list": lambda s: within(s, best=[1]),
+    "interval": lambda s: within(s, interval={}),
+    "speeds": lambda s: within(s, step_seconds=["x"]),
+    "speed of zero": lambda s: within(s, step_seconds=[0.0]),
+    "micro batch": lambda s: within(s, micro_batch=-3),
+}
+
+
+UNFIT: Mapping[str, Callable[[State], Any]] = {
+    "best complex": lambda s: best_model(s, lambda w: w.to(torch.complex64)),
+    "no peak rate": lambda s: first_group(s, peak_lr=None),
+    "peak rate of text": lambda s: first_group(s, peak_lr="x"),
+    "betas of text": lambda s: first_group(s, betas=("a", "b")),
+    "amsgrad": lambda s: first_group(s, amsgrad=True),
+    "no decay": lambda s: first_group(s, weight_decay=float("nan")),
+    "no moment": lambda s: first_moments(s, exp_avg=None),
+    "short moment": lambda s: first_moments(s, exp_avg=torch.zeros(3)),
+    "expanded moment": lambda s: first_moments(
+        s, exp_avg=torch.zeros(1, 1).expand(s["trainer"]["optimizer"]["state"][0]["exp_avg"].shape)
+    ),
+    "two steps": lambda s: first_moments(s, step=torch.ones(2)),
+    "model empty": lambda s: within(s, model={}),
+    "other shapes": lambda s: within(s, model={n: torch.ones(1) for n in s["trainer"]["model"]}),
+    "complex": lambda s: within(
+        s, model={n: w.to(torch.complex64) for n, w in s["trainer"]["model"].items()}
+    ),
+    "weights of integers": lambda s: within(
+        s, model={n: w.to(torch.int8) for n, w in s["trainer"]["model"].items()}
+    ),
+    "optimizer empty": lambda s: within(s, optimizer={}),
+    "optimizer groups": lambda s: within(s, optimizer={"state": {}, "param_groups": []}),
+    "optimizer state": lambda s: within(
+        s, optimizer={**s["trainer"]["optimizer"], "state": {0: {"step": "x"}}}
+    ),
     "random list": lambda s: within(s, random=[]),
     "random size": lambda s: within(
         s, random=[{**s["trainer"]["random"][0], "torch": torch.zeros(3, dtype=torch.uint8)}]
@@ -311,20 +364,27 @@ STATES: Mapping[str, Callable[[State], Any]] = {
     "random numpy": lambda s: within(
         s, random=[{**s["trainer"]["random"][0], "numpy": ["x", torch.ones(1), 1, 1, 1.0]}]
     ),
-    "best": lambda s: within(s, best={"model": {}}),
-    "best list": lambda s: within(s, best=[1]),
     "best weights": lambda s: within(
         s, best={"val_accuracy": 99.0, "step": 1, "model": {"x": torch.ones(1)}}
     ),
-    "interval": lambda s: within(s, interval={}),
-    "speeds": lambda s: within(s, step_seconds=["x"]),
-    "speed of zero": lambda s: within(s, step_seconds=[0.0]),
-    "micro batch": lambda s: within(s, micro_batch=-3),
-    "micro batch beyond": lambda s: within(s, micro_batch=10**30),
     "plateau": lambda s: within(s, plateau={}),
     "deep": lambda s: {**s, "identity": nested(200)},
-    "many": lambda s: {**s, "x": list(range(100_000))},
 }
+
+
+RESUMED: Mapping[str, Callable[[State], Any]] = {
+    "finished without a best": lambda s: within(
+        s, sampler={"seed": 0, "next_step": 20}, validated_step=20, best=None
+    ),
+    "many": lambda s: {**s, "x": list(range(100_000))},
+    "micro batch beyond": lambda s: within(s, micro_batch=10**30),
+    "NaN weights": lambda s: within(
+        s, model={n: w - w / 0 if w.dim() else w for n, w in s["trainer"]["model"].items()}
+    ),
+    "endless identity": lambda s: {**s, "identity": {"x": endless()}},
+    "endless moments": lambda s: first_moments(s, more=endless()),
+}
+CODES = {"micro batch beyond": 2, "NaN weights": 4}
 
 
 def first_group(state: State, **changes: Any) -> State:
@@ -386,15 +446,28 @@ def saved(state: Any) -> bytes:
     return buffer.getvalue()
 
 
-@pytest.mark.parametrize("name", STATES)
-def test_states_in_checkpoints(place: Place, stopped: Path, name: str) -> None:
+@pytest.mark.parametrize("name", NO_STATES)
+def test_what_is_no_state_is_set_aside(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
-    content = saved(STATES[name](newest_state(run)))
-    put_state(run, content)
-    go_on(place, 0, 2, 4)
-    if (run / "checkpoints").is_dir():
-        put_state(run, content)
+    put_state(run, saved(NO_STATES[name](newest_state(run))))
     limit_flags(Limits(minutes=1.0), RunFolder(run))  # what a sweep asks of every run
+    assert load_newest(run / "checkpoints") is None
+    assert {path.suffix for path in (run / "checkpoints").iterdir()} == {".damaged"}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_states_of_no_such_run(place: Place, stopped: Path, name: str) -> None:
+    run = copied(stopped, place)
+    put_state(run, saved(UNFIT[name](newest_state(run))))
+    go_on(place, 2, says="--resume never")
+
+
+@pytest.mark.parametrize("name", RESUMED)
+def test_odd_states_of_the_run(place: Place, stopped: Path, name: str) -> None:
+    run = copied(stopped, place)
+    put_state(run, saved(RESUMED[name](newest_state(run))))
+    go_on(place, CODES.get(name, 0))
+    limit_flags(Limits(minutes=1.0), RunFolder(run))
 
 
 CHECKPOINTS: Mapping[str, bytes] = {
@@ -413,16 +486,18 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
     go_on(place, 0, says="is set aside")
 
 
-EVALUATED = ("empty", "trainer", "other shapes", "sparse", "complex", "NaN weights", "best weights",
-             "no identity", "deep", "noise", "pickle")  # fmt: skip
+EVALUATED = {"trainer": 2, "other shapes": 0, "NaN weights": 0, "best weights": 2, "no identity": 2,
+             "noise": 2, "pickle": 2}  # fmt: skip
+"""How evaluations end: they take the best weights, which others than the last ones are."""
 
 
 @pytest.mark.parametrize("name", EVALUATED)
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
-    content = CHECKPOINTS[name] if name in CHECKPOINTS else saved(STATES[name](newest_state(run)))
+    states = {**NO_STATES, **UNFIT, **RESUMED}
+    content = CHECKPOINTS[name] if name in CHECKPOINTS else saved(states[name](newest_state(run)))
     put_state(run, content)
-    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {0, 2})
+    place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {EVALUATED[name]})
 
 
 @pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
@@ -440,10 +515,11 @@ def test_what_is_no_file(place: Place, done: Path, file: str, kind: str) -> None
         shutil.rmtree(path)
     path.unlink(missing_ok=True)
     put(path, kind)
-    place.attack(RECORD, ["validate"], {0, 1})
-    if kind == "pipe":
-        place.attack("report", ["--format", "csv"], {0, 1})
-    go_on(place, 0, 2)
+    record, run_task = {"result.json": (1, 2), "evaluation-0.json": (1, 0)}.get(file, (0, 0))
+    place.attack(RECORD, ["validate"], {record})
+    if kind == "pipe" and file not in {"lock", "checkpoint", "checkpoints", "failure.json"}:
+        place.attack("report", ["--format", "csv"], {record})
+    go_on(place, run_task)
 
 
 LINKS = ["config.yaml", "metrics.jsonl", "predictions.csv", "result.json", "evaluation-0.json"]
@@ -458,7 +534,7 @@ def test_merges_stay_inside(place: Place, done: Path, file: str) -> None:
         secret.write_bytes(path.read_bytes())
     path.unlink(missing_ok=True)
     path.symlink_to(path if file == "predictions.csv" else secret)
-    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {0, 1})
+    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {1})
     assert not [
         p for p in (place.folder / "new").rglob("*") if p.is_file() and "root:" in p.read_text()
     ]
@@ -473,7 +549,7 @@ def test_merges_of_linked_folders(place: Place, done: Path, folder: str) -> None
     path = place.folder / "results" / folder
     path.rename(place.outside / "theirs")
     path.symlink_to(place.outside / "theirs")
-    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {0, 1})
+    place.attack(RECORD, ["merge", "results", "--results-dir", "new"], {1})
     assert not list((place.folder / "new").rglob("result.json"))
 
 
@@ -523,7 +599,7 @@ def test_code_that_a_record_names_is_not_run(place: Place, done: Path) -> None:
         path.write_text(json.dumps(changed))
         arguments = ["--run", str(path.parent), "--lengths", "90"]
         place.attack("lra.evaluate.__main__", arguments, says="--trust-code")
-        place.attack("report", ["--format", "csv"], {0, 1})
+    place.attack("report", ["--format", "csv"], {0})
 
 
 @pytest.mark.parametrize("name", ["metrics.jsonl", "log.txt"])
@@ -549,8 +625,8 @@ def test_nothing_is_appended_to_what_is_no_file(
 
 def test_metrics_of_many_bad_lines(place: Place, done: Path) -> None:
     run = copied(done, place)
-    (run / "metrics.jsonl").write_bytes(b"\n" * 2_000_000)
-    place.attack("report", ["--format", "csv"], {1}, says="and 1,999,999 others")
+    (run / "metrics.jsonl").write_bytes(b"\n" * 200_000)
+    place.attack("report", ["--format", "csv"], {1}, says="and 199,999 others")
     line = b'{"step": 1, "seconds": 1, "val_accuracy": 50}\n'
-    (run / "metrics.jsonl").write_bytes(line * 100_000)
+    (run / "metrics.jsonl").write_bytes(line * 20_000)
     place.attack("report", ["--format", "csv"], {1}, says="more than can be shown")

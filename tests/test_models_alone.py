@@ -9,19 +9,16 @@ from typing import Any
 import pytest
 import torch
 
-from lra.config.registry import MIXERS
 from models.base import Mixer, MixerContext
 from models.tnn import TNN
 
 
-@pytest.mark.parametrize("name", sorted(MIXERS.classes))
 @pytest.mark.parametrize("given", [(64,), (64, 1024), ({"dim": 64},), (None,)])
-def test_a_mixer_says_what_it_is_made_of(name: str, given: tuple[Any, ...]) -> None:
-    cls = MIXERS.classes[name]
-    with pytest.raises(TypeError, match=rf"{cls.__name__}: got .* as context, expected a MixerC"):
-        cls(*given)
+def test_a_mixer_says_what_it_is_made_of(given: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=r"TNN: got .* as context, expected a MixerContext"):
+        TNN(*given)
     with pytest.raises(TypeError, match="expected a MixerContext"):
-        cls(context=given[0])
+        TNN(context=given[0])
 
 
 def test_a_mixer_is_a_plain_module() -> None:

@@ -97,10 +97,6 @@ def test_commands_name_existing_files() -> None:
         assert (ROOT / name).is_file()
 
 
-def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 150
-
-
 @pytest.mark.parametrize("marker", ["main job", "tests"])
 def test_ci_can_find_the_two_commands(marker: str) -> None:
     assert marked_command(marker).startswith("python3 -m venv .venv && .venv/bin/pip install")
