@@ -24,6 +24,7 @@ from forked import Forked
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import HELD, STOPPED
 from lra.runtime.environment import git_state
+from lra.train.checkpoint import load_newest
 from lra.train.stopping import StopRequest
 from run_checks import assert_same_run
 
@@ -71,13 +72,17 @@ def wait_for(folder: Path, pattern: str = METRICS) -> None:
 # Signals
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_run_that_is_asked_to_end_is_saved(place: Place, unbroken: Path, name: str) -> None:
     sends = [(METRICS, 0.0, signal.Signals[name])]
     ended = place.attack("run_task", RUN, {STOPPED}, sends=sends)
     assert f"stopped by {name}" in ended.err
     assert "the same command goes on" in ended.err
-    assert record_of(place).status == "stopped"
+    record = record_of(place)
+    assert record.status == "stopped"
+    state = load_newest(folder_of(place.folder) / "checkpoints")
+    assert state is not None
+    assert state["trainer"]["sampler"]["next_step"] == record.steps > 0
     place.attack("run_task", RUN, {0})
     assert_same_run(folder_of(place.folder), unbroken)
 

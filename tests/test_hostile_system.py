@@ -158,11 +158,11 @@ def command_line(name: str, place: Place, made: Path) -> tuple[str, list[str]]:
     return command, arguments
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("latest", [0.1, 0.7])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_interruptions(place: Place, made: Path, name: str, attempt: int) -> None:
+def test_interruptions(place: Place, made: Path, name: str, latest: float) -> None:
     command, arguments = command_line(name, place, made)
-    moment = random.uniform(0.0, 0.1 + 0.3 * attempt)
+    moment = random.uniform(0.0, latest)
     codes = DOCUMENTED[command] - {2, 4, 5, 6}
     ended = place.attack(command, arguments, {*codes, INTERRUPTED}, interrupt_after=moment)
     if name == "run_task" and ended.code == 3:
@@ -176,8 +176,10 @@ STARTS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("moment", [0.15, 0.5, 1.0])
-@pytest.mark.parametrize("program", STARTS)
+@pytest.mark.parametrize(
+    ("program", "moment"),
+    [("run_task.py", 0.15), ("run_task.py", 1.0), *((program, 0.5) for program in STARTS)],
+)
 def test_interruptions_while_torch_is_imported(program: str, moment: float) -> None:
     line = [sys.executable, *STARTS[program].split()]
     if program == "run_task.py":
@@ -216,8 +218,8 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
 
 # Kills
 
-KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
-         "record": 5}  # fmt: skip
+KILLS = {"run_task": 8, "listops": 6, "pathfinder": 6, "report": 4, "merge": 6, "evaluate": 5,
+         "record": 4}  # fmt: skip
 """How often each command is killed, at random moments."""
 
 
@@ -321,10 +323,11 @@ def test_a_full_standard_output_is_named(made: Path) -> None:
 
 @pytest.mark.parametrize("closed", ["<&-", "2>/dev/full", "| head -0"])
 def test_streams_that_are_not_there(made: Path, closed: str) -> None:
-    commands = {f"-m lra.record list --results-dir {made / 'results'}": {0},
-                "report.py --results-dir nowhere": {2}}  # fmt: skip
-    for command, codes in commands.items():
+    commands = {f"-m lra.record list --results-dir {made / 'results'}": 0}
+    if "2>" in closed:
+        commands["report.py --results-dir nowhere"] = 2
+    for command, code in commands.items():
         line = f"set -o pipefail; {sys.executable} {command} {closed}"
         ended = subprocess.run(["bash", "-c", line], cwd=ROOT, capture_output=True, check=False)
-        assert ended.returncode in codes, (line, ended)
+        assert ended.returncode == code, (line, ended)
         assert b"Traceback" not in ended.stderr

@@ -20,6 +20,7 @@ import run_task
 from conftest import ROOT, tiny_arguments
 from lra.record.run import RunRecord, load_record
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from ranks import ends, started
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 CPU = torch.device("cpu")
@@ -161,7 +162,9 @@ dist.destroy_process_group()
 def test_synchronized_norm_is_that_of_all_positions(tmp_path: Path) -> None:
     script = tmp_path / "norm.py"
     script.write_text(NORM)
-    finish(launch(script))
+    with started(script, [[], []]) as ranks:
+        codes, _, err = ends(ranks)
+    assert codes == [0, 0], err
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 8])
@@ -230,19 +233,30 @@ def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path)
     assert result(tmp_path)[0].steps == int(more)
 
 
-@pytest.mark.slow
-def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path, on_two: Path) -> None:
-    shutil.copytree(on_two / "part", tmp_path, dirs_exist_ok=True)
-    _, err = finish(start(tmp_path, *DROPOUT))
+@pytest.fixture(scope="module")
+def resumed(tmp_path_factory: pytest.TempPathFactory, on_two: Path) -> Path:
+    """Runs that two processes resume: after two, and after one that resumed after two."""
+    folder = tmp_path_factory.mktemp("resumed")
+    for name in ("after two", "after one"):
+        shutil.copytree(on_two / "part", folder / name)
+    run_task.main(tiny_arguments(folder / "after one", *DROPOUT, "--max-steps", "12"))
+    runs = [tiny_arguments(folder / name, *DROPOUT) for name in ("after two", "after one")]
+    _, err = finish(launch(on_two / "several.py", json.dumps(runs)))
     assert "resumed at step 7" in err
-    (_, whole), (_, parts) = result(on_two / "whole"), result(tmp_path)
+    assert "resumed at step 12" in err
+    return folder
+
+
+@pytest.mark.slow
+def test_a_resume_is_bit_exact_with_dropout_on_every_process(on_two: Path, resumed: Path) -> None:
+    (_, whole), (_, parts) = result(on_two / "whole"), result(resumed / "after two")
     timed = {"seconds", "steps_per_second"}
     assert [{k: v for k, v in line.items() if k not in timed} for line in whole] == [
         {k: v for k, v in line.items() if k not in timed} for line in parts
     ]
     saved = [
         torch.load(path, weights_only=True)["trainer"]
-        for folder in (on_two / "whole", tmp_path)
+        for folder in (on_two / "whole", resumed / "after two")
         for path in folder.glob("results/runs/*/*/*/checkpoints/step-000000020-*.pt")
     ]
     for one, other in zip(saved[0]["random"], saved[-1]["random"], strict=True):
@@ -252,18 +266,14 @@ def test_a_resume_is_bit_exact_with_dropout_on_every_process(tmp_path: Path, on_
 
 
 @pytest.mark.slow
-def test_a_run_may_go_on_with_another_number_of_processes(tmp_path: Path, on_two: Path) -> None:
-    shutil.copytree(on_two / "part", tmp_path, dirs_exist_ok=True)
-    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "12"))
-    _, err = finish(start(tmp_path, *DROPOUT))
-    assert "resumed at step 12" in err
-    assert result(tmp_path)[0].steps == 20
+def test_a_run_may_go_on_with_another_number_of_processes(resumed: Path) -> None:
+    assert result(resumed / "after one")[0].steps == 20
 
 
 @pytest.mark.slow
 def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     """torchrun's elastic restart: all processes begin again at the last checkpoint."""
-    process = start(tmp_path, *LONG, "--set", "train.steps=300", restarts=1)
+    process = start(tmp_path, *LONG, "--set", "train.steps=150", restarts=1)
     step = wait_for_checkpoint(tmp_path)
     psutil.Process(process.pid).children()[-1].kill()
     _, err = finish(process)
@@ -271,5 +281,5 @@ def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert err.count("another process of this run ended") == err.count("run_task.py: error:") == 1
     record, _ = result(tmp_path)
-    assert (record.status, record.steps) == ("done", 300)
-    assert 0 < step < 300
+    assert (record.status, record.steps) == ("done", 150)
+    assert 0 < step < 150

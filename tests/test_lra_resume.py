@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import random
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -157,63 +155,6 @@ def test_a_finished_run_is_not_made_again(
     folders = sorted((tmp_path / "results/runs/listops/tnn").iterdir())
     assert [folder.name for folder in folders] == [folders[0].name, f"{folders[0].name}-r2"]
     assert_same_run(*folders)
-
-
-def start(folder: Path, *more: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "run_task.py", *tiny_arguments(folder, *more)],
-        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )  # fmt: skip
-
-
-LONG = (*DROPOUT, "--set", "train.steps=100", "--set", "log.checkpoint_minutes=0.001")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_save_and_say_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
-    with start(tmp_path, *LONG, "--set", "train.steps=100000") as process:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if line.startswith("step 10:"):
-                break
-        process.send_signal(number)
-        rest = process.stderr.read()
-        assert process.wait(timeout=60) == STOPPED
-    assert f"stopped by {number.name}" in rest
-    assert "the same command goes on" in rest
-    assert "Traceback" not in rest
-    record = load_record(only_folder(tmp_path) / "result.json")
-    assert record.status == "stopped"
-    assert final_state(only_folder(tmp_path))["sampler"]["next_step"] == record.steps >= 10
-
-
-@pytest.mark.slow
-def test_kill_at_random_moments_changes_nothing(tmp_path: Path) -> None:
-    random.seed(1)
-    began = time.monotonic()
-    assert run_task.main(tiny_arguments(tmp_path / "unbroken", *LONG)) == 0
-    longest = max(1.5, (time.monotonic() - began) / 2)  # a slow machine gets on between kills, too
-    kills = code = 0
-    for _ in range(30):
-        with start(tmp_path / "killed", *LONG) as process:
-            assert process.stderr is not None
-            for line in process.stderr:
-                if line.startswith("run "):
-                    break
-            time.sleep(random.uniform(0.1, longest))
-            if process.poll() is None:
-                process.kill()
-                kills += 1
-            process.stderr.read()
-            code = process.wait()
-        if code == 0:
-            break
-    assert kills >= 2
-    if code != 0:  # a machine too slow to end between kills; what they left is gone on from
-        assert run_task.main(tiny_arguments(tmp_path / "killed", *LONG)) == 0
-    assert_same_run(only_folder(tmp_path / "killed"), only_folder(tmp_path / "unbroken"))
 
 
 def damage(path: Path, how: str) -> None:

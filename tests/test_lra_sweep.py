@@ -272,23 +272,21 @@ def test_mistakes_are_one_line(
 
 @pytest.mark.slow
 def test_a_sweep_makes_every_run_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(arguments(tmp_path, "--per-device", "2", "--max-steps", "11")) == 0
+    two = ("--per-device", "2", "--seeds", "0")
+    assert main(arguments(tmp_path, *two, "--max-steps", "11")) == 0
     assert {(r.status, r.steps) for r in records_of(tmp_path)} == {("stopped", 11)}
-    assert "4 at its limit of 4 runs" in capsys.readouterr().err
-    assert main(arguments(tmp_path, "--per-device", "2")) == 0
+    assert "2 at its limit of 2 runs" in capsys.readouterr().err
+    assert main(arguments(tmp_path, *two)) == 0
     records = records_of(tmp_path)
-    assert {(r.mixer, r.seed) for r in records} == {
-        (m, s) for m in ("mean", "fnet") for s in (0, 1)
-    }
-    assert {r.status for r in records} == {"done"}
+    assert sorted((r.mixer, r.status) for r in records) == [("fnet", "done"), ("mean", "done")]
     output = capsys.readouterr()
     for record in records:
         assert f"{record.test_accuracy:.2f} %" in output.out
         log = tmp_path / "results" / "runs" / "listops" / record.mixer / record.run_id / "log.txt"
         assert "resumed at step 11" in log.read_text()
     files = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("result.json")}
-    assert main(arguments(tmp_path)) == 0
-    assert "4 runs planned, 0 to carry out" in capsys.readouterr().err
+    assert main(arguments(tmp_path, *two)) == 0
+    assert "2 runs planned, 0 to carry out" in capsys.readouterr().err
     assert files == {path: path.stat().st_mtime_ns for path in files}
 
 
@@ -389,11 +387,11 @@ def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Path) -> None:
+def test_killed_again_and_again_it_ends_with_exactly_the_planned_records(tmp_path: Path) -> None:
     """The sweep alone or its runs, too, at random moments; the results are those of no kill."""
     moments = random.Random(7)
     kills = 0
-    while kills < 10:
+    while kills < 4:
         process = start(tmp_path, "--per-device", "2")
         try:
             process.wait(moments.uniform(0.5, 6.0))
