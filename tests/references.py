@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
+from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
 LENGTHS = [1, 2, 3, 31, 64, 100, 127, 128, 1000]
@@ -41,6 +42,21 @@ def assert_equal_with_gradients(
     for got, expected in zip(*results, strict=True):
         scale = max(1e-6 * largest, expected.abs().max().item())
         torch.testing.assert_close(got / scale, expected / scale, rtol=0, atol=tolerance)
+
+
+def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Draw a tensor that takes a gradient."""
+    return torch.randn(*shape, dtype=dtype, requires_grad=True)
+
+
+def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """Return a function that computes the same by the reference form."""
+
+    def computed() -> Tensor:
+        with reference_forms():
+            return compute()
+
+    return computed
 
 
 def multiply_by_matrix(kernel: LagKernel, x: Tensor) -> Tensor:

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 import torch
+from lra.report.results import Results
 
 import run_task
 from attack import Place
 from conftest import tiny_arguments
-from lra.report.results import Results
 from lra.sweep.plan import Limits, limit_flags
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder

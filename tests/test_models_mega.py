@@ -24,9 +24,10 @@ from references import (
     LargestTensor,
     assert_equal_with_gradients,
     assert_prefill_equals_steps,
+    by_reference,
     close,
+    leaf,
 )
-from test_models_reference_forms import by_reference, leaf
 
 
 def build(length: int = 24, *, causal: bool = False, **options: Any) -> Mega:

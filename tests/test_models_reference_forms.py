@@ -21,19 +21,7 @@ from models.ops.linear_pair import linear_pair
 from models.ops.local_attention import local_attention
 from models.ops.reference import reference_forms, reference_forms_are_used
 from models.ops.toeplitz import LagKernel
-from references import assert_equal_with_gradients
-
-
-def leaf(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, dtype=dtype, requires_grad=True)
-
-
-def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    def computed() -> Tensor:
-        with reference_forms():
-            return compute()
-
-    return computed
+from references import assert_equal_with_gradients, by_reference, leaf
 
 
 def assert_equals_reference(compute: Callable[[], Tensor], leaves: list[Tensor]) -> None:

@@ -14,8 +14,7 @@ from models.ops.delta_rule import delta_rule
 from models.ops.reference import reference_forms
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
-from references import assert_equal_with_gradients
-from test_models_reference_forms import by_reference
+from references import assert_equal_with_gradients, by_reference
 
 
 def draw(length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

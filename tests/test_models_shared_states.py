@@ -16,8 +16,7 @@ from models.lru import LRU
 from models.ops.diagonal_recurrence import diagonal_recurrence
 from models.ops.hippo import normal_part
 from models.s5 import S5
-from references import assert_equal_with_gradients, close
-from test_models_reference_forms import by_reference
+from references import assert_equal_with_gradients, by_reference, close
 
 MIXERS: list[tuple[type[S5 | LRU], dict[str, Any]]] = [
     (S5, {"state_size": 8, "num_blocks": 2}),

@@ -16,8 +16,7 @@ from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Torus
 from models.ops.torus_reach import Reach
-from references import assert_equal_with_gradients, close
-from test_models_reference_forms import by_reference, leaf
+from references import assert_equal_with_gradients, by_reference, close, leaf
 
 WEIGHT = 0.7
 
