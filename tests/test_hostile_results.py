@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import os
+import pickle
 import re
 import shutil
 import threading
@@ -15,15 +16,15 @@ from typing import Any
 
 import pytest
 import torch
-from lra.report.results import Results
 
 import run_task
 from attack import Place
 from conftest import tiny_arguments
+from lra.report.boards.results import Results
 from lra.sweep.plan import Limits, limit_flags
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
-from made_data import put
+from made_data import Attack, put
 
 MEAN = "mean"
 RECORD = "lra.record.__main__"
@@ -180,7 +181,7 @@ SETTINGS: Mapping[str, bytes] = {
     "no section": b"x: 1\n",
     "formula": b"train:\n  lr: '=cmd'\n  b: ['@SUM(1)']\n",
     "escapes": b'train:\n  lr: "\\e[2J"\n  "\\e[2J": 1\n',
-    "code": b"train: !!python/object/apply:os.system ['touch canary']\n",
+    "code": b"train: !!python/object/apply:os.system ['touch ../executed']\n",
     "references": b"train:\n  a: &a [1]\n  b: [*a, *a]\n",
     "many": b"train:\n" + b"".join(b"  k%d: 1\n" % k for k in range(50_000)),
     "deep value": b"train:\n  a: " + b"[" * 50 + b"]" * 50 + b"\n",
@@ -475,7 +476,8 @@ CHECKPOINTS: Mapping[str, bytes] = {
     "noise": bytes(range(256)) * 40,
     "text": b"<html>",
     "zip": b"PK\x05\x06" + bytes(18),
-    "pickle": b"\x80\x02cos\nsystem\nX\x13\x00\x00\x00touch ../../executed\x85R.",
+    "pickle": pickle.dumps(Attack(os.system, "touch ../executed"), protocol=2),
+    "pickle in a zip": saved(Attack(os.system, "touch ../executed")),
 }
 
 
@@ -487,7 +489,7 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
 
 
 EVALUATED = {"trainer": 2, "other shapes": 0, "NaN weights": 0, "best weights": 2, "no identity": 2,
-             "noise": 2, "pickle": 2}  # fmt: skip
+             "noise": 2, "pickle in a zip": 2}  # fmt: skip
 """How evaluations end: they take the best weights, which others than the last ones are."""
 
 
