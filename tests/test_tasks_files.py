@@ -6,11 +6,12 @@ import errno
 import resource
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
 
-from tasks.files import naming, write_atomically
+from tasks.files import naming, stream_atomically, write_atomically
 from tasks.pathfinder.format import write_release
 from tasks.pathfinder.law import law
 
@@ -44,3 +45,19 @@ def test_the_kind_of_an_error_stays() -> None:
     with pytest.raises(BrokenPipeError) as caught, naming("standard output"):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
     assert caught.value.filename == "standard output"
+
+
+def test_a_file_is_never_there_in_part(tmp_path: Path) -> None:
+    """Whoever is killed while writing leaves the old content."""
+    path = tmp_path / "file"
+    write_atomically(path, b"old")
+
+    def write(file: IO[bytes]) -> Path:
+        file.write(b"half of")
+        file.flush()
+        assert path.read_bytes() == b"old"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stream_atomically(path, write)
+    assert [found.read_bytes() for found in tmp_path.iterdir()] == [b"old"]
