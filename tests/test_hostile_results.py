@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 import run_task
 from attack import Place
@@ -288,128 +289,8 @@ def test_runs_and_reports_of_odd_metrics(place: Place, stopped: Path, name: str)
     assert json.loads((run / "result.json").read_text())["status"] == "done"
 
 
-State = dict[str, Any]
-NO_STATES: Mapping[str, Callable[[State], Any]] = {
-    "interval below zero": lambda s: within(
-        s, interval={**s["trainer"]["interval"], "steps": -1.0}
-    ),
-    "step of 400 digits": lambda s: within(s, sampler={"seed": 0, "next_step": 10**400}),
-    "best on meta": lambda s: best_model(s, lambda w: w.to("meta")),
-    "best sparse": lambda s: best_model(s, lambda w: w.to_sparse()),
-    "empty": lambda s: {},
-    "list": lambda s: [1, 2],
-    "none": lambda s: None,
-    "tensor": lambda s: torch.ones(3),
-    "no trainer": lambda s: {k: v for k, v in s.items() if k != "trainer"},
-    "no identity": lambda s: {k: v for k, v in s.items() if k != "identity"},
-    "seconds": lambda s: {**s, "wall_seconds": "x"},
-    "NaN": lambda s: {**s, "wall_seconds": float("nan")},
-    "minus": lambda s: {**s, "wall_seconds": -1.0},
-    "device": lambda s: {**s, "device": 3},
-    "commits": lambda s: {**s, "commits": [1]},
-    "identity": lambda s: {**s, "identity": {"a": torch.ones(2)}},
-    "trainer": lambda s: {**s, "trainer": []},
-    "model list": lambda s: within(s, model=[]),
-    "model of numbers": lambda s: within(s, model={"a": 1}),
-    "sparse": lambda s: within(
-        s, model={n: w.to_sparse() for n, w in s["trainer"]["model"].items() if w.dim()}
-    ),
-    "optimizer list": lambda s: within(s, optimizer=[1]),
-    "sampler": lambda s: within(s, sampler={}),
-    "step": lambda s: within(s, sampler={"seed": 0, "next_step": -5}),
-    "step of text": lambda s: within(s, sampler={"seed": 0, "next_step": "9"}),
-    "step beyond": lambda s: within(s, sampler={"seed": 0, "next_step": 2**70}),
-    "random": lambda s: within(s, random=[{}]),
-    "best": lambda s: within(s, best={"model": {}}),
-    "best list": lambda s: within(s, best=[1]),
-    "interval": lambda s: within(s, interval={}),
-    "speeds": lambda s: within(s, step_seconds=["x"]),
-    "speed of zero": lambda s: within(s, step_seconds=[0.0]),
-    "micro batch": lambda s: within(s, micro_batch=-3),
-}
-
-
-UNFIT: Mapping[str, Callable[[State], Any]] = {
-    "best complex": lambda s: best_model(s, lambda w: w.to(torch.complex64)),
-    "no peak rate": lambda s: first_group(s, peak_lr=None),
-    "peak rate of text": lambda s: first_group(s, peak_lr="x"),
-    "betas of text": lambda s: first_group(s, betas=("a", "b")),
-    "amsgrad": lambda s: first_group(s, amsgrad=True),
-    "no decay": lambda s: first_group(s, weight_decay=float("nan")),
-    "no moment": lambda s: first_moments(s, exp_avg=None),
-    "short moment": lambda s: first_moments(s, exp_avg=torch.zeros(3)),
-    "expanded moment": lambda s: first_moments(
-        s, exp_avg=torch.zeros(1, 1).expand(s["trainer"]["optimizer"]["state"][0]["exp_avg"].shape)
-    ),
-    "two steps": lambda s: first_moments(s, step=torch.ones(2)),
-    "model empty": lambda s: within(s, model={}),
-    "other shapes": lambda s: within(s, model={n: torch.ones(1) for n in s["trainer"]["model"]}),
-    "complex": lambda s: within(
-        s, model={n: w.to(torch.complex64) for n, w in s["trainer"]["model"].items()}
-    ),
-    "weights of integers": lambda s: within(
-        s, model={n: w.to(torch.int8) for n, w in s["trainer"]["model"].items()}
-    ),
-    "optimizer empty": lambda s: within(s, optimizer={}),
-    "optimizer groups": lambda s: within(s, optimizer={"state": {}, "param_groups": []}),
-    "optimizer state": lambda s: within(
-        s, optimizer={**s["trainer"]["optimizer"], "state": {0: {"step": "x"}}}
-    ),
-    "random list": lambda s: within(s, random=[]),
-    "random size": lambda s: within(
-        s, random=[{**s["trainer"]["random"][0], "torch": torch.zeros(3, dtype=torch.uint8)}]
-    ),
-    "random python": lambda s: within(
-        s, random=[{**s["trainer"]["random"][0], "python": [3, [1], None]}]
-    ),
-    "random numpy": lambda s: within(
-        s, random=[{**s["trainer"]["random"][0], "numpy": ["x", torch.ones(1), 1, 1, 1.0]}]
-    ),
-    "best weights": lambda s: within(
-        s, best={"val_accuracy": 99.0, "step": 1, "model": {"x": torch.ones(1)}}
-    ),
-    "plateau": lambda s: within(s, plateau={}),
-    "deep": lambda s: {**s, "identity": nested(200)},
-}
-
-
-RESUMED: Mapping[str, Callable[[State], Any]] = {
-    "finished without a best": lambda s: within(
-        s, sampler={"seed": 0, "next_step": 20}, validated_step=20, best=None
-    ),
-    "many": lambda s: {**s, "x": list(range(100_000))},
-    "micro batch beyond": lambda s: within(s, micro_batch=10**30),
-    "NaN weights": lambda s: within(
-        s, model={n: w - w / 0 if w.dim() else w for n, w in s["trainer"]["model"].items()}
-    ),
-    "endless identity": lambda s: {**s, "identity": {"x": endless()}},
-    "endless moments": lambda s: first_moments(s, more=endless()),
-}
-CODES = {"micro batch beyond": 2, "NaN weights": 4}
-
-
-def first_group(state: State, **changes: Any) -> State:
-    """Change the settings of the optimizer's first group; None removes one."""
-    optimizer = state["trainer"]["optimizer"]
-    group = {**optimizer["param_groups"][0], **changes}
-    group = {key: value for key, value in group.items() if value is not None}
-    return within(
-        state, optimizer={**optimizer, "param_groups": [group, *optimizer["param_groups"][1:]]}
-    )
-
-
-def first_moments(state: State, **changes: Any) -> State:
-    """Change the moments of the first parameter; None removes one."""
-    optimizer = state["trainer"]["optimizer"]
-    moments = {**optimizer["state"][0], **changes}
-    moments = {key: value for key, value in moments.items() if value is not None}
-    return within(state, optimizer={**optimizer, "state": {**optimizer["state"], 0: moments}})
-
-
-def best_model(state: State, change: Callable[[torch.Tensor], torch.Tensor]) -> State:
-    """Change the weights of the best model."""
-    best = state["trainer"]["best"]
-    return within(state, best={**best, "model": {n: change(w) for n, w in best["model"].items()}})
+def nested(depth: int) -> dict[str, Any]:
+    return {"a": nested(depth - 1)} if depth else {}
 
 
 def endless() -> list[Any]:
@@ -420,12 +301,82 @@ def endless() -> list[Any]:
     return value
 
 
-def within(state: State, **changes: Any) -> State:
-    return {**state, "trainer": {**state["trainer"], **changes}}
+def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]], Any]:
+    """Return a function that changes all weights of a model."""
+    return lambda weights: {name: change(weight) for name, weight in weights.items()}
 
 
-def nested(depth: int) -> dict[str, Any]:
-    return {"a": nested(depth - 1)} if depth else {}
+NAN = float("nan")
+STEP = "trainer/sampler/next_step"
+MODEL, BEST = "trainer/model", "trainer/best/model"
+GROUP, MOMENTS = "trainer/optimizer/param_groups/0", "trainer/optimizer/state/0"
+RANDOM = "trainer/random/0"
+Change = tuple[str, Any]
+"""What is put at a place of a state; a function gets what was there."""
+
+NO_STATES: Mapping[str, Change] = {
+    "interval below zero": ("trainer/interval/steps", -1.0), "interval": ("trainer/interval", {}),
+    "step of 400 digits": (STEP, 10**400), "step beyond": (STEP, 2**70), "step": (STEP, -5),
+    "step of text": (STEP, "9"), "sampler": ("trainer/sampler", {}),
+    "best on meta": (BEST, of_each(lambda w: w.to("meta"))),
+    "best sparse": (BEST, of_each(lambda w: w.to_sparse())),
+    "best": ("trainer/best", {"model": {}}), "best list": ("trainer/best", [1]),
+    "sparse": (MODEL, of_each(lambda w: w.to_sparse() if w.dim() else w)),
+    "model list": (MODEL, []), "model of numbers": (MODEL, {"a": 1}),
+    "empty": ("", {}), "list": ("", [1, 2]), "none": ("", None), "tensor": ("", torch.ones(3)),
+    "no trainer": ("", lambda state: {k: v for k, v in state.items() if k != "trainer"}),
+    "no identity": ("", lambda state: {k: v for k, v in state.items() if k != "identity"}),
+    "seconds": ("wall_seconds", "x"), "NaN": ("wall_seconds", NAN), "minus": ("wall_seconds", -1.0),
+    "device": ("device", 3), "commits": ("commits", [1]), "trainer": ("trainer", []),
+    "identity": ("identity", {"a": torch.ones(2)}), "optimizer list": ("trainer/optimizer", [1]),
+    "random": ("trainer/random", [{}]), "micro batch": ("trainer/micro_batch", -3),
+    "speeds": ("trainer/step_seconds", ["x"]), "speed of zero": ("trainer/step_seconds", [0.0]),
+}  # fmt: skip
+UNFIT: Mapping[str, Change] = {
+    "best complex": (BEST, of_each(lambda w: w.to(torch.complex64))),
+    "best weights": (BEST, {"x": torch.ones(1)}),
+    "model empty": (MODEL, {}), "other shapes": (MODEL, of_each(lambda w: torch.ones(1))),
+    "complex": (MODEL, of_each(lambda w: w.to(torch.complex64))),
+    "weights of integers": (MODEL, of_each(lambda w: w.to(torch.int8))),
+    "no peak rate": (GROUP, lambda group: {k: v for k, v in group.items() if k != "peak_lr"}),
+    "peak rate of text": (f"{GROUP}/peak_lr", "x"), "betas of text": (f"{GROUP}/betas", ("a", "b")),
+    "amsgrad": (f"{GROUP}/amsgrad", True), "no decay": (f"{GROUP}/weight_decay", NAN),
+    "no moment": (MOMENTS, lambda moments: {k: v for k, v in moments.items() if k != "exp_avg"}),
+    "short moment": (f"{MOMENTS}/exp_avg", torch.zeros(3)),
+    "expanded moment": (f"{MOMENTS}/exp_avg", lambda w: torch.zeros(1, 1).expand(w.shape)),
+    "two steps": (f"{MOMENTS}/step", torch.ones(2)), "optimizer state": (MOMENTS, {"step": "x"}),
+    "optimizer empty": ("trainer/optimizer", {}),
+    "optimizer groups": ("trainer/optimizer", {"state": {}, "param_groups": []}),
+    "random list": ("trainer/random", []), "plateau": ("trainer/plateau", {}),
+    "random size": (f"{RANDOM}/torch", torch.zeros(3, dtype=torch.uint8)),
+    "random python": (f"{RANDOM}/python", [3, [1], None]),
+    "random numpy": (f"{RANDOM}/numpy", ["x", torch.ones(1), 1, 1, 1.0]),
+    "deep": ("identity", nested(200)),
+}  # fmt: skip
+RESUMED: Mapping[str, Change] = {
+    "finished without a best": (
+        "trainer", lambda trainer: trainer | {
+            "sampler": {"seed": 0, "next_step": 20}, "validated_step": 20, "best": None
+        },
+    ),
+    "many": ("x", list(range(100_000))), "micro batch beyond": ("trainer/micro_batch", 10**30),
+    "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
+    "endless identity": ("identity", {"x": endless()}),
+    "endless moments": (f"{MOMENTS}/more", endless()),
+}  # fmt: skip
+CODES = {"micro batch beyond": 2, "NaN weights": 4}
+
+
+def changed(state: Any, place: str, value: Any) -> Any:
+    """Copy a state, with a value at a place of keys and indices."""
+    if not place:
+        return value(state) if callable(value) else value
+    name, _, rest = place.partition("/")
+    if isinstance(state, list):
+        k = int(name)
+        return [*state[:k], changed(state[k], rest, value), *state[k + 1 :]]
+    key = int(name) if name.isdigit() else name
+    return {**state, key: changed(state.get(key), rest, value)}
 
 
 def put_state(run: Path, content: bytes) -> None:
@@ -436,9 +387,10 @@ def put_state(run: Path, content: bytes) -> None:
         (run / "checkpoints" / f"{old.name[:14]}-{digest}.pt").write_bytes(content)
 
 
-def newest_state(run: Path) -> State:
+def changed_state(run: Path, change: Change) -> bytes:
+    """Write the state of a run, changed, as a checkpoint holds it."""
     path = max((run / "checkpoints").iterdir())
-    return torch.load(path, map_location="cpu", weights_only=True)
+    return saved(changed(torch.load(path, map_location="cpu", weights_only=True), *change))
 
 
 def saved(state: Any) -> bytes:
@@ -450,7 +402,7 @@ def saved(state: Any) -> bytes:
 @pytest.mark.parametrize("name", NO_STATES)
 def test_what_is_no_state_is_set_aside(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
-    put_state(run, saved(NO_STATES[name](newest_state(run))))
+    put_state(run, changed_state(run, NO_STATES[name]))
     limit_flags(Limits(minutes=1.0), RunFolder(run))  # what a sweep asks of every run
     assert load_newest(run / "checkpoints") is None
     assert {path.suffix for path in (run / "checkpoints").iterdir()} == {".damaged"}
@@ -459,14 +411,14 @@ def test_what_is_no_state_is_set_aside(place: Place, stopped: Path, name: str) -
 @pytest.mark.parametrize("name", UNFIT)
 def test_states_of_no_such_run(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
-    put_state(run, saved(UNFIT[name](newest_state(run))))
+    put_state(run, changed_state(run, UNFIT[name]))
     go_on(place, 2, says="--resume never")
 
 
 @pytest.mark.parametrize("name", RESUMED)
 def test_odd_states_of_the_run(place: Place, stopped: Path, name: str) -> None:
     run = copied(stopped, place)
-    put_state(run, saved(RESUMED[name](newest_state(run))))
+    put_state(run, changed_state(run, RESUMED[name]))
     go_on(place, CODES.get(name, 0))
     limit_flags(Limits(minutes=1.0), RunFolder(run))
 
@@ -496,9 +448,8 @@ EVALUATED = {"trainer": 2, "other shapes": 0, "NaN weights": 0, "best weights": 
 @pytest.mark.parametrize("name", EVALUATED)
 def test_evaluations_of_checkpoints(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
-    states = {**NO_STATES, **UNFIT, **RESUMED}
-    content = CHECKPOINTS[name] if name in CHECKPOINTS else saved(states[name](newest_state(run)))
-    put_state(run, content)
+    changes = {**NO_STATES, **UNFIT, **RESUMED}
+    put_state(run, CHECKPOINTS.get(name) or changed_state(run, changes[name]))
     place.attack("lra.evaluate.__main__", ["--run", str(run), "--lengths", "90"], {EVALUATED[name]})
 
 
