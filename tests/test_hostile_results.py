@@ -293,14 +293,6 @@ def nested(depth: int) -> dict[str, Any]:
     return {"a": nested(depth - 1)} if depth else {}
 
 
-def endless() -> list[Any]:
-    """Make a list of lists that are shared so often that it has 2 ** 40 of them."""
-    value: list[Any] = [1]
-    for _ in range(40):
-        value = [value, value]
-    return value
-
-
 def of_each(change: Callable[[Tensor], Tensor]) -> Callable[[dict[str, Tensor]], Any]:
     """Return a function that changes all weights of a model."""
     return lambda weights: {name: change(weight) for name, weight in weights.items()}
@@ -361,8 +353,6 @@ RESUMED: Mapping[str, Change] = {
     ),
     "many": ("x", list(range(100_000))), "micro batch beyond": ("trainer/micro_batch", 10**30),
     "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
-    "endless identity": ("identity", {"x": endless()}),
-    "endless moments": (f"{MOMENTS}/more", endless()),
 }  # fmt: skip
 CODES = {"micro batch beyond": 2, "NaN weights": 4}
 
