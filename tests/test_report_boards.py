@@ -14,6 +14,7 @@ from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, averages
 from lra.report.boards.board import Board, boards
 from lra.report.boards.cells import Cell, cell_of
+from lra.report.boards.measures import ACCURACY
 from lra.report.boards.ranking import ranks
 from lra.report.published.rows import (
     PublishedRow,
@@ -33,15 +34,17 @@ def cell(*runs: RunRecord) -> Cell:
 
 
 def test_text_of_a_cell() -> None:
-    assert cell().text == "-"
-    assert cell(record()).text == "40.00 (n=1)"
-    assert cell(record(), record(seed=1, test_accuracy=44.0)).text == "42.00 ± 2.83 (n=2)"
+    assert cell().text_of(ACCURACY) == "-"
+    assert cell(record()).text_of(ACCURACY) == "40.00 (n=1)"
+    assert (
+        cell(record(), record(seed=1, test_accuracy=44.0)).text_of(ACCURACY) == "42.00 ± 2.83 (n=2)"
+    )
     stopped = record(seed=1, status="stopped", **NOT_DONE)
-    assert cell(stopped).text == "stopped"
-    assert cell(record(), stopped).text == "40.00 (n=1), stopped"
+    assert cell(stopped).text_of(ACCURACY) == "stopped"
+    assert cell(record(), stopped).text_of(ACCURACY) == "40.00 (n=1), stopped"
     diverged = [record(seed=s, status="diverged", **NOT_DONE) for s in (2, 3)]
-    assert cell(record(), *diverged).text == "40.00 (n=1), 2 diverged"
-    assert cell(record(status="oom", **NOT_DONE)).text == "oom"
+    assert cell(record(), *diverged).text_of(ACCURACY) == "40.00 (n=1), 2 diverged"
+    assert cell(record(status="oom", **NOT_DONE)).text_of(ACCURACY) == "oom"
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_at_chance_is_a_word(accuracy: float, at_chance: bool) -> None:
     """The majority class scores 17 % of 2,000: 1.96 points are the 1 % level."""
     one = cell(record(test_accuracy=accuracy))
     assert one.is_at_chance == at_chance
-    assert one.text.startswith("at chance: ") == at_chance
+    assert one.text_of(ACCURACY).startswith("at chance: ") == at_chance
     assert (one.value is None) == at_chance
 
 
@@ -65,7 +68,7 @@ def test_the_other_class_is_chance_too() -> None:
 def test_one_seed_above_chance_makes_a_number() -> None:
     both = cell(record(test_accuracy=17.0), record(seed=1, test_accuracy=50.0))
     assert both.value == 33.5
-    assert both.text == "33.50 ± 23.33 (n=2), 1 at chance"
+    assert both.text_of(ACCURACY) == "33.50 ± 23.33 (n=2), 1 at chance"
 
 
 @pytest.mark.parametrize("status", ["diverged", "oom"])
@@ -75,21 +78,24 @@ def test_a_cell_with_a_failed_seed_is_a_hole(status: str) -> None:
 
 def test_a_seed_counts_once() -> None:
     repeat = record(run_id="abc-s0-r2", test_accuracy=44.0)
-    assert cell(repeat, record()).text == "44.00 (n=1)"
+    assert cell(repeat, record()).text_of(ACCURACY) == "44.00 (n=1)"
     unfinished = record(run_id="abc-s0-r10", status="stopped", **NOT_DONE)
-    assert cell(unfinished, repeat, record()).text == "44.00 (n=1)"
+    assert cell(unfinished, repeat, record()).text_of(ACCURACY) == "44.00 (n=1)"
 
 
 def test_a_run_without_a_result_stands_beside_the_result_of_its_name() -> None:
     done = record(run_id="abc-s0", test_accuracy=59.65)
     mine = record(run_id="abc-s0", status="stopped", steps=5, total_steps=1500, **NOT_DONE)
     one = cell(done, mine)
-    assert one.text == "59.65 (n=1; yours: stopped at 5 of 1,500)"
+    assert one.text_of(ACCURACY) == "59.65 (n=1; yours: stopped at 5 of 1,500)"
     assert one.value == 59.65
     other = record(run_id="abc-s1", seed=1, test_accuracy=59.65)
     ended = record(run_id="abc-s1", seed=1, status="oom", steps=7, total_steps=1500, **NOT_DONE)
     both = cell(mine, done, ended, other)
-    assert both.text == "59.65 ± 0.00 (n=2; yours: stopped at 5 of 1,500, oom at 7 of 1,500)"
+    assert (
+        both.text_of(ACCURACY)
+        == "59.65 ± 0.00 (n=2; yours: stopped at 5 of 1,500, oom at 7 of 1,500)"
+    )
     assert both.value == 59.65
 
 

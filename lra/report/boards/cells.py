@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord
 from lra.report.boards.measures import ACCURACY, Measure, Result
 from lra.runtime.console import MISSING
@@ -20,7 +21,7 @@ AT_CHANCE = "at chance"
 """Remark on a number that is at chance."""
 
 
-AnyResult = TypeVar("AnyResult", bound=Result)
+AnyResult = TypeVar("AnyResult", RunRecord, EvaluationRecord)
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,6 @@ class Cell(Generic[AnyResult]):
         return self.mean_of(ACCURACY)
 
     @property
-    def deviation(self) -> float | None:
-        """Standard deviation of test accuracy over seeds; None for fewer than two."""
-        return statistics.stdev(self.accuracies) if len(self.accuracies) > 1 else None
-
-    @property
     def is_at_chance(self) -> bool:
         """Whether every finished run is at chance, and there is one."""
         done = [run for run in self.runs if run.test_accuracy is not None]
@@ -119,11 +115,6 @@ class Cell(Generic[AnyResult]):
         """How far the runs came that stand beside counted ones, in one text; none without them."""
         ends = [f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.beside]
         return [f"yours: {', '.join(ends)}"] if ends else []
-
-    @property
-    def text(self) -> str:
-        """See `text_of`, of the accuracy in percent."""
-        return self.text_of(ACCURACY)
 
 
 def is_at_chance(run: Result) -> bool:

@@ -4,50 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from lra.record.evaluation import EvaluationRecord
 from lra.record.positions import PositionScores, unit_of
+from lra.record.run import RunRecord
 from lra.report.boards.ranking import ranks
 from lra.runtime.console import MISSING
 
-
-class Result(Protocol):
-    """The result of a run, or of its model's evaluation on other data."""
-
-    @property
-    def status(self) -> str:
-        """How the run ended."""
-        ...
-
-    @property
-    def test_accuracy(self) -> float | None:
-        """Test accuracy in percent; None for a run that is not done."""
-        ...
-
-    @property
-    def test_total(self) -> int | None:
-        """Number of test targets."""
-        ...
-
-    @property
-    def test_non_finite(self) -> int | None:
-        """Number of test targets whose logits are not finite; None if not known."""
-        ...
-
-    @property
-    def baselines(self) -> Mapping[str, float]:
-        """Accuracy of trivial baselines, in percent."""
-        ...
-
-    @property
-    def largest_class(self) -> float | None:
-        """Percent of the test examples that are in the largest class."""
-        ...
-
-    @property
-    def positions(self) -> PositionScores | None:
-        """What is measured where targets are positions; None where they are examples."""
-        ...
+Result = RunRecord | EvaluationRecord
+"""The result of a run, or of its model's evaluation on other data."""
 
 
 def _trivial_accuracies(result: Result) -> Mapping[str, float]:

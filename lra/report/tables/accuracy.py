@@ -90,7 +90,7 @@ def _facts(board: Board) -> list[dict[str, object]]:
             "mixer": method,
             "task": task,
             "mean_percent": cell.mean,
-            "deviation_percent": cell.deviation,
+            "deviation_percent": cell.deviation_of(ACCURACY),
             "seeds_done": len(cell.accuracies),
             "at_chance": cell.is_at_chance,
             "non_finite": sum(run.test_non_finite or 0 for run in cell.runs),
