@@ -85,7 +85,10 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ("result", "failed"),
     [
         ("return self.linear(x).cumsum(1).flip(1)", ["padding reaches no real position"]),
-        ("return x.cumsum(1)", ["gradients reach every parameter"]),
+        ("return x.cumsum(1)", ["gradients reach every parameter: none reaches linear.weight, "]),
+        ("return self.linear(x.detach())", ["gradients reach every parameter: none reaches x"]),
+        ("return self.linear(x) + (x * 0).square().sum().sqrt()",
+         ["gradients reach every parameter: those of x are not finite"]),
         ("mask is None or mask.fill_(True); return self.linear(x)",
          ["forward and back, 5 positions, with a mask: forward writes to its mask (2, 5) bool",
           "padding reaches no real position in evaluation, 83 positions: forward writes to its"]),

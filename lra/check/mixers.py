@@ -30,8 +30,7 @@ def mixer_checks(source: MixerSource, options: Section, dim: int) -> Iterator[tu
     mixer = build(context)
     yield from plug_in_checks(source, mixer, context)
     for length in (1, LENGTH):
-        x = torch.randn(2, length, dim)
-        yield f"it takes {length} positions", partial(_take, mixer, x)
+        yield f"it takes {length} positions", partial(_take, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
     yield "evaluated twice, it gives the same", partial(promises.check_determinism, mixer, x)
