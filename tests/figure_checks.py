@@ -25,6 +25,11 @@ def texts_of(figure: Figure) -> list[Text]:
     return shown
 
 
+def legend_names(figure: Figure) -> list[str]:
+    """List the names in the first legend of a figure."""
+    return [text.get_text().strip() for text in figure.legends[0].get_texts()]
+
+
 def overlaps(figure: Figure) -> list[tuple[str, str]]:
     """List pairs of texts that overlap, and texts that leave the figure."""
     figure.draw_without_rendering()

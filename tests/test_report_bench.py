@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from conftest import readme_example
-from figure_checks import overlaps
+from figure_checks import legend_names, overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.own_process import Here, Memory
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.row_names import Names
-from lra.report.figures.drawing import Looks, style
+from lra.report.figures.drawing import assign_styles, style
 from lra.report.figures.layers import layer_figures
 from lra.report.page.commands import bench_command
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
@@ -141,7 +141,7 @@ def test_a_setting_is_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     (board,) = bench_boards(records)
     assert "mixer.rpe_layers" not in board.title
     names = Names([], records)
-    (figure,) = layer_figures(records, names, Looks(["fd-tnn"]))
+    (figure,) = layer_figures(records, names, assign_styles(["fd-tnn"]))
     assert figure.title == "lm, step: speed over mixer.rpe_layers"
     (axes,) = figure.draw().axes
     assert axes.get_xlabel() == "mixer.rpe_layers"
@@ -187,15 +187,15 @@ def test_pretraining_is_drawn_over_layers() -> None:
     others = [bench_record(), _pretraining("next", "tnn", 3, length=64)]
     slow = _all_pretraining(device="CPU B")
     records = [*_all_pretraining(), *others, *slow]
-    looks = Looks(["tnn", "fd-tnn"])
-    figures = layer_figures(records, Names([], records), looks)
+    styles = assign_styles(["tnn", "fd-tnn"])
+    figures = layer_figures(records, Names([], records), styles)
     assert len({figure.slug for figure in figures}) == len(figures) == 2
     with style():
         drawn = figures[0].draw()
         assert overlaps(drawn) == []
     (axes,) = drawn.axes
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3", "6"]
-    found = {text.get_text() for text in axes.texts}
+    found = set(legend_names(drawn))
     assert found == {f"{m}, {d}" for m in ("tnn", "fd-tnn") for d in ("causal", "bidirectional")}
     lines = [line.get_linestyle() for line in axes.lines if line.get_marker() == "o"]
     assert sorted(map(str, lines)) == ["-", "-", "--", "--"]

@@ -8,21 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from figure_checks import overlaps
+from figure_checks import legend_names, overlaps
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import boards
 from lra.report.boards.results import Results
 from lra.report.figures.breakdown import (
-    Outcome,
+    SeedPredictions,
     breakdown_figures,
     confusion,
     draw_group_accuracies,
     group_accuracies,
-    outcome,
-    wilson,
+    join_predictions,
+    wilson_interval,
 )
-from lra.report.figures.curves import AXES, curve, curve_figures
-from lra.report.figures.drawing import Looks, style
+from lra.report.figures.curves import COSTS, FLOPS, STEPS, TIME, Cost, curve_figures, learning_curve
+from lra.report.figures.drawing import assign_styles, style
 from made_results import record, save_all, write_metrics, write_predictions
 
 
@@ -32,12 +32,12 @@ def test_a_run_that_stopped_early_cuts_no_curve_short(tmp_path: Path) -> None:
     save_all(tmp_path, [stopped])
     write_metrics(tmp_path, stopped, [5.0])
     results = Results(tmp_path)
-    found = curve(results, "tnn", (*runs, stopped), "steps")
+    found = learning_curve(results, "tnn", (*runs, stopped), STEPS)
     assert found is not None
-    assert (found.x, found.seeds) == ([10, 20], 2)
-    alone = curve(results, "tnn", (stopped,), "steps")
+    assert ([step for step, _ in found.points], found.seeds) == ([10, 20], 2)
+    alone = learning_curve(results, "tnn", (stopped,), STEPS)
     assert alone is not None
-    assert alone.mean == [5.0]
+    assert alone.points == [(10, 5.0)]
 
 
 def two_seeds(folder: Path) -> tuple[Results, list[RunRecord]]:
@@ -48,21 +48,21 @@ def two_seeds(folder: Path) -> tuple[Results, list[RunRecord]]:
     return Results(folder), runs
 
 
-@pytest.mark.parametrize(
-    ("axis", "x"), [("steps", [10, 20]), ("seconds", [5, 10]), ("flops", [1e10, 2e10])]
-)
-def test_curves_join_seeds_where_all_have_steps(tmp_path: Path, axis: str, x: list[float]) -> None:
+@pytest.mark.parametrize(("cost", "x"), [(STEPS, (10, 20)), (TIME, (5, 10)), (FLOPS, (1e10, 2e10))])
+def test_curves_join_seeds_where_all_have_steps(
+    tmp_path: Path, cost: Cost, x: tuple[float, float]
+) -> None:
     results, runs = two_seeds(tmp_path)
-    found = curve(results, "tnn", tuple(runs), axis)
+    found = learning_curve(results, "tnn", tuple(runs), cost)
     assert found is not None
-    assert (found.x, found.mean) == (x, [15.0, 30.0])
-    assert (found.low, found.high) == ([10.0, 20.0], [20.0, 40.0])
+    assert found.points == [(x[0], 15.0), (x[1], 30.0)]
+    assert found.band == [(10.0, 20.0), (20.0, 40.0)]
 
 
 def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
     results, _ = two_seeds(tmp_path)
     (board,) = boards(results.records)
-    figures = curve_figures(results, board, Looks(board.rows), "c")
+    figures = curve_figures(results, board, assign_styles(board.rows), "c")
     names = ["steps-c", "time-c-cpu", "flops-c"]
     assert [p.slug for p in figures] == [f"learning-listops-over-{name}" for name in names]
     for made in figures:
@@ -70,7 +70,7 @@ def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:
             figure = made.draw()
             assert overlaps(figure) == []
         assert all(unit in figure.axes[0].get_ylabel() for unit in ("accuracy", "%"))
-        assert figure.axes[0].get_xlabel() in AXES.values()
+        assert figure.axes[0].get_xlabel() in {cost.label for cost in COSTS}
 
 
 def test_one_long_run_does_not_push_the_others_into_a_corner(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_one_long_run_does_not_push_the_others_into_a_corner(tmp_path: Path) -> 
             write_metrics(tmp_path, run, [30.0 + run.seed] * count)
         results = Results(tmp_path)
         (board,) = boards(results.records)
-        for made in curve_figures(results, board, Looks(board.rows), "c"):
+        for made in curve_figures(results, board, assign_styles(board.rows), "c"):
             with style():
                 figure = made.draw()
                 assert overlaps(figure) == []
@@ -89,19 +89,17 @@ def test_one_long_run_does_not_push_the_others_into_a_corner(tmp_path: Path) -> 
             assert ("logarithmic" in made.caption) == (scale == "log")
 
 
-def test_curves_are_named_at_their_ends(tmp_path: Path) -> None:
+def test_curves_are_named_from_the_best_to_the_worst(tmp_path: Path) -> None:
     runs = [record(mixer=f"m{k:02}") for k in range(14)]
     save_all(tmp_path, runs)
-    for run in runs:
-        write_metrics(tmp_path, run, [10.0, 50.0])
+    for k, run in enumerate(runs):
+        write_metrics(tmp_path, run, [10.0, 50.0 + k])
     results = Results(tmp_path)
     (board,) = boards(results.records)
     with style():
-        figure = curve_figures(results, board, Looks(board.rows), "c")[0].draw()
+        figure = curve_figures(results, board, assign_styles(board.rows), "c")[0].draw()
         assert overlaps(figure) == []
-    (axes,) = figure.axes
-    assert [text.get_text() for text in axes.texts] == [f"m{k:02} (n=1)" for k in range(14)]
-    assert figure.legends == []
+    assert legend_names(figure) == [f"m{k:02} (n=1)" for k in reversed(range(14))]
 
 
 def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
@@ -111,7 +109,7 @@ def test_times_of_two_devices_are_two_figures(tmp_path: Path) -> None:
         write_metrics(tmp_path, run, [10.0])
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    figures = curve_figures(results, board, Looks(board.rows), "c")
+    figures = curve_figures(results, board, assign_styles(board.rows), "c")
     names = ["steps-c", "time-c-cpu", "time-c-gpu", "flops-c"]
     assert [p.slug for p in figures] == [f"learning-listops-over-{name}" for name in names]
     assert ["GPU" in p.title for p in figures] == [False, False, True, False]
@@ -126,21 +124,26 @@ def test_damaged_metrics_are_named(tmp_path: Path) -> None:
 
 
 def test_wilson_interval() -> None:
-    assert wilson(0.8, 10) == (pytest.approx(49.02, abs=0.01), pytest.approx(94.33, abs=0.01))
-    assert wilson(0.0, 10)[0] == 0.0
-    assert wilson(1.0, 10)[1] == pytest.approx(100.0)
+    assert wilson_interval(0.8, 10) == (
+        pytest.approx(49.02, abs=0.01),
+        pytest.approx(94.33, abs=0.01),
+    )
+    assert wilson_interval(0.0, 10)[0] == 0.0
+    assert wilson_interval(1.0, 10)[1] == pytest.approx(100.0)
 
 
-def made_outcome(seeds: int = 1, count: int = 400) -> Outcome:
+def made_predictions(seeds: int = 1, count: int = 400) -> SeedPredictions:
     rng = np.random.default_rng(0)
     labels, lengths = rng.integers(0, 3, count), rng.integers(1, 1000, count)
     predictions = np.where(lengths > 500, (labels + 1) % 3, labels)
     kinds = np.where(labels == 0, "a", "b")
-    return Outcome(labels, np.stack([predictions] * seeds), {"length": lengths, "kind": kinds})
+    return SeedPredictions(
+        labels, np.stack([predictions] * seeds), {"length": lengths, "kind": kinds}
+    )
 
 
 def test_groups_are_of_all_examples() -> None:
-    found = made_outcome()
+    found = made_predictions()
     by_length, by_kind = group_accuracies(found, "length"), group_accuracies(found, "kind")
     for groups in (by_length, by_kind):
         assert sum(group.examples for group in groups) == 400
@@ -153,20 +156,20 @@ def test_groups_are_of_all_examples() -> None:
 
 
 def test_seeds_add_no_examples() -> None:
-    one, ten = made_outcome(), made_outcome(seeds=10)
+    one, ten = made_predictions(), made_predictions(seeds=10)
     assert group_accuracies(ten, "length") == group_accuracies(one, "length")
 
 
 def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
     labels = np.zeros(55, dtype=int)
     words = np.array(["k1"] * 5 + ["k2"] * 20 + ["k3"] * 30)
-    found = Outcome(labels, labels[None] + (words == "k3"), {"kind": words})
+    found = SeedPredictions(labels, labels[None] + (words == "k3"), {"kind": words})
     groups = group_accuracies(found, "kind")
     assert [(group.name, group.x, group.accuracy) for group in groups] == [
         ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
     ]  # fmt: skip
     with style():
-        (axes,) = draw_group_accuracies({"tnn": groups}, "kind", False, Looks(["tnn"])).axes
+        (axes,) = draw_group_accuracies({"tnn": groups}, "kind", False, assign_styles(["tnn"])).axes
     ticks = {
         tick: label.get_text()
         for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
@@ -175,9 +178,9 @@ def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
 
 
 def test_confusions_are_percent_of_a_class() -> None:
-    matrix = confusion(Outcome(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
+    matrix = confusion(SeedPredictions(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
     assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
-    matrix = confusion(Outcome(np.array([0, 0, 1]), np.array([[0, NO_PREDICTION, 1]]), {}))
+    matrix = confusion(SeedPredictions(np.array([0, 0, 1]), np.array([[0, NO_PREDICTION, 1]]), {}))
     assert matrix.tolist() == [[50, 0], [0, 100]]
 
 
@@ -205,7 +208,7 @@ def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
         write_predictions(tmp_path, run, rows, "root operator")
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    figures = breakdown_figures(results, board, Looks(board.rows), "d")
+    figures = breakdown_figures(results, board, assign_styles(board.rows), "d")
     names = [
         "accuracy-listops-by-length",
         "accuracy-listops-by-root-operator",
@@ -215,7 +218,7 @@ def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
     for made in figures:
         with style():
             assert overlaps(made.draw()) == []
-    found = outcome(results, runs)
+    found = join_predictions(results, runs)
     assert found is not None
     by_length = group_accuracies(found, "length")
     assert [group.accuracy for group in by_length] == [100.0, 100.0, 0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Bubble plots: where the numbers say, their labels apart."""
+"""Bubble plots: bubbles lie where the numbers say, and a legend names them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from figure_checks import overlaps
+from figure_checks import legend_names, overlaps
 from lra.report.boards.board import boards
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions
@@ -22,7 +22,7 @@ from lra.report.figures.bubble_panels import (
     task_panels,
 )
 from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
-from lra.report.figures.drawing import Looks, style
+from lra.report.figures.drawing import assign_styles, style
 from made_results import VALUES, made_records, record, save_all
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
@@ -32,44 +32,32 @@ def panel(bubbles: list[Bubble], name: str = "listops") -> Panel:
     return Panel(name, [name], "% of tnn's", bubbles)
 
 
-@pytest.mark.parametrize(
-    ("count", "panels"), [(2, 1), (3, 1), (25, 1), (25, 2), (8, 2), (8, 4), (8, 6)]
-)
-@pytest.mark.parametrize("spread", [0.0, 1.0])
-def test_every_bubble_is_named_and_no_names_overlap(count: int, panels: int, spread: float) -> None:
+@pytest.mark.parametrize(("count", "panels"), [(2, 1), (30, 1), (25, 2), (8, 4), (8, 6)])
+@pytest.mark.parametrize("changes", [{}, {"figure.figsize": (3.2, 2.2), "font.size": 8}])
+def test_every_bubble_is_named_and_no_names_overlap(
+    count: int, panels: int, changes: dict[str, object]
+) -> None:
     rng = np.random.default_rng(count)
+    names = [f"mixer-{i}" for i in range(count)]
     made = [
         panel(
             [
-                Bubble(
-                    method=f"mixer-{i}",
-                    x=100 + spread * float(rng.normal(0, 20)),
-                    y=100 + spread * float(rng.normal(0, 10)),
-                    memory=float(rng.uniform(100, 1000)),
-                )
-                for i in range(count)
+                Bubble(name, *(float(n) for n in rng.uniform((50, 50, 100), (200, 200, 1000))))
+                for name in names
             ],
             task,
         )
         for task in TASKS[:panels]
     ]
-    with style():
-        figure = _draw(made, Looks(f"mixer-{i}" for i in range(count)), "tnn")
+    with style(changes):
+        figure = _draw(made, assign_styles(names), "tnn")
         assert overlaps(figure) == []
-        assert len(figure.axes) == panels
-        for axes, task in zip(figure.axes, TASKS, strict=False):
-            assert axes.get_title() == task
-            names = {text.get_text() for text in axes.texts if text.get_text().strip()}
-            assert names == {f"mixer-{i}" for i in range(count)}
-    assert len(figure.legends) == 1, "that of sizes: names stand beside the bubbles"
-
-
-def test_a_name_without_room_is_in_a_legend() -> None:
-    crowd = [Bubble("long name " * 9 + str(i), 100, 100, 1000.0) for i in range(30)]
-    with style():
-        figure = _draw([panel(crowd)], Looks(b.method for b in crowd), "tnn")
-    assert len(figure.legends) == 2
-    assert len(figure.legends[0].get_texts()) == 30
+    assert [axes.get_title() for axes in figure.axes] == list(TASKS[:panels])
+    ranked = sorted(made[0].bubbles, key=lambda bubble: -bubble.y)
+    assert legend_names(figure) == [bubble.method for bubble in ranked]
+    of_names, of_sizes = figure.legends
+    assert "MiB" in of_sizes.get_texts()[0].get_text()
+    assert not of_names.get_window_extent().overlaps(of_sizes.get_window_extent())
 
 
 def test_bubbles_lie_where_the_numbers_say() -> None:
@@ -86,8 +74,8 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
         Bubble("ski-tnn", 150.0, 75.0, 100.0),
         Bubble("tnn", 100.0, 100.0, 400.0),
     ], "neither another device nor a result at chance"
-    looks = Looks(board.rows)
-    figures = bubble_figures(board, "tnn", looks, "b")
+    styles = assign_styles(board.rows)
+    figures = bubble_figures(board, "tnn", styles, "b")
     with style():
         figure = figures[0].draw()
     (axes,) = figure.axes
@@ -104,12 +92,11 @@ def test_each_task_has_a_panel() -> None:
         for mixer in ("tnn", "s4")
     ]
     (board,) = boards(runs)
-    (made,) = bubble_figures(board, "tnn", Looks(board.rows), "b")
+    (made,) = bubble_figures(board, "tnn", assign_styles(board.rows), "b")
     with style():
         figure = made.draw()
     assert [axes.get_title() for axes in figure.axes] == ["listops", "image"]
-    for axes in figure.axes:
-        assert {text.get_text() for text in axes.texts if text.get_text()} == {"tnn", "s4"}
+    assert set(legend_names(figure)) == {"tnn", "s4"}
 
 
 def test_a_mixer_far_faster_does_not_push_the_others_together() -> None:
@@ -117,25 +104,25 @@ def test_a_mixer_far_faster_does_not_push_the_others_together() -> None:
     for fastest, scale in ((200, "linear"), (5000, "log")):
         with style():
             shown = [*bubbles, Bubble("z", fastest, 50.0, 5.0)]
-            figure = _draw([panel(shown)], Looks(b.method for b in shown))
+            figure = _draw([panel(shown)], assign_styles(b.method for b in shown))
         assert figure.axes[0].get_xscale() == scale
 
 
 def test_the_mixer_compared_with_hides_nothing() -> None:
     bubbles = [Bubble(name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
     with style():
-        (axes,) = _draw([panel(bubbles)], Looks(["ski-tnn", "tnn"]), "tnn").axes
+        (axes,) = _draw([panel(bubbles)], assign_styles(["ski-tnn", "tnn"]), "tnn").axes
     filled = {str(c.get_label()): len(c.get_facecolor()) for c in axes.collections}
     assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
 
 
 def test_methods_of_one_colour_have_other_markers() -> None:
     names = [f"m{k:02}" for k in range(13)]
-    looks = Looks(names)
-    assert looks.colour("m00") == looks.colour("m12")
+    styles = assign_styles(names)
+    assert styles["m00"]["color"] == styles["m12"]["color"]
     bubbles = [Bubble(name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
     with style():
-        (axes,) = _draw([panel(bubbles)], looks, "m03").axes
+        (axes,) = _draw([panel(bubbles)], styles, "m03").axes
     shapes = {str(c.get_label()): np.shape(c.get_paths()[0].vertices) for c in axes.collections}
     assert shapes["m00"] != shapes["m12"]
 
@@ -183,11 +170,10 @@ def test_speeds_of_other_batch_sizes_compare_by_examples() -> None:
 def test_any_name_is_shown_as_it_is(name: str) -> None:
     bubbles = [Bubble(method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
     with style():
-        figure = _draw([panel(bubbles)], Looks([name, "tnn"]), "tnn")
-        (axes,) = figure.axes
-        shown = {" ".join(text.get_text().split()) for text in axes.texts}
-        assert shown >= {" ".join(name.split()), "tnn"}
-        assert [pair for pair in overlaps(figure) if "edge" in pair[1]] == []
+        figure = _draw([panel(bubbles)], assign_styles([name, "tnn"]), "tnn")
+        assert overlaps(figure) == []
+    shown = {" ".join(text.split()) for text in legend_names(figure)}
+    assert shown == {" ".join(name.split()), "tnn"}
 
 
 def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -> None:
@@ -211,7 +197,7 @@ def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -
 def test_figures_are_the_same_bytes_twice(tmp_path: Path) -> None:
     (board, *_) = boards(made_records(60))
     first, second = (
-        [drawn.files() for drawn in bubble_figures(board, "tnn", Looks(board.rows), "b")]
+        [drawn.files() for drawn in bubble_figures(board, "tnn", assign_styles(board.rows), "b")]
         for _ in range(2)
     )
     assert first == second
@@ -222,7 +208,7 @@ def test_figures_are_the_same_bytes_twice(tmp_path: Path) -> None:
 
 def test_one_bubble_lies_in_the_middle_with_room_around_it() -> None:
     with style():
-        (axes,) = _draw([panel([Bubble("a", 100, 50, 5.0)])], Looks(["a"]), "a").axes
+        (axes,) = _draw([panel([Bubble("a", 100, 50, 5.0)])], assign_styles(["a"]), "a").axes
     assert axes.get_xlim() == pytest.approx((90, 110))
     assert axes.get_ylim() == pytest.approx((45, 55))
     drawn: list[Any] = [c for c in axes.collections if c.get_label() == "a"]

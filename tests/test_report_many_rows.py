@@ -22,12 +22,12 @@ from lra.report.boards.row_names import Names
 from lra.report.boards.speeds import speed_boards
 from lra.report.chapters import ReportData, ReportOptions
 from lra.report.contents import make_chapters
-from lra.report.figures import drawn_rows, kernels
+from lra.report.figures import best_rows, kernels
+from lra.report.figures.best_rows import MOST_ROWS, choose_rows, rank, rank_in_turn
 from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.curves import curve_figures
-from lra.report.figures.drawing import Looks, ReportFigure, new_figure, style
-from lra.report.figures.drawn_rows import MOST_ROWS, choose_rows, rank, rank_in_turn
+from lra.report.figures.drawing import ReportFigure, assign_styles, new_figure, style
 from lra.report.figures.kernels import kernel_figures
 from lra.report.figures.layers import layer_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
@@ -54,7 +54,7 @@ NOTE = f"Of {ROWS} rows, figures draw the {FEW} best by "
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures draw FEW rows, so that drawing them takes little time."""
-    monkeypatch.setattr(drawn_rows, "MOST_ROWS", FEW)
+    monkeypatch.setattr(best_rows, "MOST_ROWS", FEW)
 
 
 def sweep(folder: Path, rows: int) -> None:
@@ -136,11 +136,11 @@ def test_curves_breakdowns_and_bubbles_draw_the_best_rows(tmp_path: Path) -> Non
         write_predictions(tmp_path, run, rows, "word")
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    looks = Looks(board.rows)
-    draws_the_best(curve_figures(results, board, looks, "x"))
-    draws_the_best(breakdown_figures(results, board, looks, "x"))
-    draws_the_best(bubble_figures(board, "none", looks, "x"))
-    (relative,) = bubble_figures(board, "m0", looks, "x")
+    styles = assign_styles(board.rows)
+    draws_the_best(curve_figures(results, board, styles, "x"))
+    draws_the_best(breakdown_figures(results, board, styles, "x"))
+    draws_the_best(bubble_figures(board, "none", styles, "x"))
+    (relative,) = bubble_figures(board, "m0", styles, "x")
     draws_the_best([relative], {"m0", "m6", "m7", "m8"})
 
 
@@ -156,7 +156,7 @@ def test_only_predictions_that_are_drawn_are_read(
     monkeypatch.setattr(Results, "_read_predictions", lambda _, run, __: read.append(run.mixer))
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    breakdown_figures(results, board, Looks(board.rows), "x")
+    breakdown_figures(results, board, assign_styles(board.rows), "x")
     assert read == ["m3", "m4", "m5", "m6"], "the best ones of those that have any"
 
 
@@ -168,7 +168,7 @@ def test_figures_show_the_first_of_very_many_metadata_fields(tmp_path: Path) -> 
     write_predictions(tmp_path, run, rows, *names)
     results = Results(tmp_path)
     (board,) = boards(results.records)
-    *by_field, confusions = breakdown_figures(results, board, Looks(board.rows), "x")
+    *by_field, confusions = breakdown_figures(results, board, assign_styles(board.rows), "x")
     # The length comes first, and is not drawn where all examples are as long.
     assert [f.title for f in by_field] == [
         f"listops: accuracy by {name}" for name in names[: MOST_FIELDS - 1]
@@ -195,7 +195,7 @@ def test_models_on_other_data_draw_the_best_rows(tmp_path: Path) -> None:
     results = Results(tmp_path)
     (board,) = boards(results.records)
     (evaluated,) = evaluation_boards(results, board)
-    draws_the_best(evaluation_figures(evaluated, Looks(board.rows), "x"))
+    draws_the_best(evaluation_figures(evaluated, assign_styles(board.rows), "x"))
 
 
 @pytest.mark.usefixtures("few")
@@ -214,7 +214,7 @@ def test_figures_of_bits_draw_the_rows_of_fewest(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("few")
 def test_figures_of_speeds_draw_the_fastest_rows() -> None:
     (board,) = speed_boards([*mixers(), *mixers(length=64)])
-    draws_the_best(scaling_figures(board, Looks(board.rows)))
+    draws_the_best(scaling_figures(board, assign_styles(board.rows)))
     measured = [
         bench_record(
             mode="pretraining", task="lm", mixer=f"m{k}", objective="next", rpe_layers=layers,
@@ -223,8 +223,8 @@ def test_figures_of_speeds_draw_the_fastest_rows() -> None:
         for k in range(ROWS)
         for layers in (3, 6)
     ]  # fmt: skip
-    looks = Looks(f"m{k}" for k in range(ROWS))
-    draws_the_best(layer_figures(measured, Names([], measured), looks))
+    styles = assign_styles(f"m{k}" for k in range(ROWS))
+    draws_the_best(layer_figures(measured, Names([], measured), styles))
 
 
 @pytest.mark.usefixtures("few")

@@ -25,7 +25,7 @@ from lra.report.boards.results import Results
 from lra.report.chapters import Chapter, ReportData, ReportOptions
 from lra.report.contents import make_chapters
 from lra.report.figures.bubble_panels import speeds_on, task_panels
-from lra.report.figures.curves import LOSS, curve
+from lra.report.figures.curves import LOSS, STEPS, learning_curve
 from lra.report.figures.drawing import style
 from lra.report.figures.kernels import kernel_figures, learned_kernels, trained_model
 from lra.report.page.readme import Block, make_block
@@ -253,9 +253,9 @@ def test_curves_are_of_the_validation_loss(made: Results, board: Board) -> None:
     lines = '{"step": 10, "seconds": 5.0, "val_accuracy": 30.0, "val_loss": %s}\n'
     path = made.path(run) / "metrics.jsonl"
     path.write_text(lines % "1.5" + lines.replace("10", "20") % "NaN")
-    found = curve(made, "s4", [run], "steps", LOSS)
+    found = learning_curve(made, "s4", [run], STEPS, LOSS)
     assert found is not None
-    assert (found.x, found.mean) == ([10], [1.5])
+    assert found.points == [(10, 1.5)]
     assert not made.faults
     chapter = next_tokens_chapter(made)
     (figure,) = [one for one in chapter.figures if one.slug == "learning-lm-over-steps-budget-s4"]

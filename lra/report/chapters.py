@@ -15,7 +15,7 @@ from lra.report.boards.results import Results
 from lra.report.boards.row_names import Names
 from lra.report.boards.speeds import SpeedBoard, speed_boards
 from lra.report.figures.bubbles import bubbles_by_device
-from lra.report.figures.drawing import Looks, ReportFigure
+from lra.report.figures.drawing import ReportFigure, assign_styles
 from lra.report.published.rows import choose_published
 from lra.report.tables.table import Table
 
@@ -61,7 +61,7 @@ class ReportData:
         self.speed_boards = speed_boards(results.records, self.names)
         self.bench_boards = bench_boards(results.bench, self.names)
         shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-        self.looks = Looks(method for board in shown for method in board.rows)
+        self.styles = assign_styles(method for board in shown for method in board.rows)
         self.relative_to = DEFAULT_RELATIVE_TO
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")
@@ -76,7 +76,7 @@ class ReportData:
     def first_bubbles(self) -> tuple[Board | None, list[ReportFigure]]:
         """The first main board that has bubble plots, and the first plot of each device there."""
         for board in self.boards:
-            by_device = bubbles_by_device(board, self.relative_to, self.looks, board.slug)
+            by_device = bubbles_by_device(board, self.relative_to, self.styles, board.slug)
             if board.is_main and any(by_device.values()):
                 return board, [figures[0] for figures in by_device.values() if figures]
         return None, []

@@ -61,7 +61,7 @@ def _make_evaluation_figures(data: ReportData, board: Board, slug: str) -> list[
     return [
         figure
         for evaluated in _evaluated(data, board)
-        for figure in evaluation_figures(evaluated, data.looks, slug)
+        for figure in evaluation_figures(evaluated, data.styles, slug)
     ]
 
 
@@ -69,7 +69,7 @@ def _make_perplexity_figures(data: ReportData, board: Board, slug: str) -> list[
     return [
         figure
         for evaluated in _evaluated(data, board)
-        for figure in perplexity_figures(evaluated, data.looks, slug)
+        for figure in perplexity_figures(evaluated, data.styles, slug)
     ]
 
 
@@ -128,17 +128,17 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
             evaluation_tables(data.results, board, slug)
         )),
         Content("bubbles", PAGE | PAPER, lambda data, board, slug: (
-            bubble_figures(board, data.relative_to, data.looks, slug)
+            bubble_figures(board, data.relative_to, data.styles, slug)
         )),
         Content("bubbles-of-each-device", README, _make_first_bubbles),
         Content("first-bubbles", README, lambda data, board, slug: (
             _make_first_bubbles(data, board, slug)[:1]
         )),
         Content("curves", PAGE | PAPER, lambda data, board, slug: (
-            curve_figures(data.results, board, data.looks, slug)
+            curve_figures(data.results, board, data.styles, slug)
         )),
         Content("breakdown", PAGE, lambda data, board, slug: (
-            breakdown_figures(data.results, board, data.looks, slug)
+            breakdown_figures(data.results, board, data.styles, slug)
         )),
         Content("out-of-distribution-figures", PAGE | PAPER, _make_evaluation_figures),
         Content("first-out-of-distribution-figure", README, lambda data, board, slug: (
@@ -169,16 +169,16 @@ _NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
         )),
         Content("perplexity", PAGE | README, _make_perplexity_figures),
         Content("by-position", PAGE, lambda data, board, slug: (
-            by_position_figures(board, _windows(data, board), data.looks, slug)
+            by_position_figures(board, _windows(data, board), data.styles, slug)
         )),
         Content("by-position-in-longest-windows", README, lambda data, board, slug: (
-            by_position_figures(board, _windows(data, board)[1:], data.looks, slug)
+            by_position_figures(board, _windows(data, board)[1:], data.styles, slug)
         )),
         Content("bubbles-of-next-tokens", PAGE, lambda data, board, slug: (
-            bubble_figures(board, data.relative_to, data.looks, slug)
+            bubble_figures(board, data.relative_to, data.styles, slug)
         )),
         Content("curves-of-next-tokens", PAGE, lambda data, board, slug: (
-            curve_figures(data.results, board, data.looks, slug)
+            curve_figures(data.results, board, data.styles, slug)
         )),
         Content("kernels-of-next-tokens", PAGE, lambda data, board, slug: (
             kernel_figures(data.results, board, slug)
@@ -198,7 +198,7 @@ _SPEED: ChapterKind[Sequence[SpeedBoard]] = ChapterKind(
             speed_table(board, data.relative_to, f"speed-{board.slug}") for board in found
         ]),
         Content("speed-over-length", PAGE, lambda data, found, _: [
-            figure for board in found for figure in scaling_figures(board, data.looks)
+            figure for board in found for figure in scaling_figures(board, data.styles)
         ]),
     ],
 )  # fmt: skip
@@ -212,7 +212,7 @@ _AGAINST_REFERENCE: ChapterKind[Table] = ChapterKind(
 )
 
 _LAYERS: ChapterKind[Sequence[ReportFigure]] = ChapterKind(
-    lambda data: [f] if (f := layer_figures(data.results.bench, data.names, data.looks)) else [],
+    lambda data: [f] if (f := layer_figures(data.results.bench, data.names, data.styles)) else [],
     lambda _: "Speed over a setting",
     lambda _: "pretraining",
     [Content("layers", PAGE, lambda _, figures, __: figures)],
@@ -228,10 +228,10 @@ _BENCHMARKS: ChapterKind[SpeedBoard] = ChapterKind(
             benchmark_tables(board, data.relative_to)
         )),
         Content("benchmark-over-length", PAGE, lambda data, board, _: (
-            scaling_figures(board, data.looks)
+            scaling_figures(board, data.styles)
         )),
         Content("mixing-over-length", README, lambda data, board, _: (
-            scaling_figures(board, data.looks)[:1] if board is data.mixing_board else []
+            scaling_figures(board, data.styles)[:1] if board is data.mixing_board else []
         )),
     ],
     folded_under=BENCHMARKS,

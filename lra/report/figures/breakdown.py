@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -15,17 +15,14 @@ from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
+from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
-    Looks,
+    MethodStyles,
     ReportFigure,
-    figure_with_labels,
-    label_text,
-    legend_below,
+    add_legend,
     legend_name,
     new_figure,
 )
-from lra.report.figures.drawn_rows import choose_rows, rank_by_result
-from lra.report.figures.labels import LineEnd, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -59,7 +56,7 @@ class GroupAccuracy:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SeedPredictions:
     """Predictions of all seeds of one method on the same test examples."""
 
     labels: np.ndarray
@@ -75,7 +72,7 @@ class Outcome:
         return (self.predictions == self.labels).mean(axis=0)
 
 
-def wilson(proportion: float, total: int) -> tuple[float, float]:
+def wilson_interval(proportion: float, total: int) -> tuple[float, float]:
     """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
     z2 = _Z95**2
     scale = 1 + z2 / total
@@ -85,13 +82,13 @@ def wilson(proportion: float, total: int) -> tuple[float, float]:
     return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
-def outcome(results: Results, runs: Sequence[RunRecord]) -> Outcome | None:
+def join_predictions(results: Results, runs: Sequence[RunRecord]) -> SeedPredictions | None:
     """Join the predictions of runs that differ only in their seed; None if there are none."""
     found = results.predictions_on_same(runs)
     if not found:
         return None
     first = next(iter(found.values()))
-    return Outcome(
+    return SeedPredictions(
         first.labels, np.stack([one.predictions for one in found.values()]), first.metadata
     )
 
@@ -101,7 +98,7 @@ def is_number(values: np.ndarray) -> bool:
     return values.dtype.kind in "if"
 
 
-def group_accuracies(found: Outcome, field: str) -> list[GroupAccuracy]:
+def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
     """Break accuracy down by a metadata field; many different numbers are grouped by quantiles."""
     values = found.metadata[field]
     names, groups = np.unique(values, return_inverse=True)
@@ -116,17 +113,19 @@ def group_accuracies(found: Outcome, field: str) -> list[GroupAccuracy]:
         if total >= FEWEST:
             rate = float(found.rate[inside].mean())
             x = float(values[inside].mean()) if is_number(values) else float(place)
-            made.append(GroupAccuracy(str(name), x, 100 * rate, *wilson(rate, total), total))
+            made.append(
+                GroupAccuracy(str(name), x, 100 * rate, *wilson_interval(rate, total), total)
+            )
     return made
 
 
 def breakdown_figures(
-    results: Results, board: Board, looks: Looks, slug: str
+    results: Results, board: Board, styles: MethodStyles, slug: str
 ) -> list[ReportFigure]:
     """Make a figure per task and metadata field, and one of confusions per task."""
     figures = []
     for task in board.tasks:
-        by_method, note = _drawn_outcomes(results, board, task)
+        by_method, note = _read_predictions(results, board, task)
         if not by_method:
             continue
         fields = next(iter(by_method.values())).metadata
@@ -150,7 +149,7 @@ def breakdown_figures(
                     f"{board.name}. Mean over seeds on groups of at least {FEWEST} test examples; "
                     f"bars: 95 % interval of a proportion of so many (Wilson)."
                     f"{of_fields}{note}",
-                    partial(draw_group_accuracies, groups, field, is_number(values), looks),
+                    partial(draw_group_accuracies, groups, field, is_number(values), styles),
                 )
             )
         figures.append(
@@ -161,14 +160,16 @@ def breakdown_figures(
                 f"pooled.{note}",
                 partial(
                     _draw_confusions,
-                    {name: replace(found, metadata={}) for name, found in by_method.items()},
+                    {method: confusion(one) for method, one in sorted(by_method.items())},
                 ),
             )
         )
     return figures
 
 
-def _drawn_outcomes(results: Results, board: Board, task: str) -> tuple[dict[str, Outcome], str]:
+def _read_predictions(
+    results: Results, board: Board, task: str
+) -> tuple[dict[str, SeedPredictions], str]:
     """Read the predictions of the rows that figures draw, and of no others: files may be many.
 
     Returns: the predictions by row, and a sentence for captions on the rows that are left out.
@@ -179,36 +180,36 @@ def _drawn_outcomes(results: Results, board: Board, task: str) -> tuple[dict[str
         if task in cells and any(map(results.has_predictions, cells[task].runs))
     }
     chosen, note = choose_rows(runs, rank_by_result(board, task))
-    found = {method: outcome(results, group) for method, group in chosen.items()}
+    found = {method: join_predictions(results, group) for method, group in chosen.items()}
     return {method: one for method, one in found.items() if one is not None}, note
 
 
 def draw_group_accuracies(
-    found: dict[str, list[GroupAccuracy]], field: str, of_numbers: bool, looks: Looks
+    groups: Mapping[str, Sequence[GroupAccuracy]],
+    field: str,
+    of_numbers: bool,
+    styles: MethodStyles,
 ) -> Figure:
     """Draw groups' accuracies by method over a metadata field, numbers or names."""
-    figure = figure_with_labels(found) if of_numbers else new_figure(found)
+    figure = new_figure(groups)
     axes = figure.subplots()
-    ends = plot_group_accuracies(axes, found, of_numbers, looks)
+    plot_group_accuracies(axes, groups, of_numbers, styles)
     axes.set_xlabel("length, positions" if field == "length" else field)
-    if of_numbers:
-        label_ends(axes, ends)
-    else:
-        legend_below(axes)
+    add_legend(figure)
     return figure
 
 
 def plot_group_accuracies(
-    axes: Axes, found: dict[str, list[GroupAccuracy]], of_numbers: bool, looks: Looks
-) -> list[LineEnd]:
-    """Put groups' accuracies by method, with their intervals, on axes; return the lines' ends."""
-    ends: list[LineEnd] = []
-    for k, (method, groups) in enumerate(sorted(found.items())):
+    axes: Axes,
+    by_method: Mapping[str, Sequence[GroupAccuracy]],
+    of_numbers: bool,
+    styles: MethodStyles,
+) -> None:
+    """Put groups' accuracies by method, with their intervals, on axes."""
+    by_method = {method: groups for method, groups in sorted(by_method.items()) if groups}
+    for k, (method, groups) in enumerate(by_method.items()):
         # Names side by side, so that intervals can be told apart.
-        shift = 0.0 if of_numbers else (k - (len(found) - 1) / 2) * (0.6 / len(found))
-        look = looks.line(method)
-        if not of_numbers:
-            look["linestyle"] = "none"
+        shift = 0.0 if of_numbers else (k - (len(by_method) - 1) / 2) * (0.6 / len(by_method))
         axes.errorbar(
             [group.x + shift for group in groups],
             [group.accuracy for group in groups],
@@ -217,20 +218,16 @@ def plot_group_accuracies(
                 [max(0.0, group.high - group.accuracy) for group in groups],
             ],
             label=legend_name(method),
-            markersize=4,
             elinewidth=0.8,
-            **look,
+            **{**styles[method], **({} if of_numbers else {"linestyle": "none"})},
         )
-        if groups:
-            ends.append(LineEnd(groups[-1].x, groups[-1].accuracy, method, look["color"]))
     if not of_numbers:
-        names = {group.x: group.name for groups in found.values() for group in groups}
+        names = {group.x: group.name for groups in by_method.values() for group in groups}
         axes.set_xticks(list(names), list(names.values()))
     axes.set_ylabel("test accuracy, %")
-    return ends
 
 
-def confusion(found: Outcome) -> np.ndarray:
+def confusion(found: SeedPredictions) -> np.ndarray:
     """Return the percent of each true class (row) predicted as each class (column), seeds pooled.
 
     A row adds up to less than 100 if some of its examples were given no prediction.
@@ -244,31 +241,20 @@ def confusion(found: Outcome) -> np.ndarray:
     return 100 * counts / np.maximum(totals, 1)
 
 
-def _draw_confusions(by_method: dict[str, Outcome]) -> Figure:
-    """Draw a unit square for each method, all in the same axes: axes of their own take long."""
-    matrices = {method: confusion(found) for method, found in sorted(by_method.items())}
+def _draw_confusions(matrices: Mapping[str, np.ndarray]) -> Figure:
     columns = min(_PANELS_A_ROW, len(matrices))
     rows = math.ceil(len(matrices) / columns)
     figure = new_figure(width=2.3 * columns + 1.3, height=2.5 * rows + 0.3)
-    axes = figure.subplots()
-    axes.set_axis_off()
-    for k, (method, matrix) in enumerate(matrices.items()):
-        left, bottom = 1.15 * (k % columns), -1.3 * (k // columns)
-        axes.imshow(
-            matrix, vmin=0, vmax=100, cmap="cividis", extent=(left, left + 1, bottom, bottom + 1)
-        )
-        axes.text(left + 0.5, bottom + 1.02, label_text(method), ha="center", va="bottom")
-        classes = len(matrix)
-        for number in range(0, classes, 1 + (classes - 1) // 5):
-            place = (number + 0.5) / classes
-            if k + columns >= len(matrices):  # nothing below
-                axes.text(left + place, bottom - 0.02, str(number), ha="center", va="top")
-            if k % columns == 0:
-                axes.text(left - 0.02, bottom + 1 - place, str(number), ha="right", va="center")
-        if k + columns >= len(matrices):
-            axes.text(left + 0.5, bottom - 0.12, "prediction", ha="center", va="top")
-        if k % columns == 0:
-            axes.text(left - 0.12, bottom + 0.5, "class", ha="right", va="center", rotation=90)
-    axes.set(xlim=(0, 1.15 * columns - 0.15), ylim=(-1.3 * (rows - 1), 1), aspect="equal")
-    figure.colorbar(axes.images[0], ax=axes, label="% of the class", shrink=0.8)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[len(matrices) :]:
+        axes.set_visible(False)
+    for k, (axes, (method, matrix)) in enumerate(zip(panels, matrices.items(), strict=False)):
+        axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis", aspect="auto")
+        axes.grid(visible=False)
+        axes.set_title(legend_name(method), fontsize=9)
+        classes = range(0, len(matrix), 1 + (len(matrix) - 1) // 5)
+        is_lowest, is_first = k + columns >= len(matrices), k % columns == 0
+        axes.set(xticks=classes if is_lowest else [], yticks=classes if is_first else [])
+        axes.set(xlabel="prediction" * is_lowest, ylabel="class" * is_first)
+    figure.colorbar(panels[0].images[0], ax=panels, label="% of the class", shrink=0.8)
     return figure

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
 from lra.report.boards.speeds import Speed, speed_of
-from lra.report.figures.drawn_rows import choose_rows, rank, rank_in_turn
+from lra.report.figures.best_rows import choose_rows, rank, rank_in_turn
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def relative_panels(board: Board, relative_to: str, speeds: Speeds) -> list[Pane
         ]
         unit = f"% of {relative_to}'s"
         panels.append(Panel(task, [task], unit, bubbles, f"test accuracy, {unit}"))
-    return _with_two(panels)
+    return _comparable(panels)
 
 
 def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
@@ -89,8 +89,8 @@ def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
     panels: list[Panel] = []
     for name, tasks in AVERAGES.items():
         means = {method: averages(cells)[name] for method, cells in board.rows.items()}
-        panels.append(_absolute(name, tasks, means, speeds))
-    return _with_two(panels)
+        panels.append(_averaged_panel(name, tasks, means, speeds))
+    return _comparable(panels)
 
 
 def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
@@ -103,15 +103,15 @@ def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
             for method, cells in board.rows.items()
             if task in cells
         }
-        panel = _absolute(task, [task], values, speeds)
+        panel = _averaged_panel(task, [task], values, speeds)
         if measure.lowest_is_best:
             label = f"{measure.name} (lower is better)"
             panel = replace(panel, measured=label, lowest_is_best=True)
         panels.append(panel)
-    return _with_two(panels)
+    return _comparable(panels)
 
 
-def with_chosen_rows(panels: Sequence[Panel], base: str | None) -> tuple[list[Panel], str]:
+def choose_bubbles(panels: Sequence[Panel], base: str | None) -> tuple[list[Panel], str]:
     """Choose the bubbles that a figure draws, of the same rows in all of its panels.
 
     Args:
@@ -130,14 +130,14 @@ def with_chosen_rows(panels: Sequence[Panel], base: str | None) -> tuple[list[Pa
     shown = [
         replace(panel, bubbles=[b for b in panel.bubbles if b.method in chosen]) for panel in panels
     ]
-    return _with_two(shown), note
+    return _comparable(shown), note
 
 
-def _with_two(panels: Sequence[Panel]) -> list[Panel]:
+def _comparable(panels: Sequence[Panel]) -> list[Panel]:
     return [panel for panel in panels if len(panel.bubbles) > 1]
 
 
-def _absolute(
+def _averaged_panel(
     name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
 ) -> Panel:
     """Make a panel of the methods that have an accuracy, and a speed on every task."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -16,22 +16,22 @@ from lra.report.figures.bubble_panels import (
     Bubble,
     Panel,
     average_panels,
+    choose_bubbles,
     relative_panels,
     speeds_on,
     task_panels,
-    with_chosen_rows,
 )
 from lra.report.figures.drawing import (
-    Looks,
+    MethodStyles,
     ReportFigure,
+    add_legend,
     column_width,
-    is_stretched,
-    legend_below,
+    has_outlier,
     legend_name,
-    log_scale,
+    legend_width,
     new_figure,
+    set_log_scale,
 )
-from lra.report.figures.labels import place_labels
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -44,28 +44,31 @@ _PANELS_A_ROW = 3
 _LOGARITHMIC = " Speeds are on a logarithmic axis where the highest is over twice the median."
 
 
-def bubble_figures(board: Board, relative_to: str, looks: Looks, slug: str) -> list[ReportFigure]:
+def bubble_figures(
+    board: Board, relative_to: str, styles: MethodStyles, slug: str
+) -> list[ReportFigure]:
     """Make the bubble plots of a board, separately for each device."""
-    return [p for made in bubbles_by_device(board, relative_to, looks, slug).values() for p in made]
+    by_device = bubbles_by_device(board, relative_to, styles, slug)
+    return [figure for figures in by_device.values() for figure in figures]
 
 
 def bubbles_by_device(
-    board: Board, relative_to: str, looks: Looks, slug: str
+    board: Board, relative_to: str, styles: MethodStyles, slug: str
 ) -> dict[str, list[ReportFigure]]:
     """Make the bubble plots of a board by the device whose speeds they show, most runs first."""
     devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
-    return {device: _bubbles_on(board, device, relative_to, looks, slug) for device in devices}
+    return {device: _bubbles_on(board, device, relative_to, styles, slug) for device in devices}
 
 
 def _bubbles_on(
-    board: Board, device: str, relative_to: str, looks: Looks, slug: str
+    board: Board, device: str, relative_to: str, styles: MethodStyles, slug: str
 ) -> list[ReportFigure]:
     speeds = speeds_on(board, device)
     relative = [] if board.of_positions else relative_panels(board, relative_to, speeds)
     measured = board.measures[0].name if board.of_positions else "accuracy"
     made: list[tuple[str, list[Panel], str]] = []
     if relative:
-        relative, left_out = with_chosen_rows(relative, relative_to)
+        relative, left_out = choose_bubbles(relative, relative_to)
         made.append((
             f"relative to {relative_to}", relative,
             "Training speed in examples per second and test accuracy, in percent of "
@@ -77,7 +80,7 @@ def _bubbles_on(
         over = "averages over tasks" if averaged else "by task"
         where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
         note = f"{where}; speeds by their geometric mean. " if averaged else ""
-        panels, left_out = with_chosen_rows(averaged or task_panels(board, speeds), None)
+        panels, left_out = choose_bubbles(averaged or task_panels(board, speeds), None)
         note += f"After Figure 3 of the Long Range Arena.{left_out}"
         made.append((over, panels, note))
     return [
@@ -85,8 +88,8 @@ def _bubbles_on(
             slugify("speed-and", measured, what, slug, device),
             f"Speed and {measured}, {what}, on {device}",
             f"{board.name}. Area: peak memory of training. {note}"
-            + _LOGARITHMIC * any(is_stretched([b.x for b in panel.bubbles]) for panel in panels),
-            partial(_draw, panels, looks, relative_to if panels is relative else None),
+            + _LOGARITHMIC * any(has_outlier([b.x for b in panel.bubbles]) for panel in panels),
+            partial(_draw, panels, styles, relative_to if panels is relative else None),
             is_wide=len(panels) > 1,
         )
         for what, panels, note in made
@@ -94,96 +97,72 @@ def _bubbles_on(
     ]
 
 
-def _draw(panels: Sequence[Panel], looks: Looks, relative_to: str | None = None) -> Figure:
-    """Draw panels whose bubbles have their names beside them; if any has no room, with a legend."""
-    figure, left_out = _draw_named(panels, looks, relative_to, with_legend=False)
-    return _draw_named(panels, looks, relative_to, with_legend=True)[0] if left_out else figure
-
-
-def _draw_named(
-    panels: Sequence[Panel], looks: Looks, relative_to: str | None, *, with_legend: bool
-) -> tuple[Figure, list[str]]:
-    """Draw panels; return names that found no place, too."""
+def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None = None) -> Figure:
     everything = [bubble for panel in panels for bubble in panel.bubbles]
-    methods = {bubble.method for bubble in everything}
-    figure, every_axes = _panels_of(panels, methods if with_legend else ())
+    figure, every_axes = _make_axes(panels, {bubble.method for bubble in everything})
     scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
     for axes, panel in zip(every_axes, panels, strict=True):
-        _scatter(axes, panel.bubbles, scale, looks, relative_to)
+        _scatter(axes, panel.bubbles, scale, styles, relative_to)
         if relative_to is not None:
             axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
             axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
-        stretched = is_stretched([bubble.x for bubble in panel.bubbles])
-        if stretched:
+        is_logarithmic = has_outlier([bubble.x for bubble in panel.bubbles])
+        if is_logarithmic:
             axes.set_xscale("log")
         else:
             axes.locator_params(axis="x", nbins=5)
         _leave_room(axes, panel.bubbles)
-        if stretched:
-            log_scale(axes, "x")
+        if is_logarithmic:
+            set_log_scale(axes, "x")
         axes.set_title(panel.name, fontsize=10)
         axes.set_xlabel(f"training speed, {panel.unit}")
         place = axes.get_subplotspec()
         if place is not None and place.is_first_col():
             axes.set_ylabel(panel.measured)
-    if with_legend:
-        for handle in legend_below(*every_axes):
-            handle.set_sizes([40])
-    _legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
-    left_out = [
-        name
-        for axes, panel in zip(every_axes, panels, strict=True)
-        for name in place_labels(
-            axes,
-            [(b.x, b.y) for b in panel.bubbles],
-            [b.method for b in panel.bubbles],
-            [scale * b.memory for b in panel.bubbles],
-            [looks.colour(b.method) for b in panel.bubbles],
-        )
-    ]
-    return figure, left_out
+    for handle in add_legend(figure):
+        handle.set_sizes([40])
+    _add_legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
+    return figure
 
 
-_LEGEND_WIDTH = 1.2
-"""Inches right of the panels for the legend of areas."""
+_SIZES_HEIGHT = 0.9
+"""Inches below the panels for the legend of areas."""
 _NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
 """Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
 
 
-def _columns(panels: int) -> int:
-    """Return how many panels stand side by side; four are two by two."""
-    return min(_PANELS_A_ROW, panels if panels <= _PANELS_A_ROW else math.ceil(panels / 2))
-
-
-def _panels_of(panels: Sequence[Panel], legend: Collection[str]) -> tuple[Figure, list[Axes]]:
-    columns = _columns(len(panels))
+def _make_axes(panels: Sequence[Panel], names: Iterable[str]) -> tuple[Figure, list[Axes]]:
+    """Make a figure with axes for panels, up to three in a row; four are two by two."""
+    count = len(panels)
+    columns = min(_PANELS_A_ROW, count if count <= _PANELS_A_ROW else math.ceil(count / 2))
     crowded = max(len(panel.bubbles) for panel in panels) > MANY
-    width, height = (4.6, 3.9) if crowded or len(panels) == 1 else (3.5, 3.2)
+    width, height = (4.6, 3.9) if crowded or count == 1 else (3.5, 3.2)
+    right = legend_width(names)
     if (limit := column_width()) is not None:
-        columns = min(columns, max(1, int((limit - _LEGEND_WIDTH) // _NARROW_PANEL)))
+        columns = min(columns, max(1, int((limit - right) // _NARROW_PANEL)))
         height = min(height, _LOW_PANEL)
-    rows = math.ceil(len(panels) / columns)
-    figure = new_figure(legend, width=width * columns + _LEGEND_WIDTH, height=height * rows)
+    rows = math.ceil(count / columns)
+    figure = new_figure(names, width=width * columns + right, height=height * rows + _SIZES_HEIGHT)
     every = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in every[len(panels) :]:
+    for axes in every[count:]:
         axes.set_visible(False)
-    return figure, list(every[: len(panels)])
+    return figure, list(every[:count])
 
 
 def _scatter(
-    axes: Axes, bubbles: list[Bubble], scale: float, looks: Looks, relative_to: str | None
+    axes: Axes, bubbles: list[Bubble], scale: float, styles: MethodStyles, relative_to: str | None
 ) -> None:
     for bubble in bubbles:
         # What the others are compared with is a ring: it hides none of them.
-        colour, ring = looks.colour(bubble.method), bubble.method == relative_to
+        colour, ring = styles[bubble.method]["color"], bubble.method == relative_to
         axes.scatter(
             [bubble.x],
             [bubble.y],
             s=[scale * bubble.memory],
             facecolor="none" if ring else colour,
-            alpha=1.0 if ring else 0.65,
+            alpha=1.0 if ring else 0.8,
             edgecolor=colour if ring else "white",
-            marker=looks.line(bubble.method)["marker"],  # colours return after twelve methods
+            marker=styles[bubble.method]["marker"],  # colours return after twelve methods
             label=legend_name(bubble.method),
         )
 
@@ -210,21 +189,17 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
             axis.set_view_interval(*limits, ignore=True)
 
 
-def _legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
-    """Show what memory some areas stand for."""
-    sizes = [round_number(largest * share) for share in (1.0, 0.5, 0.25)]
+def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
+    """Show below the panels what memory some areas stand for."""
+    sizes = dict.fromkeys(round_number(largest * share) for share in (1.0, 0.5, 0.25))
     handles = [
         axes.scatter([], [], s=scale * size, color="#bbbbbb", label=f"{size:,.0f} MiB")
-        for size in dict.fromkeys(sizes)
+        for size in sizes
     ]
     axes.figure.legend(
-        handles=handles,
-        title="peak memory",
-        loc="outside right upper",
-        labelspacing=2.4,
-        borderpad=1.6,
-        handletextpad=1.6,
-    )
+        handles=handles, title="peak memory", loc="outside lower center", ncols=len(handles),
+        borderpad=1.2, handletextpad=1.2,
+    )  # fmt: skip
 
 
 def round_number(value: float) -> float:

@@ -7,42 +7,66 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.results import MetricsLine, Results
 from lra.report.boards.slugs import slugify
+from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
-    Looks,
+    MethodStyles,
     ReportFigure,
-    figure_with_labels,
-    is_stretched,
-    log_scale,
+    add_legend,
+    has_outlier,
+    new_figure,
+    plot_line,
+    set_log_scale,
 )
-from lra.report.figures.drawn_rows import choose_rows, rank_by_result
-from lra.report.figures.labels import LineEnd, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-AXES = {
-    "steps": "optimizer steps",
-    "seconds": "wall-clock time, s",
-    "flops": "training FLOPs",
-}
-"""Label of the x axis, by the name of the quantity that curves are drawn over."""
-_NAMES = {"steps": "steps", "seconds": "time", "flops": "FLOPs"}
-_CAPTIONS = {
-    "steps": "",
-    "seconds": " Training and validation so far.",
-    "flops": " Matrix products, convolutions, attention and Fourier transforms so far.",
-}
-_STRETCHED = (
+
+class Cost(NamedTuple):
+    """What training has taken until a validation: the x axis of learning curves."""
+
+    name: str
+    label: str
+    """Label of the axis, with the unit."""
+    of: Callable[[RunRecord, MetricsLine], float | None]
+    note: str = ""
+    """Sentence for the caption."""
+
+
+STEPS = Cost("steps", "optimizer steps", lambda _, line: float(line.step))
+TIME = Cost(
+    "time", "wall-clock time, s", lambda _, line: line.seconds, " Training and validation so far."
+)
+FLOPS = Cost(
+    "FLOPs",
+    "training FLOPs",
+    lambda run, line: run.flops(line.step),
+    " Matrix products, convolutions, attention and Fourier transforms so far.",
+)
+COSTS = (STEPS, TIME, FLOPS)
+_LOGARITHMIC = (
     " The x axis is logarithmic, as one curve is over twice as long as the median one and would "
     "push the others into a corner."
 )
+
+
+class ValidationMeasure(NamedTuple):
+    """A number of each validation that curves show."""
+
+    label: str
+    """Label of the y axis, with the unit."""
+    of: Callable[[MetricsLine], float | None]
+
+
+ACCURACY = ValidationMeasure("validation accuracy, %", lambda line: line.val_accuracy)
+LOSS = ValidationMeasure("validation loss, nats", lambda line: line.val_loss)
 
 
 @dataclass(frozen=True)
@@ -51,31 +75,23 @@ class Curve:
 
     method: str
     seeds: int
-    x: list[float]
-    mean: list[float]
-    low: list[float]
-    high: list[float]
+    points: list[tuple[float, float]]
+    """Cost of training and mean over seeds."""
+    band: list[tuple[float, float]]
+    """Lowest and highest value at each point."""
+
+    @property
+    def name(self) -> str:
+        """The method, with the number of seeds."""
+        return f"{self.method} (n={self.seeds})"
 
 
-@dataclass(frozen=True)
-class Learned:
-    """A number of each validation that curves show."""
-
-    name: str
-    """Label of the y axis, with the unit."""
-    of: Callable[[MetricsLine], float | None]
-
-
-ACCURACY = Learned("validation accuracy, %", lambda line: line.val_accuracy)
-LOSS = Learned("validation loss, nats", lambda line: line.val_loss)
-
-
-def curve(
+def learning_curve(
     results: Results,
     method: str,
     runs: Sequence[RunRecord],
-    axis: str,
-    learned: Learned = ACCURACY,
+    cost: Cost,
+    measure: ValidationMeasure = ACCURACY,
 ) -> Curve | None:
     """Join the validations of finished runs, or of all where none is finished.
 
@@ -83,8 +99,8 @@ def curve(
         results: the results folder with the runs.
         method: name of the curve.
         runs: runs that differ only in their seed.
-        axis: a key of AXES.
-        learned: what is drawn over it.
+        cost: the x axis.
+        measure: the y axis.
     Returns: the curve; None if the runs have no step in common.
     """
     by_run: list[dict[int, tuple[float, float]]] = []
@@ -92,107 +108,80 @@ def curve(
     for run in done or runs:  # one that stopped early would cut the others short
         points: dict[int, tuple[float, float]] = {}
         for line in results.validations(run):
-            x = {
-                "steps": float(line.step),
-                "seconds": line.seconds,
-                "flops": run.flops(line.step),
-            }[axis]
-            y = learned.of(line)
+            x, y = cost.of(run, line), measure.of(line)
             if x is not None and y is not None:
                 points[line.step] = (x, y)
         if points:
             by_run.append(points)
-    if not by_run:
-        return None
-    steps = sorted(set.intersection(*map(set, by_run)))
-    at_steps = [[points[step] for points in by_run] for step in steps]
+    steps = sorted(set.intersection(*map(set, by_run))) if by_run else []
     if not steps:
         return None
+    at_steps = [tuple(zip(*(points[step] for points in by_run), strict=True)) for step in steps]
     return Curve(
-        method=method,
-        seeds=len(by_run),
-        x=[statistics.mean(x for x, _ in points) for points in at_steps],
-        mean=[statistics.mean(y for _, y in points) for points in at_steps],
-        low=[min(y for _, y in points) for points in at_steps],
-        high=[max(y for _, y in points) for points in at_steps],
+        method,
+        len(by_run),
+        [(statistics.mean(x), statistics.mean(y)) for x, y in at_steps],
+        [(min(y), max(y)) for _, y in at_steps],
     )
 
 
-def _learned(board: Board) -> Learned:
-    return LOSS if board.of_positions else ACCURACY
-
-
-def curve_figures(results: Results, board: Board, looks: Looks, slug: str) -> list[ReportFigure]:
-    """Make the curves of a board: a figure per task and axis, and for times also per device."""
+def curve_figures(
+    results: Results, board: Board, styles: MethodStyles, slug: str
+) -> list[ReportFigure]:
+    """Make the curves of a board: a figure per task and cost, and for times also per device."""
     devices = sorted({run.device for run in board.records})
     rankings = {task: rank_by_result(board, task) for task in board.tasks}
+    measure = LOSS if board.of_positions else ACCURACY
     figures = []
-    for task, axis in itertools.product(board.tasks, AXES):
+    for task, cost in itertools.product(board.tasks, COSTS):
         # Steps and FLOPs are the same on all devices; times are not.
-        for device in devices if axis == "seconds" else [None]:
-            found, note = choose_rows(_curves(results, board, task, axis, device), rankings[task])
-            if not found:
+        for device in devices if cost is TIME else [None]:
+            every: dict[str, Curve] = {}
+            for method, cells in board.rows.items():
+                runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]
+                curve = learning_curve(results, method, runs, cost, measure)
+                if curve is not None:
+                    every[method] = curve
+            chosen, note = choose_rows(every, rankings[task])
+            if not chosen:
                 continue
-            curves = list(found.values())
+            curves = list(chosen.values())
             on = f", on {device}" if device else ""
-            stretched = _STRETCHED if is_stretched(_reach(curves)) else ""
+            logarithmic = _LOGARITHMIC if _is_logarithmic(curves) else ""
             figures.append(
                 ReportFigure(
-                    slugify("learning", task, "over", _NAMES[axis], slug, device or ""),
-                    f"Learning {task} over {_NAMES[axis]}{on}",
+                    slugify("learning", task, "over", cost.name, slug, device or ""),
+                    f"Learning {task} over {cost.name}{on}",
                     f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
-                    f"if any; band from the lowest to the highest.{_CAPTIONS[axis]}{stretched}"
-                    f"{note}",
-                    partial(_draw, curves, axis, _learned(board).name, looks),
+                    f"if any; band from the lowest to the highest.{cost.note}{logarithmic}{note}",
+                    partial(_draw, curves, cost.label, measure.label, styles),
                 )
             )
     return figures
 
 
-def _curves(
-    results: Results, board: Board, task: str, axis: str, device: str | None
-) -> dict[str, Curve]:
-    """Make the curve of every method from its runs on one device, or on any device for None."""
-    found: dict[str, Curve] = {}
-    for method, cells in board.rows.items():
-        runs = [r for r in cells.get(task, Cell()).runs if device in (None, r.device)]
-        joined = curve(results, method, runs, axis, _learned(board))
-        if joined is not None:
-            found[method] = joined
-    return found
+def _is_logarithmic(curves: Sequence[Curve]) -> bool:
+    """Whether one curve is far longer than the others; a logarithm cannot show a start at 0."""
+    first, last = ([curve.points[k][0] for curve in curves] for k in (0, -1))
+    return min(first) > 0 and has_outlier(last)
 
 
-def _reach(curves: Sequence[Curve]) -> list[float]:
-    """Return how far each curve goes; a start at 0 counts, which a logarithm cannot show."""
-    return [0.0 if drawn.x[0] <= 0 else drawn.x[-1] for drawn in curves]
-
-
-def _draw(curves: list[Curve], axis: str, label: str, looks: Looks) -> Figure:
+def _draw(curves: Sequence[Curve], x_label: str, y_label: str, styles: MethodStyles) -> Figure:
     from matplotlib.ticker import EngFormatter, StrMethodFormatter
 
-    names = [f"{drawn.method} (n={drawn.seeds})" for drawn in curves]
-    figure = figure_with_labels(names)
+    figure = new_figure(curve.name for curve in curves)
     axes = figure.subplots()
-    for drawn in curves:
-        axes.plot(drawn.x, drawn.mean, markersize=3.5, **looks.line(drawn.method))
-        if drawn.seeds > 1:
-            axes.fill_between(
-                drawn.x, drawn.low, drawn.high, color=looks.colour(drawn.method), alpha=0.15
-            )
-    if is_stretched(_reach(curves)):
-        log_scale(axes, "x")
+    for curve in curves:
+        band = curve.band if curve.seeds > 1 else ()
+        plot_line(axes, curve.name, curve.points, styles[curve.method], band)
+    if _is_logarithmic(curves):
+        set_log_scale(axes, "x")
     else:
         axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter(
-        EngFormatter(sep=" ") if axis == "flops" else StrMethodFormatter("{x:,.10g}")
+        EngFormatter(sep=" ") if x_label == FLOPS.label else StrMethodFormatter("{x:,.10g}")
     )
-    axes.set_xlabel(AXES[axis])
-    axes.set_ylabel(label)
-    label_ends(
-        axes,
-        [
-            LineEnd(drawn.x[-1], drawn.mean[-1], name, looks.colour(drawn.method))
-            for name, drawn in zip(names, curves, strict=True)
-        ],
-    )
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    add_legend(figure)
     return figure

@@ -1,4 +1,4 @@
-"""Drawing that all figures use: colours that everyone can tell apart, sizes, labels and files."""
+"""Drawing that all figures use: colours that everyone can tell apart, sizes, legends and files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from lra.report.figures.svg import compact
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,12 +23,27 @@ if TYPE_CHECKING:
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
            "#AA3377", "#666633", "#663333", "#00429D", "#A50F15")  # fmt: skip
 """Okabe and Ito's palette without its yellow, which is hard to see on white, and five colours that
-stay apart from it and from each other for eyes that lack one kind of cones."""
+differ from it and from each other for eyes that lack one kind of cones."""
 LINES = ("-", "--", ":", "-.")
 MARKERS = "osD^vPX*"
+GRAY = "0.5"
+"""Colour of what is no method: trivial baselines, ideal predictors, lengths in training."""
+
+WIDTH, HEIGHT = 5.8, 3.9
+"""Size of a figure without a legend, in inches: text is readable on a phone, too."""
+_LEGEND_FONT = 8
+"""Size of a legend's letters, in points."""
+_LINE = 0.19
+"""Height of a line of a legend, in inches."""
+_LEGEND_LETTERS = 24
+"""Number of letters after which a name in a legend goes on in another line, at most; narrow columns
+have fewer."""
 
 _RC: Any = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib, so that all machines draw the same
+    "font.family": "sans-serif",
+    # The first comes with matplotlib, so that all machines draw the same. A browser that lacks it
+    # takes Verdana, which is as wide.
+    "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"],
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -36,10 +51,14 @@ _RC: Any = {
     "grid.color": "#e4e4e4",
     "axes.axisbelow": True,
     "legend.frameon": False,
+    "legend.fontsize": _LEGEND_FONT,
+    "legend.labelspacing": 0.4,
+    "lines.markersize": 4,
     "svg.hashsalt": "lra",
     "svg.fonttype": "none",  # text stays text, which can be searched, and is small
     "path.simplify_threshold": 0.3,  # pixels: finer detail is not seen, but makes large files
     "figure.dpi": 160,
+    "figure.figsize": (WIDTH, HEIGHT),
     "text.parse_math": False,  # names are text, whatever characters they have
 }
 
@@ -76,8 +95,9 @@ class ReportFigure:
             arrange(figure)
             # `savefig` would draw each twice.
             FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
-            FigureCanvasSVG(figure).print_svg(svg, metadata={"Date": None, "Creator": None})
-        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": compact(svg.getvalue())}
+            nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+            FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)
+        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
@@ -88,44 +108,55 @@ def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[No
     """
     import matplotlib as mpl
 
-    usual: Any = {"figure.figsize": (WIDTH, HEIGHT), **_RC}
-    return mpl.rc_context(usual | dict(changes or {}))
+    return mpl.rc_context(_RC | dict(changes or {}))
 
 
-WIDTH, HEIGHT = 5.8, 3.9
-"""Size of a figure without its legend, in inches: text is readable on a phone, too."""
-_LINE = 0.19
-"""Height of a line of text, in inches."""
-_LABEL_LETTERS = 24
-"""Number of letters after which a label in a figure goes on in another line."""
-_LEGEND_LETTERS = 76
-"""Number of letters that fit beside each other below a figure of the usual width."""
+MethodStyles = Mapping[str, Mapping[str, Any]]
+"""Matplotlib's arguments `color`, `linestyle` and `marker` for each method."""
+
+
+def assign_styles(methods: Iterable[str]) -> MethodStyles:
+    """Give each method a style; after twelve methods, colours recur with other lines and markers.
+
+    All figures of a report use the same styles.
+    """
+    # Names of several words are of changed settings: mixers as they come have colours first.
+    ordered = sorted(set(methods), key=lambda name: (" " in name, name))
+    styles: dict[str, dict[str, Any]] = {}
+    for k, method in enumerate(ordered):
+        cycle = k // len(COLOURS)
+        styles[method] = {
+            "color": COLOURS[k % len(COLOURS)],
+            "linestyle": LINES[cycle % len(LINES)],
+            "marker": MARKERS[cycle % len(MARKERS)],
+        }
+    return styles
 
 
 def new_figure(
-    legend: Iterable[str] = (), *, width: float | None = None, height: float | None = None
+    names: Iterable[str] = (), *, width: float | None = None, height: float | None = None
 ) -> Figure:
-    """Make an empty figure, with room for a legend of these names below it.
+    """Make an empty figure that is high enough for a legend of these names.
 
     Args:
-        legend: names in the legend.
+        names: names in the legend.
         width: in inches, if a column is as wide; None for that of the style.
-        height: in inches without the legend; None for that of the style.
+        height: in inches, if the legend is no higher; None for that of the style.
     """
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    names = [legend_name(name) for name in legend]
-    rows = math.ceil(len(names) / _legend_columns(names)) if names else 0
-    lines = rows * max((name.count("\n") + 1 for name in names), default=0)
+    lines = [line for name in names for line in legend_name(name).split("\n")]
     usual_width, usual_height = mpl.rcParams["figure.figsize"]
-    inches = min(width or usual_width, column_width() or math.inf)
-    size = (inches, (height or usual_height) + _LINE * lines)
+    inches = width or usual_width + 0.6 * bool(lines)
+    size = (
+        min(inches, column_width() or math.inf),
+        max(height or usual_height, _LINE * len(lines) + 0.8 * bool(lines)),
+    )
     figure = Figure(figsize=size, layout="constrained")
-    FigureCanvasAgg(
-        figure
-    )  # has one renderer to measure text with; without it, each text makes its own
+    # This canvas has one renderer to measure text with; without it, each text makes its own.
+    FigureCanvasAgg(figure)
     return figure
 
 
@@ -135,15 +166,6 @@ def column_width() -> float | None:
 
     width = mpl.rcParams["figure.figsize"][0]
     return None if width == WIDTH else width
-
-
-def figure_with_labels(texts: Iterable[str]) -> Figure:
-    """Make an empty figure with room for labels of these texts, one below the other."""
-    import matplotlib as mpl
-
-    lines = sum(label_text(text).count("\n") + 1 for text in texts)
-    usual_height = mpl.rcParams["figure.figsize"][1]
-    return new_figure(width=WIDTH + 0.6, height=max(usual_height, _LINE * lines + 0.8))
 
 
 def arrange(figure: Figure) -> None:
@@ -156,7 +178,36 @@ def arrange(figure: Figure) -> None:
         figure.set_layout_engine("none")
 
 
-def log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+def plot_line(
+    axes: Axes,
+    name: str,
+    points: Sequence[tuple[float, float]],
+    line_style: Mapping[str, Any],
+    band: Sequence[tuple[float, float]] = (),
+) -> None:
+    """Plot a line that the legend names.
+
+    Args:
+        axes: the axes.
+        name: the line's name in the legend.
+        points: (x, y) in order of x.
+        line_style: matplotlib's arguments of a line, such as the style of a method.
+        band: (low, high) around each point; empty for a line without a band.
+    """
+    x, y = zip(*points, strict=True)
+    axes.plot(x, y, label=legend_name(name), **line_style)
+    if band:
+        low, high = zip(*band, strict=True)
+        axes.fill_between(x, low, high, color=line_style["color"], alpha=0.15, linewidth=0)
+
+
+def mark_lengths(axes: Axes, lengths: Iterable[int]) -> None:
+    """Draw a vertical line at each of these lengths."""
+    for length in sorted(set(lengths)):
+        axes.axvline(length, color=GRAY, linewidth=0.8, zorder=0)
+
+
+def set_log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     """Make an axis logarithmic, with decimal numbers at its ticks.
 
     Matplotlib's own labels are in mathematical notation, which is not parsed here.
@@ -174,12 +225,7 @@ def log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis.set_minor_locator(NullLocator())
 
 
-def is_stretched(ends: Sequence[float]) -> bool:
-    """Whether one value would push the others into a corner: it is over twice their median."""
-    return min(ends) > 0 and max(ends) > 2 * statistics.median_low(ends)
-
-
-def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
+def set_length_scale(axes: Axes, lengths: Iterable[int]) -> None:
     """Make the x axis logarithmic, with a tick at each of these lengths in positions."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
@@ -191,65 +237,46 @@ def length_scale(axes: Axes, lengths: Iterable[int]) -> None:
     axes.set_xlabel("length, positions")
 
 
+def has_outlier(values: Sequence[float]) -> bool:
+    """Whether one value would push the others into a corner: it is over twice their median."""
+    return min(values) > 0 and max(values) > 2 * statistics.median_low(values)
+
+
 def legend_name(name: str) -> str:
     """Wrap a long name, and hide a leading underscore from matplotlib, which would leave it out."""
-    name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
-    return "\n".join(textwrap.wrap(name, _legend_letters() - 6))
-
-
-def _legend_letters() -> int:
-    """Return the number of letters that fit beside each other below a figure of this style."""
     import matplotlib as mpl
 
-    letters = mpl.rcParams["figure.figsize"][0] / mpl.rcParams["font.size"]
-    return round(_LEGEND_LETTERS * letters * _RC["font.size"] / WIDTH)
-
-
-def label_text(text: str) -> str:
-    """Break a long label into lines; lines that it has already stay apart."""
-    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, _LABEL_LETTERS)]
+    name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
+    most = min(_LEGEND_LETTERS, round(5 * mpl.rcParams["figure.figsize"][0]))
+    lines = [line for part in name.split("\n") for line in textwrap.wrap(part, most)]
     return "\n".join(lines)
 
 
-def _legend_columns(names: Sequence[str]) -> int:
-    longest = max((len(line) for name in names for line in name.split("\n")), default=1)
-    return max(1, min(len(names), 5, _legend_letters() // (longest + 6)))
+def legend_width(names: Iterable[str]) -> float:
+    """Estimate the inches that a legend of these names takes, markers and margins included."""
+    letters = max(len(line) for name in names for line in legend_name(name).split("\n"))
+    return 0.6 + 0.6 * letters * _LEGEND_FONT / 72
 
 
-def legend_below(axes: Axes, *others: Axes) -> list[Any]:
-    """Put the legend of axes below them, where it hides nothing; return its handles."""
+def add_legend(figure: Figure) -> list[Any]:
+    """Put a legend right of the axes, of names in the order in which lines end, the highest first.
+
+    Returns: what the legend draws beside the names.
+    """
     handles: dict[str, Any] = {}
-    for panel in (axes, *others):
-        found, names = panel.get_legend_handles_labels()
-        handles |= zip(map(str, names), found, strict=True)
-    assert handles, "give what is drawn a label, by `legend_name`"
-    columns = _legend_columns(list(handles))
-    legend = axes.figure.legend(
-        list(handles.values()), list(handles), loc="outside lower center", ncols=columns
-    )
+    for axes in figure.axes:
+        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+            handles.setdefault(str(name), handle)
+    ordered = dict(sorted(handles.items(), key=lambda item: -_last_height(item[1])))
+    legend = figure.legend(list(ordered.values()), list(ordered), loc="outside right upper")
     return list(legend.legend_handles)
 
 
-class Looks:
-    """A colour, a line and a marker for every method, the same in all figures of a report."""
+def _last_height(handle: Any) -> float:
+    """Return the last y of a line, with or without error bars, or of bubbles."""
+    from matplotlib.collections import PathCollection
 
-    def __init__(self, methods: Iterable[str]) -> None:
-        # Names of several words are of changed settings: mixers as they come have colours first.
-        ordered = sorted(set(methods), key=lambda name: (" " in name, name))
-        self._index = {name: i for i, name in enumerate(ordered)}
-
-    def __repr__(self) -> str:
-        return f"Looks({list(self._index)})"
-
-    def colour(self, method: str) -> str:
-        """Return a method's colour; after twelve methods, colours recur with other lines."""
-        return COLOURS[self._index[method] % len(COLOURS)]
-
-    def line(self, method: str) -> dict[str, Any]:
-        """Return the arguments with which matplotlib draws a method's line."""
-        cycle = self._index[method] // len(COLOURS)
-        return {
-            "color": self.colour(method),
-            "linestyle": LINES[cycle % len(LINES)],
-            "marker": MARKERS[cycle % len(MARKERS)],
-        }
+    if isinstance(handle, PathCollection):
+        return np.asarray(handle.get_offsets())[-1, 1]
+    line = handle[0] if isinstance(handle, tuple) else handle
+    return line.get_ydata()[-1]

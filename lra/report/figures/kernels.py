@@ -19,8 +19,8 @@ from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
-from lra.report.figures.drawing import COLOURS, ReportFigure, log_scale, new_figure
-from lra.report.figures.drawn_rows import choose_rows, rank_by_result
+from lra.report.figures.best_rows import choose_rows, rank_by_result
+from lra.report.figures.drawing import COLOURS, ReportFigure, new_figure, set_log_scale
 from tasks.errors import KnownError
 from tasks.untrusted import faults_named
 
@@ -66,7 +66,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedModel:
     """The best model of a run."""
 
     model: nn.Module
@@ -74,7 +74,7 @@ class Trained:
     """Positions of its longest axis."""
 
 
-def trained_model(results: Results, record: RunRecord) -> Trained | None:
+def trained_model(results: Results, record: RunRecord) -> TrainedModel | None:
     """Load the best model of a run; none if it has no checkpoint.
 
     A plug-in's is left out, because its code is not run for a report.
@@ -93,14 +93,14 @@ def trained_model(results: Results, record: RunRecord) -> Trained | None:
     if model is None:
         return None
     is_grid = info.grid is not None and config.model.axes != "flat"
-    return Trained(model, max(info.grid or ()) if is_grid else input_length(config, info))
+    return TrainedModel(model, max(info.grid or ()) if is_grid else input_length(config, info))
 
 
 def _has_model(results: Results, record: RunRecord) -> bool:
     return not record.has_own_code and (results.path(record) / "checkpoints").is_dir()
 
 
-def learned_kernels(found: Trained) -> list[Kernel]:
+def learned_kernels(found: TrainedModel) -> list[Kernel]:
     """Compute the kernels of a model; none if it has none."""
     import torch
 
@@ -174,7 +174,7 @@ def _draw(kernels: Sequence[Kernel]) -> Figure:
             decay.plot(distance, by_distance(values), color=colour, linewidth=0.8)
         median = np.median([by_distance(values) for values in kernel.by_lag], axis=0)
         decay.plot(distance, median, color="black", linewidth=1.4)
-        log_scale(decay)
+        set_log_scale(decay)
         shown = kernel.matrices[kernel.strongest[0]]
         limit = float(np.abs(shown).max()) or 1.0
         matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)

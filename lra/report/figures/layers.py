@@ -6,7 +6,7 @@ Over layers of the encoder of positions it is Figure 1b of Moreno et al.,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -14,9 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from lra.record.benchmark import BenchRecord
 from lra.report.boards.row_names import Names
 from lra.report.boards.slugs import slugify
-from lra.report.figures.drawing import Looks, ReportFigure, figure_with_labels
-from lra.report.figures.drawn_rows import choose_rows, rank
-from lra.report.figures.labels import LineEnd, label_ends
+from lra.report.figures.best_rows import choose_rows, rank
+from lra.report.figures.drawing import (
+    MethodStyles,
+    ReportFigure,
+    add_legend,
+    new_figure,
+    plot_line,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,8 +31,8 @@ _MODELS = {"next": ", causal", "masked": ", bidirectional", None: ""}
 """Words for the models that learn next tokens and masked tokens."""
 
 
-class _Line(NamedTuple):
-    """A line of a figure."""
+class _Model(NamedTuple):
+    """What a line of a figure is of."""
 
     method: str
     objective: str | None
@@ -36,7 +41,7 @@ class _Line(NamedTuple):
         return self.method + _MODELS[self.objective]
 
 
-class _Rounds(NamedTuple):
+class _Conditions(NamedTuple):
     """What measurements in one figure have in common."""
 
     setting: str
@@ -60,6 +65,16 @@ class _Rounds(NamedTuple):
         return [f"Preset {self.preset}", *size, *self.overrides, self.device]
 
 
+class _StepsPerSecond(NamedTuple):
+    median: float
+    low_quartile: float
+    high_quartile: float
+
+
+_Speeds = Mapping[float, _StepsPerSecond]
+"""Speeds by the value of the setting."""
+
+
 def _varied_number(record: BenchRecord) -> tuple[str, float] | None:
     """Return the one setting that has several values, and its value here; None unless a number."""
     if record.rpe_layers is not None:
@@ -71,62 +86,62 @@ def _varied_number(record: BenchRecord) -> tuple[str, float] | None:
     return None
 
 
-def layer_figures(records: Sequence[BenchRecord], names: Names, looks: Looks) -> list[ReportFigure]:
+def layer_figures(
+    records: Sequence[BenchRecord], names: Names, styles: MethodStyles
+) -> list[ReportFigure]:
     """Make a figure of the measurements that were made with several numbers for one setting.
 
     Args:
         records: measurements of all kinds.
         names: names of mixers.
-        looks: looks of their lines.
+        styles: styles of the mixers' lines.
     """
-    groups: dict[_Rounds, dict[_Line, dict[float, BenchRecord]]] = {}
+    groups: dict[_Conditions, dict[_Model, dict[float, _StepsPerSecond]]] = {}
     for r in records:
         if (found := _varied_number(r)) is not None and r.steps_per_second is not None:
             setting, number = found
-            rounds = _Rounds(setting, str(r.task), r.mode, r.device, r.length, r.batch_size,
-                             r.precision, str(r.preset), r.fixed_overrides, r.measured_with,
-                             r.rounds_rpe_layers, r.varied)  # fmt: skip
-            line = _Line(names.of_mixer(r), r.objective)
-            groups.setdefault(rounds, {}).setdefault(line, {})[number] = r
+            conditions = _Conditions(setting, str(r.task), r.mode, r.device, r.length, r.batch_size,
+                                     r.precision, str(r.preset), r.fixed_overrides, r.measured_with,
+                                     r.rounds_rpe_layers, r.varied)  # fmt: skip
+            model = _Model(names.of_mixer(r), r.objective)
+            quartiles = (r.low_quartile or 0.0, r.high_quartile or 0.0)
+            speed = _StepsPerSecond(r.steps_per_second, *quartiles)
+            groups.setdefault(conditions, {}).setdefault(model, {})[number] = speed
     made: list[ReportFigure] = []
-    for rounds, every in groups.items():
-        if len({count for points in every.values() for count in points}) == 1:
+    for conditions, every in groups.items():
+        if len({number for speeds in every.values() for number in speeds}) == 1:
             continue
-        speeds = {
-            line: (max(points), points[max(points)].steps_per_second)
-            for line, points in every.items()
-        }
-        lines, note = choose_rows(every, rank(speeds, "speed at the highest number"))
-        is_of_paper = rounds.setting in (LAYERS, "mixer.rpe_layers")
+        at_highest = {model: max(speeds.items()) for model, speeds in every.items()}
+        chosen, note = choose_rows(every, rank(at_highest, "speed at the highest number"))
+        is_of_paper = conditions.setting in (LAYERS, "mixer.rpe_layers")
         after = ", after Figure 1b of the SKI-TNN paper" if is_of_paper else ""
+        task, mode, setting = conditions.task, conditions.mode, conditions.setting
         figure = ReportFigure(
-            slugify("speed-over", rounds.setting, rounds.task, rounds.mode, *rounds.facts),
-            f"{rounds.task}, {rounds.mode}: speed over {rounds.setting}",
-            f"{', '.join(rounds.facts)}. Medians over interleaved rounds, with their "
+            slugify("speed-over", setting, task, mode, *conditions.facts),
+            f"{task}, {mode}: speed over {setting}",
+            f"{', '.join(conditions.facts)}. Medians over interleaved rounds, with their "
             f"quartiles{after}.{note}",
-            partial(_draw, lines, looks, rounds.setting),
+            partial(_draw, chosen, styles, setting),
         )
         made.append(figure)
     return made
 
 
-def _draw(lines: dict[_Line, dict[float, BenchRecord]], looks: Looks, setting: str) -> Figure:
-    figure = figure_with_labels(map(str, lines))
+def _draw(chosen: Mapping[_Model, _Speeds], styles: MethodStyles, setting: str) -> Figure:
+    figure = new_figure(map(str, chosen))
     axes = figure.subplots()
-    ends: list[LineEnd] = []
-    for line, points in lines.items():
-        layers = sorted(points)
-        speeds = [points[count].steps_per_second or 0.0 for count in layers]
-        lows = [points[count].low_quartile or 0.0 for count in layers]
-        highs = [points[count].high_quartile or 0.0 for count in layers]
-        look = looks.line(line.method)
-        look |= {"linestyle": "--" if line.objective == "masked" else "-"}
-        axes.plot(layers, speeds, **look)
-        axes.fill_between(layers, lows, highs, color=look["color"], alpha=0.15, linewidth=0)
-        ends.append(LineEnd(layers[-1], speeds[-1], str(line), look["color"]))
-    axes.set_xticks(sorted({count for points in lines.values() for count in points}))
+    for model, speeds in chosen.items():
+        numbers = sorted(speeds)
+        plot_line(
+            axes,
+            str(model),
+            [(number, speeds[number].median) for number in numbers],
+            {**styles[model.method], "linestyle": "--" if model.objective == "masked" else "-"},
+            [(speeds[number].low_quartile, speeds[number].high_quartile) for number in numbers],
+        )
+    axes.set_xticks(sorted({number for speeds in chosen.values() for number in speeds}))
     axes.set_xlabel(setting)
     axes.set_ylabel("steps per second")
     axes.set_ylim(bottom=0)
-    label_ends(axes, ends)
+    add_legend(figure)
     return figure

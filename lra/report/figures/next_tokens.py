@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -13,36 +14,38 @@ from lra.report.boards.evaluations import EvaluationBoard, lengths_of
 from lra.report.boards.measures import PERPLEXITY
 from lra.report.boards.position_bits import IDEAL, Needed, Range, Windows, by_position
 from lra.report.boards.slugs import slugify
+from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
-    Looks,
+    GRAY,
+    MethodStyles,
     ReportFigure,
-    figure_with_labels,
-    length_scale,
-    log_scale,
+    add_legend,
+    mark_lengths,
+    new_figure,
+    plot_line,
+    set_length_scale,
+    set_log_scale,
 )
-from lra.report.figures.drawn_rows import choose_rows, rank_by_result
-from lra.report.figures.labels import LineEnd, label_ends
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_GRAY = "0.5"
-_STRETCHED = 5
+_LOGARITHMIC_FROM = 5
 """How often the lowest perplexity the highest one is, from which on the axis is logarithmic."""
-Lines = Mapping[str, Sequence[tuple[float, float]]]
-"""Points (x, y) in order of x, by name."""
 
 
-def perplexity_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> list[ReportFigure]:
+def perplexity_figures(
+    evaluated: EvaluationBoard, styles: MethodStyles, slug: str
+) -> list[ReportFigure]:
     """Make figures of perplexity over length, one for each set of other changes."""
+    trained = {column.trained_length for column in evaluated.columns}
     made: list[ReportFigure] = []
     for what, columns in lengths_of(evaluated).items():
-        lines = {method: _perplexities(evaluated, method, columns) for method in evaluated.rows}
-        several = {method: points for method, points in lines.items() if len(points) > 1}
+        found = {method: _perplexities(evaluated, method, columns) for method in evaluated.rows}
+        several = {method: points for method, points in found.items() if len(points) > 1}
         ranking = rank_by_result(evaluated.board, evaluated.task)
-        shown, note = choose_rows(several, ranking)
-        if shown:
+        chosen, note = choose_rows(several, ranking)
+        if chosen:
             made.append(
                 ReportFigure(
                     slugify("perplexity", evaluated.task, "over", what, slug),
@@ -50,7 +53,7 @@ def perplexity_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
                     f"{evaluated.board.name}. Test perplexity in windows of these lengths, of "
                     f"models trained at {evaluated.trained_lengths} positions (vertical line); "
                     f"mean over seeds.{note}",
-                    partial(_draw_perplexities, shown, evaluated, looks),
+                    partial(_draw_perplexities, chosen, sorted(trained), styles),
                 )
             )
     return made
@@ -58,8 +61,8 @@ def perplexity_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
 
 def _perplexities(
     evaluated: EvaluationBoard, method: str, columns: Sequence[EvaluationRecord]
-) -> list[tuple[float, float]]:
-    points: list[tuple[float, float]] = []
+) -> list[tuple[int, float]]:
+    points: list[tuple[int, float]] = []
     for column in columns:
         cell = evaluated.cell(method, column)
         mean = None if cell is None else cell.mean_of(PERPLEXITY)
@@ -68,35 +71,27 @@ def _perplexities(
     return points
 
 
-def _draw_perplexities(lines: Lines, evaluated: EvaluationBoard, looks: Looks) -> Figure:
-    figure = figure_with_labels(lines)
+def _draw_perplexities(
+    chosen: Mapping[str, Sequence[tuple[int, float]]],
+    trained_lengths: Sequence[int],
+    styles: MethodStyles,
+) -> Figure:
+    figure = new_figure(chosen)
     axes = figure.subplots()
-    ends = _plot(axes, lines, looks)
-    trained = {column.trained_length for column in evaluated.columns}
-    length_scale(axes, trained | {round(x) for points in lines.values() for x, _ in points})
-    perplexities = [y for points in lines.values() for _, y in points]
-    if max(perplexities) > _STRETCHED * min(perplexities):
-        log_scale(axes)
+    for method, points in chosen.items():
+        plot_line(axes, method, points, styles[method])
+    lengths, perplexities = zip(*itertools.chain(*chosen.values()), strict=True)
+    set_length_scale(axes, {*trained_lengths, *lengths})
+    if max(perplexities) > _LOGARITHMIC_FROM * min(perplexities):
+        set_log_scale(axes)
     axes.set_ylabel("perplexity (lower is better)")
-    _mark_lengths(axes, trained)
-    label_ends(axes, ends)
+    mark_lengths(axes, trained_lengths)
+    add_legend(figure)
     return figure
 
 
-def _plot(axes: Axes, lines: Lines, looks: Looks) -> list[LineEnd]:
-    """Draw lines in the colours of their methods; return their ends."""
-    for method, points in lines.items():
-        axes.plot(*zip(*points, strict=True), markersize=4, **looks.line(method))
-    return [LineEnd(*points[-1], method, looks.colour(method)) for method, points in lines.items()]
-
-
-def _mark_lengths(axes: Axes, lengths: set[int]) -> None:
-    for length in lengths:
-        axes.axvline(length, color=_GRAY, linewidth=0.8, zorder=0)
-
-
 def by_position_figures(
-    board: Board, windows: Sequence[Windows], looks: Looks, slug: str
+    board: Board, windows: Sequence[Windows], styles: MethodStyles, slug: str
 ) -> list[ReportFigure]:
     """Make a figure of bits over the position within each kind of windows."""
     (task,) = board.tasks
@@ -104,8 +99,8 @@ def by_position_figures(
     for one in windows:
         found = {method: by_position(runs) for method, runs in one.results.items()}
         several = {method: needed for method, needed in found.items() if len(needed) > 1}
-        shown, note = choose_rows(several, rank_by_result(board, task))
-        if shown:
+        chosen, note = choose_rows(several, rank_by_result(board, task))
+        if chosen:
             made.append(
                 ReportFigure(
                     slugify("bits-over-position", task, one.name, slug),
@@ -113,43 +108,41 @@ def by_position_figures(
                     f"{board.name}. Bits a token over the number of tokens that the model has "
                     f"seen of its window, in ranges that double; mean over seeds. Vertical line: "
                     f"longest window in training.{note}",
-                    partial(_draw_positions, shown, one.trained_length, looks),
+                    partial(_draw_positions, chosen, one.trained_length, styles),
                 )
             )
     return made
 
 
 def _draw_positions(
-    found: Mapping[str, Mapping[Range, Needed]], trained_length: int, looks: Looks
+    chosen: Mapping[str, Mapping[Range, Needed]], trained_length: int, styles: MethodStyles
 ) -> Figure:
-    lines = {
-        method: [(_seen(place), needed.bits) for place, needed in sorted(ranges.items())]
-        for method, ranges in found.items()
-    }
     ideal = {
-        _seen(place): needed.ideal
-        for ranges in found.values()
-        for place, needed in sorted(ranges.items())
+        place: needed.ideal
+        for ranges in chosen.values()
+        for place, needed in ranges.items()
         if needed.ideal is not None
     }
-    figure = figure_with_labels([*lines, *([IDEAL] if ideal else [])])
+    figure = new_figure([*chosen, *([IDEAL] if ideal else [])])
     axes = figure.subplots()
-    ends = _plot(axes, lines, looks)
+    for method, ranges in chosen.items():
+        bits = {place: needed.bits for place, needed in ranges.items()}
+        plot_line(axes, method, _over_tokens_seen(bits), styles[method])
     if ideal:
-        points = sorted(ideal.items())
-        axes.plot(*zip(*points, strict=True), color=_GRAY, linestyle=":", zorder=0)
-        ends.append(LineEnd(*points[-1], IDEAL, _GRAY))
-    furthest = max(last for ranges in found.values() for _, last in ranges) + 1
-    length_scale(axes, {4**power for power in range(math.ceil(math.log(furthest, 4)) + 1)})
-    axes.set_xlim(right=max(furthest, trained_length) * 1.1)
+        ideal_style = {"color": GRAY, "linestyle": ":", "zorder": 0}
+        plot_line(axes, IDEAL, _over_tokens_seen(ideal), ideal_style)
+    longest = max(last for ranges in chosen.values() for _, last in ranges) + 1
+    set_length_scale(axes, {4**power for power in range(math.ceil(math.log(longest, 4)) + 1)})
+    axes.set_xlim(right=max(longest, trained_length) * 1.1)
     axes.set_xlabel("tokens seen of the window")
     axes.set_ylabel("bits a token (lower is better)")
-    _mark_lengths(axes, {trained_length})
-    label_ends(axes, ends)
+    mark_lengths(axes, [trained_length])
+    add_legend(figure)
     return figure
 
 
-def _seen(place: Range) -> float:
-    """Return the tokens that were seen at a range of positions: the geometric mean."""
-    first, last = place
-    return math.sqrt((first + 1) * (last + 1))
+def _over_tokens_seen(bits: Mapping[Range, float]) -> list[tuple[float, float]]:
+    """Return points of bits over the tokens seen at a range of positions: their geometric mean."""
+    return [
+        (math.sqrt((first + 1) * (last + 1)), bits[first, last]) for first, last in sorted(bits)
+    ]

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from lra.record.evaluation import EvaluationRecord
 from lra.report.boards.evaluations import EvaluationBoard, lengths_of
 from lra.report.boards.slugs import slugify
-from lra.report.figures.breakdown import GroupAccuracy, plot_group_accuracies, wilson
+from lra.report.figures.best_rows import choose_rows, rank_by_result
+from lra.report.figures.breakdown import GroupAccuracy, plot_group_accuracies, wilson_interval
 from lra.report.figures.drawing import (
-    Looks,
+    GRAY,
+    MethodStyles,
     ReportFigure,
-    figure_with_labels,
-    legend_below,
-    legend_name,
-    length_scale,
+    add_legend,
+    mark_lengths,
     new_figure,
+    plot_line,
+    set_length_scale,
 )
-from lra.report.figures.drawn_rows import choose_rows, rank_by_result
-from lra.report.figures.labels import LineEnd, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _TRIVIAL = "best trivial baseline"
-_GRAY = "0.5"
 
 
-def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> list[ReportFigure]:
+def evaluation_figures(
+    evaluated: EvaluationBoard, styles: MethodStyles, slug: str
+) -> list[ReportFigure]:
     """Make a figure over length, and one over the values of each other option."""
     kinds = {(True, what): columns for what, columns in lengths_of(evaluated).items()}
     for column in evaluated.columns:
@@ -38,6 +38,7 @@ def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
             names = [text.partition("=")[0].removeprefix("task.") for text in column.changes]
             kinds.setdefault((False, ", ".join(names)), []).append(column)
     ranking = rank_by_result(evaluated.board, evaluated.task)
+    trained = sorted({column.trained_length for column in evaluated.columns})
     made: list[ReportFigure] = []
     for (over_length, what), columns in kinds.items():
         if len(columns) == 1:
@@ -45,7 +46,11 @@ def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
         labels = {column.label for column in columns}
         rows = {name: cells for name, cells in evaluated.rows.items() if labels & cells.keys()}
         chosen, note = choose_rows(rows, ranking)
-        drawn = replace(evaluated, rows=chosen)
+        groups = {method: _group_accuracies(evaluated, method, columns) for method in chosen}
+        trivial = [
+            (_x_of(column, place), max([column.largest_class, *column.baselines.values()]))
+            for place, column in enumerate(columns)
+        ]
         figure = ReportFigure(
             slugify("out-of-distribution", evaluated.task, "by", what, slug),
             f"{evaluated.task}: trained models by {what}",
@@ -53,57 +58,50 @@ def evaluation_figures(evaluated: EvaluationBoard, looks: Looks, slug: str) -> l
             f"{evaluated.trained_lengths} positions{' (vertical line)' if over_length else ''}. "
             f"Mean over seeds; bars: 95 % interval of a proportion of so many examples (Wilson). "
             f"The best trivial baseline in gray.{note}",
-            partial(_draw, drawn, columns, what, looks),
+            partial(_draw, groups, trivial, what, trained if over_length else [], styles),
         )
         made.append(figure)
     return made
 
 
 def _draw(
-    evaluated: EvaluationBoard, columns: Sequence[EvaluationRecord], what: str, looks: Looks
+    groups: Mapping[str, Sequence[GroupAccuracy]],
+    trivial: Sequence[tuple[float, float]],
+    what: str,
+    trained_lengths: Sequence[int],
+    styles: MethodStyles,
 ) -> Figure:
-    groups = _group_accuracies(evaluated, columns)
-    over_length = columns[0].length is not None
-    names = [*groups, _TRIVIAL]
-    figure = figure_with_labels(names) if over_length else new_figure(names)
+    """Draw accuracies over an option, or over length where the lengths in training are given."""
+    over_length = bool(trained_lengths)
+    figure = new_figure([*groups, _TRIVIAL])
     axes = figure.subplots()
-    ends = plot_group_accuracies(axes, groups, over_length, looks)
-    places = [_place(columns, k) for k in range(len(columns))]
-    trivial = [max([c.largest_class, *c.baselines.values()]) for c in columns]
-    axes.plot(
-        places, trivial, color=_GRAY, zorder=0, label=legend_name(_TRIVIAL), markersize=24,
-        linestyle=":" if over_length else "none", marker="" if over_length else "_",
-    )  # fmt: skip
+    plot_group_accuracies(axes, groups, over_length, styles)
+    line = {"linestyle": ":"} if over_length else {"linestyle": "none", "marker": "_"}
+    plot_line(axes, _TRIVIAL, trivial, {"color": GRAY, "zorder": 0, "markersize": 24, **line})
     axes.set_xlabel(what)
     if over_length:
-        length_scale(axes, [round(place) for place in places])
-        for length in {column.trained_length for column in evaluated.columns}:
-            axes.axvline(length, color=_GRAY, linewidth=0.8, zorder=0)
-        label_ends(axes, [*ends, LineEnd(places[-1], trivial[-1], _TRIVIAL, _GRAY)])
-    else:
-        legend_below(axes)
+        set_length_scale(axes, [round(x) for x, _ in trivial])
+        mark_lengths(axes, trained_lengths)
+    add_legend(figure)
     return figure
 
 
-def _place(columns: Sequence[EvaluationRecord], index: int) -> float:
-    """Return the place of a column on the x axis: its length, or its index if it has no length."""
-    length = columns[index].length
-    return float(index if length is None else length)
+def _x_of(column: EvaluationRecord, index: int) -> float:
+    """Return where a column is on the x axis: at its length, or at its index if it has none."""
+    return float(index if column.length is None else column.length)
 
 
 def _group_accuracies(
-    evaluated: EvaluationBoard, columns: Sequence[EvaluationRecord]
-) -> dict[str, list[GroupAccuracy]]:
-    """Return accuracies by method, each at its column's place on the x axis."""
-    found: dict[str, list[GroupAccuracy]] = {}
-    for method in evaluated.rows:
-        for place, column in enumerate(columns):
-            cell = evaluated.cell(method, column)
-            if cell is None or cell.mean is None:
-                continue
-            x = _place(columns, place)
-            name = ", ".join(text.partition("=")[2] for text in column.changes)
-            interval = wilson(cell.mean / 100, column.test_total)
-            group = GroupAccuracy(name, x, cell.mean, *interval, column.test_total)
-            found.setdefault(method, []).append(group)
+    evaluated: EvaluationBoard, method: str, columns: Sequence[EvaluationRecord]
+) -> list[GroupAccuracy]:
+    """Return a method's accuracies, each at its column's place on the x axis."""
+    found: list[GroupAccuracy] = []
+    for index, column in enumerate(columns):
+        cell = evaluated.cell(method, column)
+        if cell is None or cell.mean is None:
+            continue
+        name = ", ".join(text.partition("=")[2] for text in column.changes)
+        interval = wilson_interval(cell.mean / 100, column.test_total)
+        x = _x_of(column, index)
+        found.append(GroupAccuracy(name, x, cell.mean, *interval, column.test_total))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -11,25 +11,28 @@ import numpy as np
 
 from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import Place, SpeedBoard
+from lra.report.figures.best_rows import choose_rows, rank
 from lra.report.figures.drawing import (
-    Looks,
+    MethodStyles,
     ReportFigure,
-    figure_with_labels,
-    length_scale,
-    log_scale,
+    add_legend,
+    new_figure,
+    plot_line,
+    set_length_scale,
+    set_log_scale,
 )
-from lra.report.figures.drawn_rows import choose_rows, rank
-from lra.report.figures.labels import LineEnd, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FEWEST = 3
 """Fewest lengths that an exponent is fitted to: any line fits two."""
+Speeds = Sequence[tuple[int, float]]
+"""Length in positions and speed, in order of the length."""
 
 
 @dataclass(frozen=True)
-class Fit:
+class PowerLaw:
     """The power law: seconds per step = exp(intercept) * length ** exponent."""
 
     exponent: float
@@ -41,7 +44,7 @@ class Fit:
         return f"time ~ n^{self.exponent:.2f} ± {self.error:.2f}"
 
 
-def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
+def fit_power_law(lengths: Sequence[int], steps_per_second: Sequence[float]) -> PowerLaw:
     """Fit a power law to speeds by least squares on logarithms.
 
     Raises: ValueError for fewer than three lengths.
@@ -50,10 +53,10 @@ def fit(lengths: Sequence[int], steps_per_second: Sequence[float]) -> Fit:
         raise ValueError(f"got lengths {list(lengths)}, expected {FEWEST} or more")
     x, y = np.log(lengths), -np.log(steps_per_second)
     (exponent, intercept), covariance = np.polyfit(x, y, 1, cov=True)
-    return Fit(float(exponent), float(np.sqrt(covariance[0, 0])), float(intercept))
+    return PowerLaw(float(exponent), float(np.sqrt(covariance[0, 0])), float(intercept))
 
 
-def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
+def scaling_figures(board: SpeedBoard, styles: MethodStyles) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
     figures = []
     groups: dict[tuple[str, int, tuple[str, ...]], list[Place]] = {}
@@ -61,7 +64,7 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
         key = (place.task, place.batch_size, tuple(place.differences))
         groups.setdefault(key, []).append(place)
     for (task, batch_size, differences), places in groups.items():
-        lines: dict[str, list[tuple[int, float]]] = {}
+        found: dict[str, Speeds] = {}
         for method, cells in board.rows.items():
             points = [
                 (place.length, speed)
@@ -69,10 +72,10 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
                 if place in cells and (speed := cells[place].steps_per_second) is not None
             ]
             if len(points) > 1:
-                lines[method] = points
-        furthest = {method: points[-1] for method, points in lines.items()}
-        lines, note = choose_rows(lines, rank(furthest, "speed at the longest length"))
-        if lines:
+                found[method] = points
+        at_longest = {method: points[-1] for method, points in found.items()}
+        found, note = choose_rows(found, rank(at_longest, "speed at the longest length"))
+        if found:
             figures.append(
                 ReportFigure(
                     slugify(
@@ -82,34 +85,30 @@ def scaling_figures(board: SpeedBoard, looks: Looks) -> list[ReportFigure]:
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
                     f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
                     f"this power of the length, ± its standard error.{note}",
-                    partial(_draw, lines, looks, board.unit),
+                    partial(_draw, found, styles, board.unit),
                 )
             )
     return figures
 
 
-def _draw(lines: dict[str, list[tuple[int, float]]], looks: Looks, unit: str) -> Figure:
-    fits = {
-        method: fit(*zip(*points, strict=True))
-        for method, points in lines.items()
-        if len(points) >= FEWEST
-    }
-    names = {method: f"{method}\n{fits.get(method, '')}".strip() for method in lines}
-    figure = figure_with_labels(names.values())
+def _draw(found: Mapping[str, Speeds], styles: MethodStyles, unit: str) -> Figure:
+    names: dict[str, str] = {}
+    lines: dict[str, Sequence[tuple[float, float]]] = {}
+    for method, speeds in found.items():
+        names[method], lines[method] = method, speeds
+        if len(speeds) >= FEWEST:
+            law = fit_power_law(*zip(*speeds, strict=True))
+            names[method] = f"{method}\n{law}"
+            ends = speeds[0][0], speeds[-1][0]
+            lines[method] = [(n, float(np.exp(-law.intercept)) * n**-law.exponent) for n in ends]
+    figure = new_figure(names.values())
     axes = figure.subplots()
-    ends: list[LineEnd] = []
-    for method, points in lines.items():
-        lengths, speeds = zip(*points, strict=True)
-        look = looks.line(method)
-        axes.plot(lengths, speeds, linestyle="none", marker=look["marker"], color=look["color"])
-        x, y = np.array(lengths, dtype=float), np.array(speeds)
-        if (found := fits.get(method)) is not None:
-            x = x[[0, -1]]
-            y = np.exp(-found.intercept) * x**-found.exponent
-        axes.plot(x, y, color=look["color"], linestyle=look["linestyle"])
-        ends.append(LineEnd(float(x[-1]), float(y[-1]), names[method], look["color"]))
-    length_scale(axes, {length for points in lines.values() for length, _ in points})
-    log_scale(axes)
+    for method, speeds in found.items():
+        color, marker = styles[method]["color"], styles[method]["marker"]
+        axes.plot(*zip(*speeds, strict=True), linestyle="none", marker=marker, color=color)
+        plot_line(axes, names[method], lines[method], {**styles[method], "marker": ""})
+    set_length_scale(axes, {length for speeds in found.values() for length, _ in speeds})
+    set_log_scale(axes)
     axes.set_ylabel(unit)
-    label_ends(axes, ends)
+    add_legend(figure)
     return figure

@@ -13,7 +13,7 @@ MOST_ROWS = 30
 """Most rows that a figure draws. Nobody can read the labels of more rows, and they take minutes."""
 
 Row = TypeVar("Row", bound=Hashable)
-Drawn = TypeVar("Drawn")
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def rank_in_turn(rankings: Iterable[Ranking[str]], rule: str) -> Ranking[str]:
     return Ranking(list(found), rule)
 
 
-def choose_rows(rows: Mapping[Row, Drawn], ranking: Ranking[Row]) -> tuple[dict[Row, Drawn], str]:
+def choose_rows(rows: Mapping[Row, Value], ranking: Ranking[Row]) -> tuple[dict[Row, Value], str]:
     """Choose the rows that a figure draws.
 
     Args:
