@@ -99,6 +99,7 @@ def draws_the_best(figures: Sequence[ReportFigure], best: set[str] = BEST) -> No
     for made in figures:
         assert NOTE in made.caption
         assert f"leave out the other {ROWS - FEW}." in made.caption
+        assert " at 0x" not in repr(made.draw.args), "the digest is of values"
         with style():
             assert names_in(made.draw()) == best, made.slug
 
