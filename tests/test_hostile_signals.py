@@ -196,6 +196,8 @@ def test_two_equal_commands_make_what_one_makes(
     shutil.copytree(unbroken.parents[3], place.folder / "results")
     ended = place.forked.run_together(command, arguments, place.folder, 2)
     assert [one.code for one in ended] == [0, 0], [one.err for one in ended]
+    if made == "data":
+        assert sum(one.err.count("generating ListOps") for one in ended) == 1
     twice = contents(place.folder / made)
     (place.folder / made).rename(place.folder / "twice")
     place.attack(command, arguments, {0})
@@ -290,12 +292,7 @@ def test_a_read_only_checkout_serves_for_all_but_writing_there(tmp_path: Path) -
         pytest.skip("a folder cannot be mounted here")
     places = tiny_arguments(tmp_path, *SETTINGS, mixer="mean")
     here = tiny_arguments(Path(), *SETTINGS, mixer="mean")
-    report = ["report.py", "--results-dir", str(tmp_path / "results"), "--format", "csv"]
-    commands = [
-        (["run_task.py", *places], 0),
-        (["run_task.py", *here], 2),
-        ([*report, "--out", "new"], 2),
-    ]
+    commands = [(["run_task.py", *places], 0), (["run_task.py", *here], 2)]
     lines = "; ".join(shlex.join([sys.executable, *line]) + "; echo $?" for line, _ in commands)
     ended = subprocess.run(
         ["unshare", "-m", "sh", "-c", f"{mount} && cd {checkout} && {{ {lines}; }}"],
@@ -304,7 +301,7 @@ def test_a_read_only_checkout_serves_for_all_but_writing_there(tmp_path: Path) -
     assert "Traceback" not in ended.stderr
     codes = [int(line) for line in ended.stdout.splitlines() if line in {"0", "1", "2"}]
     assert codes == [code for _, code in commands], ended.stderr
-    assert ended.stderr.count("Read-only file system") == 2
+    assert ended.stderr.count("Read-only file system") == 1
 
 
 def test_ignored_signals_stay_ignored() -> None:

@@ -218,7 +218,7 @@ def wait_for_checkpoint(folder: Path, than: int = 0) -> int:
 
 
 @pytest.mark.slow
-def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path) -> None:
+def test_a_signal_stops_all_processes_at_one_step(tmp_path: Path) -> None:
     process = start(tmp_path, *LONG)
     step = wait_for_checkpoint(tmp_path)
     process.send_signal(signal.SIGTERM)
@@ -226,11 +226,9 @@ def test_a_signal_stops_all_processes_at_one_step_and_they_go_on(tmp_path: Path)
     record, _ = result(tmp_path)
     assert record.status == "stopped"
     assert record.steps >= step
-    more = str(record.steps + 10)
-    _, err = finish(start(tmp_path, *LONG, "--max-steps", more))
-    assert f"resumed at step {record.steps}" in err
-    assert err.count("resumed at step") == 1  # one process speaks
-    assert result(tmp_path)[0].steps == int(more)
+    more = record.steps + 1
+    run_task.main(tiny_arguments(tmp_path, *LONG, "--max-steps", str(more)))
+    assert result(tmp_path)[0].steps == more
 
 
 @pytest.fixture(scope="module")
@@ -242,8 +240,8 @@ def resumed(tmp_path_factory: pytest.TempPathFactory, on_two: Path) -> Path:
     run_task.main(tiny_arguments(folder / "after one", *DROPOUT, "--max-steps", "12"))
     runs = [tiny_arguments(folder / name, *DROPOUT) for name in ("after two", "after one")]
     _, err = finish(launch(on_two / "several.py", json.dumps(runs)))
-    assert "resumed at step 7" in err
-    assert "resumed at step 12" in err
+    assert err.count("resumed at step 7") == 1  # one process speaks
+    assert err.count("resumed at step 12") == 1
     return folder
 
 

@@ -42,7 +42,7 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
 DROPOUT = ("--set", "model.dropout=0.2", "--set", "model.embedding_dropout=0.1")
 
 
-@pytest.mark.parametrize("stops", [[10], [1, 9, 10, 19], [3, 17, 20]], ids=str)
+@pytest.mark.parametrize("stops", [[10], [1, 9, 17, 20]], ids=str)
 def test_stops_change_nothing(tmp_path: Path, unbroken: Path, stops: list[int]) -> None:
     for stop in stops:
         arguments = tiny_arguments(tmp_path, *DROPOUT, "--max-steps", str(stop))
@@ -72,7 +72,8 @@ def test_max_minutes_stops_after_a_step_and_always_goes_on(tmp_path: Path) -> No
 
 
 def test_time_never_interrupts_an_evaluation(tmp_path: Path, unbroken: Path) -> None:
-    for _ in range(40):
+    run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-steps", "8"))
+    for _ in range(30):
         code = run_task.main(tiny_arguments(tmp_path, *DROPOUT, "--max-minutes", "0"))
         if code == 0:
             break

@@ -367,9 +367,8 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
     records = records_of(tmp_path)
     assert [r.status for r in records] == ["stopped", "stopped"]
     most = str(max(r.steps for r in records) + 5)
-    again = start(tmp_path, *endless, "--max-steps", most)
-    _, err = again.communicate(timeout=120)
-    assert again.returncode == 0, err
+    for run in plan(sweep_options(tmp_path, seeds=[0], overrides=[*TINY, endless[-1], SLOW[3]])):
+        assert run_task.main([*run.arguments(), "--device", "cpu", "--max-steps", most]) == STOPPED
     assert {r.steps for r in records_of(tmp_path)} == {int(most)}
 
 
@@ -392,7 +391,7 @@ def test_killed_again_and_again_it_ends_with_exactly_the_planned_records(tmp_pat
     moments = random.Random(7)
     kills = 0
     while kills < 4:
-        process = start(tmp_path, "--per-device", "2")
+        process = start(tmp_path, "--per-device", "2", "--seeds", "0")
         try:
             process.wait(moments.uniform(0.5, 6.0))
         except subprocess.TimeoutExpired:
@@ -405,16 +404,16 @@ def test_killed_again_and_again_it_ends_with_exactly_the_planned_records(tmp_pat
         else:
             break
         process.communicate()
-    out, err = start(tmp_path, "--per-device", "2").communicate(timeout=240)
-    assert "4 done of 4 runs" in err, (out, err)
+    out, err = start(tmp_path, "--per-device", "2", "--seeds", "0").communicate(timeout=240)
+    assert "2 done of 2 runs" in err, (out, err)
     records = records_of(tmp_path)
     assert {(r.mixer, r.seed, r.status, r.steps) for r in records} == {
-        (mixer, seed, "done", 60) for mixer in ("mean", "fnet") for seed in (0, 1)
+        (mixer, 0, "done", 60) for mixer in ("mean", "fnet")
     }
-    assert len(records) == 4
-    assert kills > 2
+    assert len(records) == 2
+    assert kills > 1
     unbroken = tmp_path / "unbroken"
-    for run in plan(sweep_options(unbroken, overrides=[*TINY, SLOW[1], SLOW[3]])):
+    for run in plan(sweep_options(unbroken, overrides=[*TINY, SLOW[1], SLOW[3]], seeds=[0])):
         assert run_task.main([*run.arguments(), "--device", "cpu"]) == 0
     for record in records:
         place = Path("results", "runs", "listops", record.mixer, record.run_id)
@@ -448,19 +447,20 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     """Through submitit's executor for processes of this machine."""
     from lra.sweep.cluster import make_executor, submit
 
-    runs = plan(sweep_options(tmp_path, overrides=[*TINY, SLOW[3], "train.steps=150"], seeds=[0]))
+    overrides = [*TINY, SLOW[3], "train.steps=150"]
+    runs = plan(sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0]))
     executor = make_executor("local", tmp_path / "jobs", ["timeout_min=5"])
     jobs = submit(runs, FREE, "cpu", executor)
     assert [run for run, _ in jobs] == runs
     for run in runs:
         facts = json.loads((run.folder.path / "job.json").read_text())
         assert facts["cluster"] == "local"
-    wait_for_step(tmp_path, 2)
+    wait_for_step(tmp_path)
     for _, job in jobs:
         (task,) = psutil.Process(job._process.pid).children()
         task.send_signal(signal.SIGUSR2)  # as Slurm does before it preempts
-    assert [job.result() for _, job in jobs] == [0, 0]
-    assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 150)] * 2
+    assert [job.result() for _, job in jobs] == [0]
+    assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 150)]
     for run in runs:
         log = run.log.read_text()
         assert log.count("stopped by SIGTERM") == log.count("resumed at step") == 1

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import random
-import signal
-import subprocess
-import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,10 +10,8 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from conftest import ROOT
 from tasks.cache import Build, open_cache, open_or_build
 from tasks.errors import DataError
-from tasks.listops.task import ListOps
 
 REQUEST = {"source": "test", "seed": 1}
 
@@ -116,53 +110,6 @@ def test_a_complete_cache_needs_no_lock(tmp_path: Path) -> None:
     (tmp_path / "cache.lock").unlink()
     with FileLock(tmp_path / "cache.lock"):
         make(folder)
-
-
-def test_two_processes_prepare_once(tmp_path: Path) -> None:
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PREPARE, str(tmp_path)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )
-        for _ in range(2)
-    ]  # fmt: skip
-    outputs = [process.communicate() for process in processes]
-    assert [out for out, _ in outputs] == ["start\nend\n"] * 2
-    assert "".join(err for _, err in outputs).count("generating ListOps") == 1
-
-
-PREPARE = (
-    "import logging, sys; from pathlib import Path; from tasks.listops.task import ListOps;"
-    "logging.basicConfig(level=logging.INFO);"
-    "print('start', flush=True);"
-    "ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)"
-    ".prepare(Path(sys.argv[1])); print('end', flush=True)"
-)
-
-
-@pytest.mark.slow
-def test_kill_while_preparing_leaves_nothing_that_passes(tmp_path: Path) -> None:
-    random.seed(0)
-    killed = 0
-    for attempt in range(6):
-        process = subprocess.Popen(
-            [sys.executable, "-c", PREPARE, str(tmp_path)],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(random.uniform(0.02, 0.1 + 0.16 * attempt))
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        complete = [p for p in (tmp_path / "listops").glob("generated-*") if p.suffix == ""]
-        if complete:
-            break
-        killed += 1
-    assert killed > 0, "the machine prepares faster than the test kills; make the set larger"
-    task = ListOps(min_length=16, max_length=128, train=40000, val=500, test=500)
-    dataset = task.prepare(tmp_path)
-    task.verify(dataset)
-    assert not list((tmp_path / "listops").glob("*.partial*"))
 
 
 def test_what_baselines_predict_is_no_part_of_the_fingerprint(tmp_path: Path) -> None:

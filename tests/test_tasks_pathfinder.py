@@ -7,11 +7,7 @@ import itertools
 import json
 import logging
 import re
-import signal
 import struct
-import subprocess
-import sys
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from conftest import ROOT
 from lra.record.schema import DataRecord
 from made_data import write_archive
 from tasks.base import Dataset
@@ -149,42 +144,6 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(set(calls)) == list(range(0, COUNT, 10))
     assert all(calls.count(first) == 1 for first in done)
     small().verify(dataset)
-
-
-@pytest.mark.slow
-def test_kill_while_drawing_goes_on_to_the_same_images(tmp_path: Path) -> None:
-    code = (
-        "import logging, sys; from pathlib import Path; logging.basicConfig(level=logging.INFO);"
-        "from tasks.pathfinder.task import Pathfinder;"
-        "import tasks.pathfinder.generate as g; g.PIXELS_A_CHUNK = 2**15; g.CHUNKS_A_MARK = 2;"
-        "Pathfinder(examples=6000, contour=6).prepare(Path(sys.argv[1]))"
-    )
-
-    def prepare() -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", code, str(tmp_path)], cwd=ROOT, stderr=subprocess.PIPE, text=True
-        )
-
-    process = prepare()
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        marks = list(tmp_path.glob("pathfinder/*.partial/is_done.npy"))
-        if marks and np.load(marks[0]).sum() > 4:
-            break
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
-    assert not [p for p in tmp_path.glob("pathfinder/generated-*") if p.suffix == ""]
-    _, said = prepare().communicate()
-    assert "going on after" in said
-    task = Pathfinder(examples=6000, contour=6)
-    dataset = task.prepare(tmp_path)
-    task.verify(dataset)
-    images = np.load(dataset.folder / "images.npy")
-    expected, label = np.empty((1, 32, 32), np.uint8), np.empty(1, np.uint8)
-    for index in range(0, 6000, 97):
-        draw(task.law, 0, index, expected, label)
-        assert np.array_equal(images[index].ravel(), expected.ravel())
 
 
 def test_an_export_reads_back_to_the_same_cache(made: Dataset, tmp_path: Path) -> None:
