@@ -61,7 +61,9 @@ class ReportData:
         self.speed_boards = speed_boards(results.records, self.names)
         self.bench_boards = bench_boards(results.bench, self.names)
         shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-        self.styles = assign_styles(method for board in shown for method in board.rows)
+        leading = self.leading_board.rows if self.leading_board else ()
+        methods = sorted({method for board in shown for method in board.rows})
+        self.styles = assign_styles([*sorted(leading), *methods])
         self.relative_to = DEFAULT_RELATIVE_TO
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")

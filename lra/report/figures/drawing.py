@@ -118,10 +118,10 @@ MethodStyles = Mapping[str, Mapping[str, Any]]
 def assign_styles(methods: Iterable[str]) -> MethodStyles:
     """Give each method a style; after twelve methods, colours recur with other lines and markers.
 
-    All figures of a report use the same styles.
+    All figures of a report use the same styles. The first methods have colours of their own.
     """
     # Names of several words are of changed settings: mixers as they come have colours first.
-    ordered = sorted(set(methods), key=lambda name: (" " in name, name))
+    ordered = sorted(dict.fromkeys(methods), key=lambda name: " " in name)
     styles: dict[str, dict[str, Any]] = {}
     for k, method in enumerate(ordered):
         cycle = k // len(COLOURS)
