@@ -440,10 +440,10 @@ def test_a_shipped_result_stands_beside_ones_own_unfinished_run(
     mine = record(status=status, steps=5, total_steps=1500, steps_per_second=3.5, device="CPU A")
     save_all(tmp_path / "shipped", [shipped, record(mixer="s4", status="stopped")])
     save_all(tmp_path, [mine, record(mixer="s4", status="oom")])
-    shown = f"40.00 (yours: {status} at 5 of 1,500)"
-    assert f"| {shown}" in task_table(tmp_path, mine)
+    shown = f"yours: {status} at 5 of 1,500)"
+    assert f"| 40.00 (n=1; {shown}" in task_table(tmp_path, mine)
     assert report.main(["--results-dir", str(tmp_path)]) == 0
-    assert f"| {shown}" in capsys.readouterr().out
+    assert f"| 40.00 ({shown}" in capsys.readouterr().out
     results = Results(tmp_path)
     assert [(r.mixer, r.status) for r in results.records] == [
         ("tnn", "done"), ("s4", "oom"), ("tnn", status)
