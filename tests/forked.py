@@ -176,9 +176,9 @@ def _make_a_run() -> None:
 def _draw_an_image() -> None:
     """Draw an image, which compiles what draws: a child that is killed would not keep that."""
     from tasks.pathfinder.draw import trace
-    from tasks.pathfinder.law import law
+    from tasks.pathfinder.law import find_law
 
-    trace(law(32, 14, border_quirk=True), 0, 0)
+    trace(find_law(32, 14, border_quirk=True), 0, 0)
 
 
 def _work(job: dict[str, Any], number: int) -> None:

@@ -13,13 +13,13 @@ import pytest
 
 from tasks.files import naming, stream_atomically, write_atomically
 from tasks.pathfinder.format import write_release
-from tasks.pathfinder.law import law
+from tasks.pathfinder.law import find_law
 
 
 def write_pathfinder(folder: Path) -> None:
     images = np.random.default_rng(0).integers(0, 256, (1, 32 * 32)).astype(np.uint8)
     rows = np.zeros(1, dtype=np.int64)
-    write_release(folder, images, rows, rows, law(32, 14, border_quirk=True))
+    write_release(folder, images, rows, rows, find_law(32, 14, border_quirk=True))
 
 
 @pytest.mark.parametrize(

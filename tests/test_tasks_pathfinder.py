@@ -21,10 +21,10 @@ from tasks.base import Dataset
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Build
 from tasks.errors import DataError
-from tasks.pathfinder.draw import draw
+from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers
-from tasks.pathfinder.official import unrelated
+from tasks.pathfinder.official import describe_unrelated_labels
 from tasks.pathfinder.pathx import PathX
 from tasks.pathfinder.task import Pathfinder
 from tasks.splits import Pixels
@@ -133,7 +133,7 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
             calls.append(first)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        draw(law, seed, first, images, labels)
+        draw_images(law, seed, first, images, labels)
 
     monkeypatch.setattr("tasks.pathfinder.generate.draw", interrupted)
     monkeypatch.setattr("tasks.pathfinder.generate.core_count", lambda: 1)
@@ -269,7 +269,9 @@ def test_labels_that_belong_to_other_images_are_known(
     rng = np.random.default_rng(0)
     labels = (np.arange(count) < ones * count).astype(np.uint8)
     predictions = labels ^ rng.permutation(np.arange(count) >= round(right * count))
-    assert ("do not belong to its images" in unrelated(labels, predictions, size)) == alarm
+    assert (
+        "do not belong to its images" in describe_unrelated_labels(labels, predictions, size)
+    ) == alarm
 
 
 @pytest.mark.usefixtures("few")
@@ -501,7 +503,7 @@ def test_markers_are_found_from_pixels(size: int) -> None:
     count = 300
     images = np.zeros((count, size, size), np.uint8)
     labels, facts = np.zeros(count, np.uint8), np.zeros((count, 5), np.int64)
-    draw(task.law, 0, 0, images, labels, facts)
+    draw_images(task.law, 0, 0, images, labels, facts)
     found = find_markers(images.reshape(count, -1, 1), size, task.law.marker_radius)
     there = facts[:, :4].reshape(-1, 2, 2)
     error = [
@@ -516,9 +518,11 @@ def test_marker_positions_give_the_label_away(tmp_path: Path) -> None:
     dataset = Pathfinder(examples=20_000).prepare(tmp_path)
     assert dataset.baselines["marker positions"] == pytest.approx(68, abs=3)
     found = arrays(dataset)
-    assert unrelated(found["labels"], found["marker_predictions"], 32) == ""
+    assert describe_unrelated_labels(found["labels"], found["marker_predictions"], 32) == ""
     markers = find_markers(found["images"], 32, small().law.marker_radius)
     shuffled = np.random.default_rng(0).permutation(found["labels"])
-    assert "do not belong" in unrelated(shuffled, cross_fitted_trees(markers, shuffled), 32)
+    assert "do not belong" in describe_unrelated_labels(
+        shuffled, cross_fitted_trees(markers, shuffled), 32
+    )
     clean = Pathfinder(examples=20_000, law="clean").prepare(tmp_path)
     assert clean.baselines["marker positions"] < 61

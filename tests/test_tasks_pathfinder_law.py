@@ -17,13 +17,13 @@ from PIL import Image
 from scipy import ndimage
 
 from tasks.pathfinder.compiled import _drop_stale
-from tasks.pathfinder.contours import _CROWDED, grow_distractor, grow_targets
-from tasks.pathfinder.draw import FACTS, _compose_marker, draw, trace
-from tasks.pathfinder.law import Law, law
-from tasks.pathfinder.sheet import begin, rules, sheet
-from tasks.pathfinder.stamps import DEGREES, stamps
+from tasks.pathfinder.contours import _OVERLAP_LIMIT, grow_distractor, grow_targets
+from tasks.pathfinder.draw import LAYOUT_COLUMNS, _paint_marker, draw_images, trace
+from tasks.pathfinder.drawing_state import create_state, select_numbers, start_image
+from tasks.pathfinder.law import Law, find_law
+from tasks.pathfinder.primitives import DEGREES, draw_primitives
 
-OFFICIAL = law(32, 14, border_quirk=True)
+OFFICIAL = find_law(32, 14, border_quirk=True)
 COUNT = 20_000
 
 
@@ -37,8 +37,8 @@ class Drawn:
 def drawn(law: Law, count: int, seed: int = 0, first: int = 0) -> Drawn:
     images = np.zeros((count, law.size, law.size), dtype=np.uint8)
     labels = np.full(count, 9, dtype=np.uint8)
-    facts = np.full((count, FACTS), -1, dtype=np.int64)
-    draw(law, seed, first, images, labels, facts)
+    facts = np.full((count, LAYOUT_COLUMNS), -1, dtype=np.int64)
+    draw_images(law, seed, first, images, labels, facts)
     return Drawn(images, labels, facts)
 
 
@@ -66,13 +66,13 @@ def test_official_law_has_the_measured_statistics(official: Drawn) -> None:
 
 @pytest.mark.slow
 def test_path_x_has_the_measured_statistics() -> None:
-    data = drawn(law(128, 14, border_quirk=True), 2000)
+    data = drawn(find_law(128, 14, border_quirk=True), 2000)
     assert_close(data, [7.90, 35.65, 0.1371, 7.685], [0.07, 0.25, 0.0012, 0.06])
 
 
 def test_law_without_the_quirk_is_another_one() -> None:
     """As measured on a second implementation of the law, written by others from its text."""
-    data = drawn(law(32, 14, border_quirk=False), 10_000)
+    data = drawn(find_law(32, 14, border_quirk=False), 10_000)
     assert_close(data, [27.69, 57.78, 0.451, 4.63], [0.3, 0.4, 0.005, 0.05])
 
 
@@ -108,7 +108,9 @@ def test_labels_tell_whether_one_contour_joins_the_markers(official: Drawn) -> N
 
 def test_first_contour_leaves_the_centre_up_left(official: Drawn) -> None:
     """As the quirk has it: no other orientation of the first dash finds a place at 32 pixels."""
-    assert np.flatnonzero(stamps(OFFICIAL).usable[:DEGREES]).tolist() == [*range(30, 60)]
+    assert np.flatnonzero(draw_primitives(OFFICIAL).is_usable[:DEGREES]).tolist() == [
+        *range(30, 60)
+    ]
     firsts = np.stack([trace(OFFICIAL, 0, index).targets[:, 0] for index in range(500)])
     steps = firsts[..., 2:] - firsts[..., :2]
     assert (steps[:, 0] <= 0).all()
@@ -117,7 +119,7 @@ def test_first_contour_leaves_the_centre_up_left(official: Drawn) -> None:
     assert (np.abs(firsts[:, 0, :2] - 16) <= 4).all()
     apart = np.linalg.norm(firsts[:, 1, :2] - firsts[:, 0, :2], axis=-1)
     assert (np.abs(apart - OFFICIAL.seed_distance) <= 0.5**0.5).all()
-    clean = law(32, 14, border_quirk=False)
+    clean = find_law(32, 14, border_quirk=False)
     firsts = np.stack([trace(clean, 0, index).targets[0, 0] for index in range(500)])
     assert (firsts[:, 2:] > firsts[:, :2]).any(axis=0).all()
 
@@ -129,25 +131,25 @@ def test_first_contour_leaves_the_centre_up_left(official: Drawn) -> None:
 def test_orientations_and_turns_are_as_measured(
     size: int, usable: list[int], candidates: list[int]
 ) -> None:
-    pieces = stamps(law(size, 14, border_quirk=True))
-    bases = pieces.bases.tolist()
-    assert [int(pieces.usable[base : base + DEGREES].sum()) for base in bases[:-1]] == usable
+    primitives = draw_primitives(find_law(size, 14, border_quirk=True))
+    bases = primitives.first_directions.tolist()
+    assert [int(primitives.is_usable[base : base + DEGREES].sum()) for base in bases[:-1]] == usable
     assert (np.diff(bases) - DEGREES).tolist() == candidates
-    clean = stamps(law(size, 14, border_quirk=False))
-    assert all(clean.usable[base : base + DEGREES].all() for base in bases[:-1])
+    clean = draw_primitives(find_law(size, 14, border_quirk=False))
+    assert all(clean.is_usable[base : base + DEGREES].all() for base in bases[:-1])
 
 
 def test_quirk_finds_a_place_unless_a_pixel_sees_nothing_of_the_footprint() -> None:
     """Against the definition: all pixels of an image, each with the footprint around it."""
-    pieces = stamps(OFFICIAL)
+    primitives = draw_primitives(OFFICIAL)
     rows, columns = np.mgrid[:32, :32]
-    starts, items = pieces.footprints
+    starts, items = primitives.footprint_pixels
     for direction in range(DEGREES):
         seen = np.zeros((32, 32), dtype=bool)
         for y, x in items[starts[direction] : starts[direction + 1]]:
             inside = (rows + y >= 0) & (rows + y < 32) & (columns + x >= 0) & (columns + x < 32)
             seen |= inside
-        assert seen.all() == pieces.usable[direction]
+        assert seen.all() == primitives.is_usable[direction]
 
 
 def assert_markers_where_facts_say(data: Drawn, law: Law, least: int) -> None:
@@ -175,15 +177,18 @@ commit ab9c130, with what SciPy 1.0 did to resize images); it is not part of thi
 
 @pytest.mark.parametrize("size", [32, 64, 128, 256])
 def test_stamps_are_those_of_the_original_bit_by_bit(size: int) -> None:
-    rules_of = law(size, 14, border_quirk=True)
-    pieces = stamps(rules_of)
+    rules_of = find_law(size, 14, border_quirk=True)
+    primitives = draw_primitives(rules_of)
     digest = hashlib.sha256()
     for margin, first, last in zip(
-        rules_of.margins, pieces.bases[:-1], pieces.bases[1:], strict=True
+        rules_of.margins,
+        primitives.first_directions[:-1],
+        primitives.first_directions[1:],
+        strict=True,
     ):
         reach = rules_of.dash_length + math.ceil(rules_of.thickness) + margin
         for direction in range(first, last):
-            for starts, items in (pieces.lines, pieces.halos):
+            for starts, items in (primitives.dash_pixels, primitives.halo_pixels):
                 canvas = np.zeros((2 * reach + 1, 2 * reach + 1), dtype=np.uint8)
                 y, x, value = items[starts[direction] : starts[direction + 1]].T
                 canvas[y + reach, x + reach] = value
@@ -191,41 +196,41 @@ def test_stamps_are_those_of_the_original_bit_by_bit(size: int) -> None:
     assert digest.hexdigest()[:16] == ORIGINAL_STAMPS[size]
 
 
-def test_crowd_is_the_mask_dilated_by_the_margin() -> None:
+def test_dilated_mask_is_the_mask_dilated_by_the_margin() -> None:
     """The fast form against the plain one, after whole images and at the border, too."""
     for size in (32, 128):
-        rules_of = law(size, 14, border_quirk=True)
-        pieces, canvas = stamps(rules_of), sheet(rules_of)
+        rules_of = find_law(size, 14, border_quirk=True)
+        primitives, canvas = draw_primitives(rules_of), create_state(rules_of)
         margin = rules_of.margins[-1]
         y, x = np.mgrid[-margin : margin + 1, -margin : margin + 1]
         for index in range(40):
-            begin(canvas, np.uint64(0), index)
+            start_image(canvas, np.uint64(0), index)
             which = len(rules_of.margins) - 1
-            while not grow_targets(rules(rules_of), pieces, canvas, which):
+            while not grow_targets(select_numbers(rules_of), primitives, canvas, which):
                 pass
             for contour in range(2, 2 + rules_of.distractors):
-                grow_distractor(rules(rules_of), pieces, canvas, which, contour)
+                grow_distractor(select_numbers(rules_of), primitives, canvas, which, contour)
             expected = ndimage.maximum_filter(
                 canvas.mask, footprint=y**2 + x**2 <= margin**2, mode="constant", cval=0
             )
-            assert np.array_equal(canvas.crowd, expected)
+            assert np.array_equal(canvas.dilated_mask, expected)
             frame = rules_of.padding + margin
-            assert (canvas.crowd[:frame] == 255).all()
-            assert (canvas.crowd[:, -frame:] == 255).all()
+            assert (canvas.dilated_mask[:frame] == 255).all()
+            assert (canvas.dilated_mask[:, -frame:] == 255).all()
 
 
 def test_halos_refuse_each_other_from_nine_fifths_on() -> None:
     """As levels from 0 to 1 in single precision, added in double: no sum of 459 is below 1.8."""
     level = (np.arange(256) / 255).astype(np.float32).astype(np.float64)
     refused = level[:, None] + level >= 1.8
-    assert np.array_equal(refused, np.add.outer(np.arange(256), np.arange(256)) >= _CROWDED)
+    assert np.array_equal(refused, np.add.outer(np.arange(256), np.arange(256)) >= _OVERLAP_LIMIT)
 
 
 def test_greys_are_rounded_as_in_the_original(official: Drawn) -> None:
     """Values 133, 135 and 147 of a stamp, half again as bright, fall just short of a half."""
     for value, grey in ((133, 199), (135, 202), (147, 220)):
         assert value * 1.5 == grey + 0.5
-        assert int(stamps(OFFICIAL).light[0, value] * 255 + 0.5) == grey
+        assert int(draw_primitives(OFFICIAL).brightness[0, value] * 255 + 0.5) == grey
     without = official.images[official.facts[:, 4] == 0]
     assert {199, 202, 220} <= set(without.ravel().tolist())
 
@@ -233,8 +238,8 @@ def test_greys_are_rounded_as_in_the_original(official: Drawn) -> None:
 @pytest.mark.parametrize("size", [32, 64, 128, 256])
 def test_markers_are_drawn_on_the_whole_image(size: int) -> None:
     """The small canvas against the plain one, twice the image, at the border and inside it."""
-    rules_of = law(size, 14, border_quirk=True)
-    pieces = stamps(rules_of)
+    rules_of = find_law(size, 14, border_quirk=True)
+    primitives = draw_primitives(rules_of)
     places = [0, 1, 2, 3, 5, 8, 11, 14, size // 2]
     places += [size - 1 - place for place in places]
     rows, columns = np.mgrid[: 2 * size, : 2 * size]
@@ -243,14 +248,14 @@ def test_markers_are_drawn_on_the_whole_image(size: int) -> None:
         whole = Image.fromarray(np.where(disk, 255, 0).astype(np.uint8))
         expected = np.asarray(whole.resize((size, size), Image.Resampling.LANCZOS)) / 255
         light = np.zeros((size, size))
-        _compose_marker(rules(rules_of), pieces, light, y, x)
+        _paint_marker(select_numbers(rules_of), primitives, light, y, x)
         assert np.array_equal(light, expected)
 
 
 @pytest.mark.parametrize(("size", "contour"), [(32, 6), (32, 9), (64, 14), (128, 6), (256, 14)])
 @pytest.mark.parametrize("border_quirk", [True, False])
 def test_other_sizes_and_levels(size: int, contour: int, border_quirk: bool) -> None:
-    rules_of = law(size, contour, border_quirk=border_quirk)
+    rules_of = find_law(size, contour, border_quirk=border_quirk)
     data = drawn(rules_of, 60)
     assert (data.images.reshape(60, -1).max(axis=1) == 255).all()
     assert set(data.labels) == {0, 1}
@@ -279,7 +284,7 @@ def test_threads_may_fill_slices_of_one_array(official: Drawn) -> None:
     images, labels = np.zeros((400, 32, 32), dtype=np.uint8), np.zeros(400, dtype=np.uint8)
 
     def fill(first: int) -> None:
-        draw(OFFICIAL, 0, first, images[first : first + 50], labels[first : first + 50])
+        draw_images(OFFICIAL, 0, first, images[first : first + 50], labels[first : first + 50])
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(fill, range(0, 400, 50)))
@@ -314,7 +319,7 @@ def test_images_of_all_sizes_are_those_first_made(
     size: int, contour: int, count: int, fingerprint: str
 ) -> None:
     """This law's images were compared with those of the original's own code."""
-    data = drawn(law(size, contour, border_quirk=True), count)
+    data = drawn(find_law(size, contour, border_quirk=True), count)
     digest = hashlib.sha256(data.images.tobytes() + data.labels.tobytes())
     assert digest.hexdigest()[:16] == fingerprint
 
@@ -323,7 +328,7 @@ def test_images_of_all_sizes_are_those_first_made(
     ("size", "contour", "distractors"), [(32, 6, 10), (32, 9, 6), (32, 14, 5), (128, 14, 8)]
 )
 def test_distractors_asked_for(size: int, contour: int, distractors: int) -> None:
-    rules_of = law(size, contour, border_quirk=True)
+    rules_of = find_law(size, contour, border_quirk=True)
     assert rules_of.distractors == distractors
     assert rules_of.distractor_dashes == contour // 3
 
@@ -342,16 +347,16 @@ def test_machine_code_older_than_any_source_is_dropped(tmp_path: Path) -> None:
 
 def test_unknown_laws_are_refused() -> None:
     with pytest.raises(ValueError, match="size 48, expected one of"):
-        law(48, 14, border_quirk=True)
+        find_law(48, 14, border_quirk=True)
     with pytest.raises(ValueError, match="10 dashes, expected one of"):
-        law(32, 10, border_quirk=True)
+        find_law(32, 10, border_quirk=True)
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
     images, labels = np.zeros((3, 32, 32), dtype=np.uint8), np.zeros(3, dtype=np.uint8)
     with pytest.raises(ValueError, match="images is uint8"):
-        draw(OFFICIAL, 0, 0, images[:2], labels)
+        draw_images(OFFICIAL, 0, 0, images[:2], labels)
     with pytest.raises(ValueError, match="images is float32"):
-        draw(OFFICIAL, 0, 0, images.astype(np.float32), labels)
-    with pytest.raises(ValueError, match="facts is int64"):
-        draw(OFFICIAL, 0, 0, images, labels, np.zeros((3, 4), dtype=np.int64))
+        draw_images(OFFICIAL, 0, 0, images.astype(np.float32), labels)
+    with pytest.raises(ValueError, match="layouts is int64"):
+        draw_images(OFFICIAL, 0, 0, images, labels, np.zeros((3, 4), dtype=np.int64))

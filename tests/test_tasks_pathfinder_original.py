@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from made_data import real_data
-from tasks.pathfinder.draw import FACTS, draw, trace
-from tasks.pathfinder.law import law
+from tasks.pathfinder.draw import LAYOUT_COLUMNS, draw_images, trace
+from tasks.pathfinder.law import find_law
 from two_samples import (
     BRIGHT,
     Sample,
@@ -43,8 +43,11 @@ def reference(size: int) -> Sample:
 def ours(size: int, seed: int, *, contour: int = 14, border_quirk: bool = True) -> Sample:
     count = COUNTS.get(size, 300)
     images = np.zeros((count, size, size), dtype=np.uint8)
-    labels, facts = np.zeros(count, dtype=np.uint8), np.zeros((count, FACTS), dtype=np.int64)
-    draw(law(size, contour, border_quirk=border_quirk), seed, 0, images, labels, facts)
+    labels, facts = (
+        np.zeros(count, dtype=np.uint8),
+        np.zeros((count, LAYOUT_COLUMNS), dtype=np.int64),
+    )
+    draw_images(find_law(size, contour, border_quirk=border_quirk), seed, 0, images, labels, facts)
     return Sample(images, labels, facts[:, :4], facts[:, 4])
 
 
@@ -158,7 +161,7 @@ def test_frames_are_as_free_as_the_reference(size: int) -> None:
 @pytest.mark.parametrize("contour", [6, 14])
 def test_no_dash_heads_into_the_frame(size: int, contour: int) -> None:
     """Far ends keep off the padding by a margin; at 256 the outermost 20 pixels are free."""
-    rules = law(size, contour, border_quirk=True)
+    rules = find_law(size, contour, border_quirk=True)
     low = rules.padding + min(rules.margins)
     for index in range(40):
         drawn = trace(rules, 0, index)
@@ -175,7 +178,7 @@ def test_no_dash_heads_into_the_frame(size: int, contour: int) -> None:
 
 def test_every_dash_from_the_first_marker_is_lit() -> None:
     """At 128 pixels; and the contour leads to the second marker if the label says so."""
-    rules = law(128, 14, border_quirk=True)
+    rules = find_law(128, 14, border_quirk=True)
     sample = ours(128, SEEDS[0])
     for index in range(200):
         drawn = trace(rules, SEEDS[0], index)

@@ -9,13 +9,19 @@ import numpy as np
 
 from tasks.pathfinder.compiled import compiled
 from tasks.pathfinder.contours import grow_distractor, grow_targets
+from tasks.pathfinder.drawing_state import (
+    create_state,
+    draw_integer,
+    is_inside,
+    select_numbers,
+    start_image,
+)
 from tasks.pathfinder.law import Law
-from tasks.pathfinder.sheet import begin, below, rules, sheet, within
-from tasks.pathfinder.stamps import ALONG, stamps
+from tasks.pathfinder.primitives import TAIL_TO_HEAD, draw_primitives
 
 _FULL = 255
-FACTS = 5
-"""Columns of facts: y and x of the first marker, y and x of the second, distractors drawn."""
+LAYOUT_COLUMNS = 5
+"""Columns of a layout: y and x of the first marker, y and x of the second, distractors drawn."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +42,13 @@ class Trace:
     label: int
 
 
-def draw(
+def draw_images(
     law: Law,
     seed: int,
     first: int,
     images: np.ndarray,
     labels: np.ndarray,
-    facts: np.ndarray | None = None,
+    layouts: np.ndarray | None = None,
 ) -> None:
     """Draw the images first, first + 1, ... of a seed, without the interpreter's lock.
 
@@ -52,16 +58,16 @@ def draw(
         first: index of the first image.
         images: (n, size, size) uint8, to be filled.
         labels: (n,) uint8, to be filled: 1 if both markers lie on one contour.
-        facts: (n, FACTS) int64, to be filled.
+        layouts: (n, LAYOUT_COLUMNS) int64, to be filled.
     Raises: ValueError if the shapes or types do not match.
     """
     count = len(labels)
-    if facts is None:
-        facts = np.empty((count, FACTS), dtype=np.int64)
+    if layouts is None:
+        layouts = np.empty((count, LAYOUT_COLUMNS), dtype=np.int64)
     expected = {
         "images": (images, (count, law.size, law.size), np.uint8),
         "labels": (labels, (count,), np.uint8),
-        "facts": (facts, (count, FACTS), np.int64),
+        "layouts": (layouts, (count, LAYOUT_COLUMNS), np.int64),
     }
     for name, (array, shape, kind) in expected.items():
         if array.shape != shape or array.dtype != kind or not array.flags.c_contiguous:
@@ -69,99 +75,110 @@ def draw(
                 f"{name} is {array.dtype} {array.shape}, expected contiguous "
                 f"{np.dtype(kind)} {shape}"
             )
-    _draw_all(rules(law), stamps(law), sheet(law), np.uint64(seed), first, images, labels, facts)
+    _draw_images(
+        select_numbers(law),
+        draw_primitives(law),
+        create_state(law),
+        np.uint64(seed),
+        first,
+        images,
+        labels,
+        layouts,
+    )
 
 
 def trace(law: Law, seed: int, index: int) -> Trace:
     """Draw one image and return its contours and markers."""
-    pieces, drawing = stamps(law), sheet(law)
+    primitives, state = draw_primitives(law), create_state(law)
     images = np.empty((1, law.size, law.size), dtype=np.uint8)
     labels = np.empty(1, dtype=np.uint8)
-    facts = np.empty((1, FACTS), dtype=np.int64)
-    _draw_all(rules(law), pieces, drawing, np.uint64(seed), index, images, labels, facts)
-    anchors, vectors = drawing.dashes[..., :2], pieces.vectors[drawing.dashes[..., 2], ALONG]
+    layouts = np.empty((1, LAYOUT_COLUMNS), dtype=np.int64)
+    _draw_images(
+        select_numbers(law), primitives, state, np.uint64(seed), index, images, labels, layouts
+    )
+    anchors, vectors = state.dashes[..., :2], primitives.vectors[state.dashes[..., 2], TAIL_TO_HEAD]
     dashes = np.concatenate([anchors - vectors, anchors], axis=-1)
     dashes[:, 0] = np.concatenate([anchors, anchors + vectors], axis=-1)[:, 0]
     dashes = np.ceil(dashes).astype(np.int64)
     return Trace(
         targets=dashes[:2],
         tips=np.stack([dashes[:2, 0, :2], dashes[:2, -1, 2:]], axis=1),
-        distractors=dashes[2 : 2 + facts[0, 4], : law.distractor_dashes],
-        markers=facts[0, :4].reshape(2, 2),
+        distractors=dashes[2 : 2 + layouts[0, 4], : law.distractor_dashes],
+        markers=layouts[0, :4].reshape(2, 2),
         label=int(labels[0]),
     )
 
 
 @compiled
-def _draw_all(rules, pieces, sheet, seed, first, images, labels, facts):
+def _draw_images(law, primitives, state, seed, first, images, labels, layouts):
     for i in range(len(labels)):
-        begin(sheet, seed, first + i)
-        labels[i] = below(sheet, 2)
-        drawn = _grow_contours(rules, pieces, sheet, labels[i], facts[i])
-        _compose(rules, pieces, sheet, drawn, facts[i])
-        _stretch(sheet.light, images[i])
+        start_image(state, seed, first + i)
+        labels[i] = draw_integer(state, 2)
+        drawn = _grow_contours(law, primitives, state, labels[i], layouts[i])
+        _paint_image(law, primitives, state, drawn, layouts[i])
+        _stretch_contrast(state.brightness, images[i])
 
 
 @compiled
-def _grow_contours(rules, pieces, sheet, label, facts):
+def _grow_contours(law, primitives, state, label, layout):
     """Grow all contours and pick the tips to mark; return the number of contours.
 
     A tip is the tail of a first dash or the far end of a last one: the point it is drawn from.
     """
-    start = below(sheet, 2)
+    start = draw_integer(state, 2)
     end = start if label else 1 - start
-    margin = below(sheet, len(pieces.margins))
-    while not grow_targets(rules, pieces, sheet, margin):
+    margin = draw_integer(state, len(primitives.margins))
+    while not grow_targets(law, primitives, state, margin):
         pass
     contours = 2
-    for _ in range(rules.distractors):
-        for _ in range(rules.distractor_draws):
-            if grow_distractor(rules, pieces, sheet, margin, contours):
+    for _ in range(law.distractors):
+        for _ in range(law.distractor_draws):
+            if grow_distractor(law, primitives, state, margin, contours):
                 contours += 1
                 break
-    facts[:2] = sheet.dashes[start, 0, :2]
-    facts[2:4] = sheet.dashes[end, rules.contour_dashes - 1, :2]
-    facts[4] = contours - 2
+    layout[:2] = state.dashes[start, 0, :2]
+    layout[2:4] = state.dashes[end, law.contour_dashes - 1, :2]
+    layout[4] = contours - 2
     return contours
 
 
 @compiled
-def _compose(rules, pieces, sheet, contours, facts):
+def _paint_image(law, primitives, state, contours, layout):
     """Draw the contours and the markers; where some overlap, the brightest one counts."""
-    light = sheet.light
-    light[:] = 0.0
-    starts, items = pieces.lines
+    brightness = state.brightness
+    brightness[:] = 0.0
+    starts, items = primitives.dash_pixels
     for contour in range(contours):
         is_target = contour < 2  # noqa: PLR2004
-        levels = pieces.light[0 if is_target else 1]
-        count = rules.contour_dashes if is_target else rules.distractor_dashes
+        levels = primitives.brightness[0 if is_target else 1]
+        count = law.contour_dashes if is_target else law.distractor_dashes
         for dash in range(count):
-            y, x, direction = sheet.dashes[contour, dash]
+            y, x, direction = state.dashes[contour, dash]
             for i in range(starts[direction], starts[direction + 1]):
                 row, column = y + items[i, 0], x + items[i, 1]
-                if within(rules, row, column, 0):
-                    light[row, column] = max(light[row, column], levels[items[i, 2]])
-    _compose_marker(rules, pieces, light, facts[0], facts[1])
-    _compose_marker(rules, pieces, light, facts[2], facts[3])
+                if is_inside(law, row, column, 0):
+                    brightness[row, column] = max(brightness[row, column], levels[items[i, 2]])
+    _paint_marker(law, primitives, brightness, layout[0], layout[1])
+    _paint_marker(law, primitives, brightness, layout[2], layout[3])
 
 
 @compiled
-def _compose_marker(rules, pieces, light, y, x):
-    """Draw a marker; near the border, its stamp is another one, whose canvas stays inside."""
-    side = len(pieces.markers)
-    top = min(max(y - side // 2, 0), rules.size - side)
-    left = min(max(x - side // 2, 0), rules.size - side)
-    marker = pieces.markers[y - top, x - left]
+def _paint_marker(law, primitives, brightness, y, x):
+    """Draw a marker; near the border, its image is another one, whose canvas stays inside."""
+    side = len(primitives.marker_images)
+    top = min(max(y - side // 2, 0), law.size - side)
+    left = min(max(x - side // 2, 0), law.size - side)
+    marker = primitives.marker_images[y - top, x - left]
     for row in range(side):
         for column in range(side):
-            old = light[top + row, left + column]
-            light[top + row, left + column] = max(old, marker[row, column] / _FULL)
+            old = brightness[top + row, left + column]
+            brightness[top + row, left + column] = max(old, marker[row, column] / _FULL)
 
 
 @compiled
-def _stretch(light, image):
+def _stretch_contrast(brightness, image):
     """Scale an image so that its brightest pixel is 255; its darkest pixel is 0 already."""
-    scale = _FULL / light.max()
-    for row in range(len(light)):
-        for column in range(len(light)):
-            image[row, column] = np.uint8(light[row, column] * scale + 0.5)
+    scale = _FULL / brightness.max()
+    for row in range(len(brightness)):
+        for column in range(len(brightness)):
+            image[row, column] = np.uint8(brightness[row, column] * scale + 0.5)

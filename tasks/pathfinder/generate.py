@@ -9,7 +9,7 @@ import numpy as np
 
 from tasks.cache import Build
 from tasks.cores import core_count
-from tasks.pathfinder.draw import draw
+from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 
@@ -42,14 +42,14 @@ def generate(made: Build, law: Law, seed: int, count: int, workers: int | None =
 
     def draw_chunk(chunk: int) -> int:
         rows = slice(chunk * step, min(count, (chunk + 1) * step))
-        draw(law, seed, rows.start, squares[rows], labels[rows])
+        draw_images(law, seed, rows.start, squares[rows], labels[rows])
         return chunk
 
     todo = np.flatnonzero(is_done == 0).tolist()
     if len(todo) < len(is_done):
         logger.info(f"going on after {len(is_done) - len(todo)} of {len(is_done)} chunks")
     title = f"drawing Pathfinder {law.size} x {law.size}"
-    draw(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
+    draw_images(law, seed, 0, squares[:0], labels[:0])  # compiled here, where an interrupt ends it
     with (
         progress(title, total=count, unit="images") as bar,
         ThreadPoolExecutor(workers or core_count()) as pool,

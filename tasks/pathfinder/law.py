@@ -3,7 +3,8 @@
 An image holds two target contours that grow alternately, dash by dash, and shorter distractors.
 Two disks mark tips of the target contours: the first tip of one, and the last tip of the same
 (label 1) or of the other (label 0). Each size and length of contour has a law of its own.
-`stamps` draws what an image is composed of, `contours` says where it stands, `draw` composes it.
+`primitives` draws what images are composed of, `contours` decides where it stands, and `draw`
+composes the images.
 
 The original is the "snakes" generator of Linsley et al., "Learning long-range spatial dependencies
 with horizontal gated recurrent units", with the settings of the Long Range Arena.
@@ -107,7 +108,7 @@ _DISTRACTOR_DASHES = {32: 20, 64: 22, 128: 35, 256: 30}
 """Number of dashes of all distractors of an image together, by the image's size."""
 
 
-def law(size: int, contour: int, *, border_quirk: bool) -> Law:
+def find_law(size: int, contour: int, *, border_quirk: bool) -> Law:
     """Look up the law of a size and a number of dashes.
 
     Args:

@@ -23,29 +23,32 @@ def find_markers(images: np.ndarray, size: int, radius: float) -> np.ndarray:
     steps = np.arange(-reach, reach + 1)
     dy, dx = np.nonzero(steps[:, None] ** 2 + steps**2 <= radius**2)
     markers = np.zeros((len(images), 4), dtype=np.float32)
-    _find(images.reshape(-1, size, size), dy - reach, dx - reach, 2 * reach + 1, markers)
+    _fill_markers(images.reshape(-1, size, size), dy - reach, dx - reach, 2 * reach + 1, markers)
     return markers
 
 
 @compiled
-def _find(images, dy, dx, apart, markers):
+def _fill_markers(images, dy, dx, least_distance, markers):
     """Fill markers (n, 4); dy and dx (pixels of a disk,) are offsets from its centre."""
     size = images.shape[1]
-    light = np.zeros((size, size), np.int64)
+    brightness = np.zeros((size, size), np.int64)
     for i in range(len(images)):
         image = images[i]
         for y in range(size):
             for x in range(size):
-                light[y, x] = 0
+                brightness[y, x] = 0
                 if image[y, x] > BRIGHT:
                     for k in range(len(dy)):
                         v, u = y + dy[k], x + dx[k]
                         if 0 <= v < size and 0 <= u < size:
-                            light[y, x] += image[v, u]
-        first = np.argmax(light)
+                            brightness[y, x] += image[v, u]
+        first = np.argmax(brightness)
         y, x = first // size, first % size
-        light[max(0, y - apart + 1) : y + apart, max(0, x - apart + 1) : x + apart] = 0
-        second = np.argmax(light)
+        brightness[
+            max(0, y - least_distance + 1) : y + least_distance,
+            max(0, x - least_distance + 1) : x + least_distance,
+        ] = 0
+        second = np.argmax(brightness)
         upper, lower = min(first, second), max(first, second)
         markers[i, 0], markers[i, 1] = upper // size, upper % size
         markers[i, 2], markers[i, 3] = lower // size, lower % size

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tasks.pathfinder.format import Listing
-from tasks.pathfinder.law import law
+from tasks.pathfinder.law import find_law
 from tasks.sources.exports import SEEDS_TRIED
 
 OFFICIAL_COUNT = 200_000
@@ -30,7 +30,7 @@ LARGEST_CHECKED = 128
 """Largest size at which labels are compared with markers; at 256 the gain was never measured."""
 
 
-def difference(
+def describe_difference(
     listing: Listing, images: np.ndarray, labels: np.ndarray, size: int, contour: int
 ) -> str:
     """Say what images have in another way than the official ones; empty if nothing.
@@ -49,10 +49,10 @@ def difference(
         return f"its metadata says that contours have {dashes} dashes, expected {contour}"
     if labels.min() == labels.max():
         return f"all its labels are {labels[0]}"
-    return _drawn_by_us(images, labels, size, contour)
+    return _find_own_images(images, labels, size, contour)
 
 
-def unrelated(labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
+def describe_unrelated_labels(labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
     """Say that labels do not depend on where the markers are; empty if they do.
 
     On the official images they do: the two tips of one contour lie otherwise than those of two. A
@@ -75,16 +75,18 @@ def unrelated(labels: np.ndarray, predictions: np.ndarray, size: int) -> str:
     )
 
 
-def _drawn_by_us(images: np.ndarray, labels: np.ndarray, size: int, contour: int) -> str:
+def _find_own_images(images: np.ndarray, labels: np.ndarray, size: int, contour: int) -> str:
     """Name the seed with which our generator draws one of these images; empty if there is none."""
-    from tasks.pathfinder.draw import draw
+    from tasks.pathfinder.draw import draw_images
 
     known = set(_digests(images, labels))
     ours = np.empty((IMAGES_TRIED, size, size), dtype=np.uint8)
     our_labels = np.empty(IMAGES_TRIED, dtype=np.uint8)
     for name, border_quirk in LAWS.items():
         for seed in range(SEEDS_TRIED):
-            draw(law(size, contour, border_quirk=border_quirk), seed, 0, ours, our_labels)
+            draw_images(
+                find_law(size, contour, border_quirk=border_quirk), seed, 0, ours, our_labels
+            )
             if not known.isdisjoint(_digests(ours, our_labels)):
                 return f"it holds what this suite draws with task.data_seed={seed}, task.law={name}"
     return ""

@@ -21,14 +21,13 @@ from tasks.errors import DataError
 from tasks.manifest import canonical_hash
 from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
-from tasks.pathfinder.law import CONTOURS
-from tasks.pathfinder.law import law as law_of
-from tasks.pathfinder.official import OFFICIAL_COUNT, difference, unrelated
+from tasks.pathfinder.law import CONTOURS, find_law
+from tasks.pathfinder.official import OFFICIAL_COUNT, describe_difference, describe_unrelated_labels
 from tasks.sources.exports import mark_export, settle_source
 from tasks.sources.releases import Release, open_release
 from tasks.splits import Pixels, scale
 
-DRAWN_AGAIN = 500
+IMAGES_REDRAWN = 500
 """Number of images that a verification draws a second time, to compare."""
 
 IMAGES_PER_TEST_IMAGE = 10
@@ -86,7 +85,7 @@ class Pathfinder(Task):
         self.size = size or self.usual_size
         self.contour = contour
         self.law_name = law
-        self.law = law_of(self.size, contour, border_quirk=law == "lra")
+        self.law = find_law(self.size, contour, border_quirk=law == "lra")
         self.split = split
         self.examples = examples
         self.data_seed = data_seed
@@ -123,7 +122,7 @@ class Pathfinder(Task):
             )
         images, predictions = cache.array("images"), np.asarray(cache.array("marker_predictions"))
         order = random_split_order(len(rows)) if self.split == "random" else np.arange(len(rows))
-        chosen = dict(zip(SPLITS, np.split(rows[order], _cuts(len(rows))), strict=True))
+        chosen = dict(zip(SPLITS, np.split(rows[order], _split_bounds(len(rows))), strict=True))
         splits = {
             name: Pixels(images, labels[which], which, self.scale) for name, which in chosen.items()
         }
@@ -179,9 +178,9 @@ class Pathfinder(Task):
         self._predict_by_markers(made)
         names = ("images", "labels", "rows", "marker_predictions")
         images, labels, rows, predictions = map(made.array, names)
-        doubt = difference(listing, images, labels, self.size, self.contour)
-        doubt = doubt or unrelated(labels, predictions, self.size)
-        settle_source(made, listing.mark, _content(images, labels, rows), doubt)
+        doubt = describe_difference(listing, images, labels, self.size, self.contour)
+        doubt = doubt or describe_unrelated_labels(labels, predictions, self.size)
+        settle_source(made, listing.mark, _select_content(images, labels, rows), doubt)
 
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate
@@ -246,14 +245,14 @@ class Pathfinder(Task):
 
     def _check_drawing(self, cache: Cache) -> str:
         """Draw some images again, one by one, and compare them with the stored ones."""
-        from tasks.pathfinder.draw import draw
+        from tasks.pathfinder.draw import draw_images
 
         images, labels = cache.array("images"), cache.array("labels")
-        chosen = np.unique(np.linspace(0, len(labels) - 1, DRAWN_AGAIN).astype(int))
+        chosen = np.unique(np.linspace(0, len(labels) - 1, IMAGES_REDRAWN).astype(int))
         image = np.empty((1, self.size, self.size), dtype=np.uint8)
         label = np.empty(1, dtype=np.uint8)
         for index in chosen.tolist():
-            draw(self.law, self.data_seed, index, image, label)
+            draw_images(self.law, self.data_seed, index, image, label)
             same = np.array_equal(image.ravel(), images[index].ravel())
             if not same or label[0] != labels[index]:
                 raise DataError(f"{cache.folder}: image {index} is not what its law draws")
@@ -265,27 +264,29 @@ class Pathfinder(Task):
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))
         rows = np.asarray(cache.array("rows"))
         place = folder / self.folder_name
-        mark_export(place, cache, _content(images, labels, rows), ["imgs", "metadata"])
+        mark_export(place, cache, _select_content(images, labels, rows), ["imgs", "metadata"])
         write_release(place, images, labels, rows, self.law)
         return [place]
 
     def training_examples(self) -> int:
         """See `Task.training_examples`."""
-        return _cuts(self.examples or OFFICIAL_COUNT)[0]
+        return _split_bounds(self.examples or OFFICIAL_COUNT)[0]
 
     def split_sizes(self, examples: int) -> dict[str, int]:
         """See `Task.split_sizes`."""
         return {"examples": examples}
 
 
-def _content(images: np.ndarray, labels: np.ndarray, rows: np.ndarray) -> Iterator[np.ndarray]:
+def _select_content(
+    images: np.ndarray, labels: np.ndarray, rows: np.ndarray
+) -> Iterator[np.ndarray]:
     """Select the labels and the images (n, size * size, 1) of rows, (count,), some at a time."""
     yield labels[rows]
     for start in range(0, len(rows), IMAGES_A_CHUNK):
         yield images[rows[start : start + IMAGES_A_CHUNK]]
 
 
-def _cuts(count: int) -> list[int]:
+def _split_bounds(count: int) -> list[int]:
     """Return where the validation and the test split begin: after 80 and about 90 %."""
     held = count // IMAGES_PER_TEST_IMAGE
     return [count - 2 * held, count - held]

@@ -1,6 +1,6 @@
-"""The sheet that one image of Pathfinder is drawn on, and its random words.
+"""The state of one Pathfinder image while it is drawn, and its random numbers.
 
-All functions are compiled; they change only the sheet.
+All functions are compiled; they change only the state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 _ONE, _ELEVEN, _HALF = np.uint64(1), np.uint64(11), np.uint64(32)
 
 
-class Rules(NamedTuple):
+class LawNumbers(NamedTuple):
     """The numbers of a law that the compiled functions need, under the names they have there."""
 
     size: int
@@ -32,25 +32,25 @@ class Rules(NamedTuple):
     distractor_draws: int
 
 
-class Sheet(NamedTuple):
+class DrawingState(NamedTuple):
     """The state of the image that is being drawn."""
 
-    words: np.ndarray
+    random_state: np.ndarray
     """(2,) uint64: the key of the image, and the number of random words drawn so far."""
     mask: np.ndarray
     """(size, size) uint8, the largest halo of the dashes so far; the padding is full."""
-    crowd: np.ndarray
+    dilated_mask: np.ndarray
     """(size, size) uint8, the largest value of the mask in the disk around each pixel whose radius
     is the margin."""
-    spare: np.ndarray
-    """(2, size, size) uint8, mask and crowd before the current distractor."""
+    saved_masks: np.ndarray
+    """(2, size, size) uint8, mask and dilated mask before the current distractor."""
     dashes: np.ndarray
     """(2 + distractors, contour_dashes, 3) int64: y and x of the anchor, direction."""
     pivots: np.ndarray
     """(2 + distractors, 2) int64: y and x of the pivot of each contour's newest dash."""
-    sums: np.ndarray
+    cumulative_weights: np.ndarray
     """(most turns,) float64, running sums of the weights of the possible turns."""
-    light: np.ndarray
+    brightness: np.ndarray
     """(size, size) float64, the image before it is stretched."""
 
 
@@ -58,24 +58,24 @@ MOST_TURNS = 360
 """More than the points around any pivot."""
 
 
-def rules(law: Law) -> Rules:
-    """Pick the numbers of a law."""
-    return Rules(**{name: getattr(law, name) for name in Rules._fields})
+def select_numbers(law: Law) -> LawNumbers:
+    """Select the numbers of a law that the compiled functions need."""
+    return LawNumbers(**{name: getattr(law, name) for name in LawNumbers._fields})
 
 
-def sheet(law: Law) -> Sheet:
-    """Make an empty sheet."""
+def create_state(law: Law) -> DrawingState:
+    """Create the state of an image that nothing is drawn in."""
     square = (law.size, law.size)
     contours = 2 + law.distractors
-    return Sheet(
-        words=np.zeros(2, dtype=np.uint64),
+    return DrawingState(
+        random_state=np.zeros(2, dtype=np.uint64),
         mask=np.zeros(square, dtype=np.uint8),
-        crowd=np.zeros(square, dtype=np.uint8),
-        spare=np.zeros((2, *square), dtype=np.uint8),
+        dilated_mask=np.zeros(square, dtype=np.uint8),
+        saved_masks=np.zeros((2, *square), dtype=np.uint8),
         dashes=np.zeros((contours, law.contour_dashes, 3), dtype=np.int64),
         pivots=np.zeros((contours, 2), dtype=np.int64),
-        sums=np.zeros(MOST_TURNS),
-        light=np.zeros(square),
+        cumulative_weights=np.zeros(MOST_TURNS),
+        brightness=np.zeros(square),
     )
 
 
@@ -88,32 +88,32 @@ def _mix(word):
 
 
 @compiled
-def begin(sheet, seed, index):
-    """Point the sheet at the random words of an image: word k depends on seed, index and k."""
-    sheet.words[0] = _mix(_mix(seed + _STEP) + np.uint64(index) * _STEP)
-    sheet.words[1] = 0
+def start_image(state, seed, index):
+    """Start the random words of an image: word k depends on seed, index and k alone."""
+    state.random_state[0] = _mix(_mix(seed + _STEP) + np.uint64(index) * _STEP)
+    state.random_state[1] = 0
 
 
 @compiled
-def _word(sheet):
-    sheet.words[1] += _ONE
-    return _mix(sheet.words[0] + sheet.words[1] * _STEP)
+def _draw_word(state):
+    state.random_state[1] += _ONE
+    return _mix(state.random_state[0] + state.random_state[1] * _STEP)
 
 
 @compiled
-def below(sheet, count):
+def draw_integer(state, count):
     """Draw an integer from 0 to count - 1, uniform to within count / 2**32."""
-    return np.int64(((_word(sheet) >> _HALF) * np.uint64(count)) >> _HALF)
+    return np.int64(((_draw_word(state) >> _HALF) * np.uint64(count)) >> _HALF)
 
 
 @compiled
-def uniform(sheet):
+def draw_uniform(state):
     """Draw a number from 0 to below 1."""
-    return np.float64(_word(sheet) >> _ELEVEN) * 2.0**-53
+    return np.float64(_draw_word(state) >> _ELEVEN) * 2.0**-53
 
 
 @compiled
-def within(rules, y, x, frame):
+def is_inside(law, y, x, frame):
     """Tell whether a pixel is in the image and not in a frame of this width."""
-    low, high = frame, rules.size - frame
+    low, high = frame, law.size - frame
     return low <= y < high and low <= x < high

@@ -1,4 +1,4 @@
-"""The pieces that Pathfinder's images are composed of, drawn beforehand.
+"""The primitives that Pathfinder's images are composed of, drawn beforehand.
 
 The first dash of a contour points in one of the whole degrees and is drawn from its tail. Every
 other dash ends in one of the integer points around its pivot, a place near its tail, and is drawn
@@ -22,143 +22,154 @@ from tasks.pathfinder.law import Law
 
 DEGREES = 360
 _FULL = 255
-_FARAWAY = 2**10
+_LARGE_OFFSET = 2**10
 """Offset at which coordinates are rounded down, so that a hair below an integer is that integer."""
 
-_NO_WEIGHT = 1e-12
+_ZERO_WEIGHT = 1e-12
 """A turn that weighs no more than this is a right angle, which rounding keeps from 0."""
 
-_MARKER_REACH = 6
+_LANCZOS_REACH = 6
 """Pixels around a disk that Lanczos' filter reads or changes when it halves an image."""
 
-ALONG, BACK_TO_PIVOT, TO_NEXT_PIVOT = range(3)
-"""Rows of Stamps.vectors: from one end of a dash to the other; from the head of a first dash back
-to its pivot; and from the pivot of a dash to the next one's."""
+TAIL_TO_HEAD, HEAD_TO_PIVOT, PIVOT_TO_PIVOT = range(3)
+"""Rows of Primitives.vectors: from one end of a dash to the other; from the head of a first
+dash back to its pivot; and from the pivot of a dash to the next one's."""
 
 
-class Lists(NamedTuple):
-    """Lists of unlike lengths end to end: list i is items[starts[i] : starts[i + 1]]."""
+class RaggedArray(NamedTuple):
+    """Lists of unlike lengths end to end: list i is items[offsets[i] : offsets[i + 1]]."""
 
-    starts: np.ndarray
+    offsets: np.ndarray
     """(lists + 1,) int64."""
     items: np.ndarray
     """(total, columns) int64."""
 
 
-class Stamps(NamedTuple):
-    """The pieces of a law's images; directions are listed margin by margin."""
+class Primitives(NamedTuple):
+    """The primitives of a law's images; directions are listed margin by margin."""
 
     margins: np.ndarray
     """(margins,) int64, in pixels."""
-    bases: np.ndarray
+    first_directions: np.ndarray
     """(margins + 1,) int64: first direction of each margin, whose first 360 are whole degrees; then
     come the directions to the points around a pivot."""
-    usable: np.ndarray
+    is_usable: np.ndarray
     """(directions,) bool, whether a distractor can start in this direction."""
-    openings: Lists
+    start_directions: RaggedArray
     """For each margin, the directions that contour 0 can start in: (direction, the least y and x
     of the footprint, the largest y and x)."""
-    seeds: np.ndarray
+    second_start_offsets: np.ndarray
     """(360, 2) float64 (y, x): from the start of contour 0 to that of contour 1."""
-    lines: Lists
+    dash_pixels: RaggedArray
     """(y, x, value) of each direction's dash where it is not 0."""
-    halos: Lists
+    halo_pixels: RaggedArray
     """(y, x, value) of each direction's halo where it is not 0."""
-    footprints: Lists
+    footprint_pixels: RaggedArray
     """(y, x) of the pixels that must be free, for each direction of a first dash."""
-    turns: Lists
+    turns: RaggedArray
     """After each direction, (direction, y, x): the next dash, and its far end from its pivot."""
     turn_weights: np.ndarray
     """(turns,) float64, how likely each turn is where nothing is near."""
-    crowds: Lists
+    dilated_halo_pixels: RaggedArray
     """(y, x, value) of each direction's halo dilated by the margin, where it is not 0."""
     vectors: np.ndarray
     """(directions, 3, 2) float64 (y, x); the rows are named above."""
-    light: np.ndarray
-    """(2, 256) float64: how bright each value of a stamp is, in a target and in a distractor."""
-    markers: np.ndarray
+    brightness: np.ndarray
+    """(2, 256) float64: how bright each value of a dash is, in a target and in a distractor."""
+    marker_images: np.ndarray
     """(c, c, c, c) uint8: a marker at (y, x) of a canvas with c rows and columns."""
 
 
-class _Family(NamedTuple):
+class _MarginPrimitives(NamedTuple):
     """What belongs to one margin: lists over its directions, the whole degrees first."""
 
     angles: list[float]
     """The directions in radians."""
-    points: np.ndarray
+    end_points: np.ndarray
     """(points, 2) int64: places around a pivot, which the directions after the degrees lead to."""
-    lines: list[np.ndarray]
-    halos: list[np.ndarray]
-    crowds: list[np.ndarray]
-    footprints: list[np.ndarray]
-    usable: list[bool]
+    dash_pixels: list[np.ndarray]
+    halo_pixels: list[np.ndarray]
+    dilated_halo_pixels: list[np.ndarray]
+    footprint_pixels: list[np.ndarray]
+    is_usable: list[bool]
 
 
 @functools.lru_cache(maxsize=16)
-def stamps(law: Law) -> Stamps:
-    """Draw the pieces of a law's images."""
-    families = [_draw_family(law, margin) for margin in law.margins]
+def draw_primitives(law: Law) -> Primitives:
+    """Draw the primitives of a law's images."""
+    families = [_draw_margin_primitives(law, margin) for margin in law.margins]
     bases = np.cumsum([0, *(len(family.angles) for family in families)], dtype=np.int64)
     turns = [
         turn
         for family, base in zip(families, bases[:-1], strict=True)
-        for turn in _turns(law, family, base + DEGREES)
+        for turn in _list_turns(law, family, base + DEGREES)
     ]
-    return Stamps(
+    return Primitives(
         margins=np.array(law.margins),
-        bases=bases,
-        usable=np.concatenate([family.usable for family in families]),
-        openings=_lists(
+        first_directions=bases,
+        is_usable=np.concatenate([family.is_usable for family in families]),
+        start_directions=_build_ragged_array(
             [
-                _openings(law, family, base)
+                _list_start_directions(law, family, base)
                 for family, base in zip(families, bases[:-1], strict=True)
             ]
         ),
-        seeds=law.seed_distance * _units(_radians(range(DEGREES))),
-        lines=_lists([line for family in families for line in family.lines]),
-        halos=_lists([halo for family in families for halo in family.halos]),
-        footprints=_lists([each for family in families for each in family.footprints]),
-        turns=_lists([turn for turn, _ in turns]),
+        second_start_offsets=law.seed_distance * _compute_unit_vectors(_to_radians(range(DEGREES))),
+        dash_pixels=_build_ragged_array(
+            [line for family in families for line in family.dash_pixels]
+        ),
+        halo_pixels=_build_ragged_array(
+            [halo for family in families for halo in family.halo_pixels]
+        ),
+        footprint_pixels=_build_ragged_array(
+            [each for family in families for each in family.footprint_pixels]
+        ),
+        turns=_build_ragged_array([turn for turn, _ in turns]),
         turn_weights=np.concatenate([weights for _, weights in turns]),
-        crowds=_lists([crowd for family in families for crowd in family.crowds]),
+        dilated_halo_pixels=_build_ragged_array(
+            [halo for family in families for halo in family.dilated_halo_pixels]
+        ),
         vectors=np.concatenate(
             [
-                _vectors(law, margin, family.angles)
+                _compute_vectors(law, margin, family.angles)
                 for margin, family in zip(law.margins, families, strict=True)
             ]
         ),
-        light=_light(law),
-        markers=_draw_markers(law),
+        brightness=_compute_brightness(law),
+        marker_images=_draw_markers(law),
     )
 
 
-def _draw_family(law: Law, margin: int) -> _Family:
+def _draw_margin_primitives(law: Law, margin: int) -> _MarginPrimitives:
     """Draw the dashes of a margin: from the tail in whole degrees, from the far end otherwise."""
-    degrees = _radians(range(-DEGREES // 2, DEGREES // 2))
-    points = _points_around(law.dash_length + margin)
+    degrees = _to_radians(range(-DEGREES // 2, DEGREES // 2))
+    points = _list_circle_points(law.dash_length + margin)
     headings = [math.atan2(y, x) for y, x in points.tolist()]
     drawn = [_draw_dash(law, margin, angle) for angle in degrees + _reverse(headings)]
-    footprints = [_footprint(halo, law.dash_length + margin) for _, halo in drawn[:DEGREES]]
+    footprints = [_list_footprint(halo, law.dash_length + margin) for _, halo in drawn[:DEGREES]]
     nothing = np.empty((0, 2), dtype=np.int64)
-    return _Family(
+    return _MarginPrimitives(
         angles=degrees + headings,
-        points=points,
-        lines=[_pixels(line) for line, _ in drawn],
-        halos=[_pixels(halo) for _, halo in drawn],
-        crowds=[_pixels(_dilate(np.pad(halo, margin), _disk(margin))) for _, halo in drawn],
-        footprints=footprints + [nothing] * len(headings),
-        usable=[_is_usable(footprint, law) for footprint in footprints] + [False] * len(headings),
+        end_points=points,
+        dash_pixels=[_list_pixels(line) for line, _ in drawn],
+        halo_pixels=[_list_pixels(halo) for _, halo in drawn],
+        dilated_halo_pixels=[
+            _list_pixels(_dilate(np.pad(halo, margin), _disk(margin))) for _, halo in drawn
+        ],
+        footprint_pixels=footprints + [nothing] * len(headings),
+        is_usable=[_has_usable_footprint(footprint, law) for footprint in footprints]
+        + [False] * len(headings),
     )
 
 
-def _points_around(radius: int) -> np.ndarray:
+def _list_circle_points(radius: int) -> np.ndarray:
     """List the pixels of a circle around the origin, one for each pixel of its length: (n, 2)."""
     around = np.arange(0, 2 * np.pi, 1 / radius)
     circle = radius * np.stack([np.sin(around), np.cos(around)], axis=1)
-    return np.unique(np.floor(_FARAWAY + circle).astype(np.int64), axis=0) - _FARAWAY
+    return np.unique(np.floor(_LARGE_OFFSET + circle).astype(np.int64), axis=0) - _LARGE_OFFSET
 
 
-def _radians(degrees: Iterable[int]) -> list[float]:
+def _to_radians(degrees: Iterable[int]) -> list[float]:
     """Turn degrees into radians, to the last bit as the original does."""
     return [degree * math.pi / (DEGREES // 2) for degree in degrees]
 
@@ -168,47 +179,53 @@ def _reverse(angles: list[float]) -> list[float]:
     return [angle + math.pi if angle < 0 else angle - math.pi for angle in angles]
 
 
-def _units(angles: list[float]) -> np.ndarray:
+def _compute_unit_vectors(angles: list[float]) -> np.ndarray:
     """Compute (sin, cos) with the C library, NumPy's results vary by processor: (angles, 2)."""
     return np.array([(math.sin(angle), math.cos(angle)) for angle in angles])
 
 
-def _vectors(law: Law, margin: int, angles: list[float]) -> np.ndarray:
-    """Compute Stamps.vectors of a margin."""
-    along, back, length = _units(angles), _units(_reverse(angles)), law.dash_length
+def _compute_vectors(law: Law, margin: int, angles: list[float]) -> np.ndarray:
+    """Compute Primitives.vectors of a margin."""
+    along, back, length = (
+        _compute_unit_vectors(angles),
+        _compute_unit_vectors(_reverse(angles)),
+        law.dash_length,
+    )
     steps = [length * along, (length + margin) * back, (length + 2 * margin) * along]
     return np.stack(steps, axis=1)
 
 
-def _turns(law: Law, family: _Family, first: int) -> list[tuple[np.ndarray, np.ndarray]]:
+def _list_turns(
+    law: Law, family: _MarginPrimitives, first: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
     """List for each direction the turns that may follow and their weights.
 
     Args:
         law: law of the images.
-        family: the margin's pieces.
+        family: the margin's primitives.
         first: index of the direction to the family's first point.
     """
     angles = np.array(family.angles)
     turn = np.abs(angles[DEGREES:] - angles[:, None])
     turn = np.minimum(turn, 2 * np.pi - turn)
     weights = np.cos(np.minimum(law.continuity * turn, np.pi / 2)) ** 2
-    rows = np.column_stack([first + np.arange(len(family.points)), family.points])
-    return [(rows[row > _NO_WEIGHT], row[row > _NO_WEIGHT]) for row in weights]
+    rows = np.column_stack([first + np.arange(len(family.end_points)), family.end_points])
+    return [(rows[row > _ZERO_WEIGHT], row[row > _ZERO_WEIGHT]) for row in weights]
 
 
-def _openings(law: Law, family: _Family, base: int) -> np.ndarray:
-    """List the directions whose footprint fits into the middle of the image: Stamps.openings."""
+def _list_start_directions(law: Law, family: _MarginPrimitives, base: int) -> np.ndarray:
+    """List the directions whose footprint fits into the middle of the image."""
     room = law.size - 4 * law.seed_distance
     rows = [
         (base + degree, *footprint.min(axis=0), *footprint.max(axis=0))
-        for degree, footprint in enumerate(family.footprints[:DEGREES])
-        if family.usable[degree] and (np.ptp(footprint, axis=0) < room).all()
+        for degree, footprint in enumerate(family.footprint_pixels[:DEGREES])
+        if family.is_usable[degree] and (np.ptp(footprint, axis=0) < room).all()
     ]
     return np.array(rows, dtype=np.int64)
 
 
-def _light(law: Law) -> np.ndarray:
-    """Compute Stamps.light, rounded to single precision as in the original."""
+def _compute_brightness(law: Law) -> np.ndarray:
+    """Compute Primitives.brightness, rounded to single precision as in the original."""
     contrasts = np.array([[law.target_contrast], [law.distractor_contrast]])
     return (np.arange(_FULL + 1) / _FULL * contrasts).astype(np.float32).astype(np.float64)
 
@@ -216,7 +233,7 @@ def _light(law: Law) -> np.ndarray:
 def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndarray]:
     """Draw a dash and its halo with the anchor in the middle: two (n, n) uint8 of odd n.
 
-    The canvas is one pixel short of antialias times the stamp, so it is not reduced by exactly
+    The canvas is one pixel short of antialias times the result, so it is not reduced by exactly
     that: the original has it so, and the greys depend on it.
     """
     reach = law.dash_length + math.ceil(law.thickness) + margin
@@ -227,10 +244,10 @@ def _draw_dash(law: Law, margin: int, angle: float) -> tuple[np.ndarray, np.ndar
     width = round(law.thickness * law.antialias)
     ImageDraw.Draw(canvas).line((middle, middle, *end), fill=_FULL, width=width)
     dilated = Image.fromarray(_dilate(np.asarray(canvas), _disk(margin * law.antialias)))
-    return _reduce(canvas, 2 * reach + 1), _reduce(dilated, 2 * reach + 1)
+    return _downscale(canvas, 2 * reach + 1), _downscale(dilated, 2 * reach + 1)
 
 
-def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
+def _list_footprint(halo: np.ndarray, reach: int) -> np.ndarray:
     """List where a halo is full, (n, 2), one pixel too far down and right, as in the original.
 
     Args:
@@ -241,7 +258,7 @@ def _footprint(halo: np.ndarray, reach: int) -> np.ndarray:
     return offsets[(np.abs(offsets) <= reach).all(axis=1)]
 
 
-def _is_usable(footprint: np.ndarray, law: Law) -> bool:
+def _has_usable_footprint(footprint: np.ndarray, law: Law) -> bool:
     """Tell whether a first dash with this footprint finds a place in an empty image.
 
     With the border quirk it finds none if it would lie wholly outside the image around some pixel;
@@ -255,17 +272,17 @@ def _is_usable(footprint: np.ndarray, law: Law) -> bool:
 
 def _draw_markers(law: Law) -> np.ndarray:
     """Draw a marker at each place of a canvas just large enough for one to stand clear."""
-    reach = math.ceil(law.marker_radius) + _MARKER_REACH
+    reach = math.ceil(law.marker_radius) + _LANCZOS_REACH
     side = 2 * reach + 1
     places = np.arange(side)
     squares = (np.arange(side * law.antialias) - law.antialias * places[:, None]) ** 2
     distance = squares[:, None, :, None] + squares[None, :, None, :]
     within = distance <= (law.marker_radius * law.antialias) ** 2
     disks = np.where(within, _FULL, 0).astype(np.uint8)
-    return np.array([[_reduce(Image.fromarray(disk), side) for disk in row] for row in disks])
+    return np.array([[_downscale(Image.fromarray(disk), side) for disk in row] for row in disks])
 
 
-def _reduce(canvas: Image.Image, side: int) -> np.ndarray:
+def _downscale(canvas: Image.Image, side: int) -> np.ndarray:
     return np.asarray(canvas.resize((side, side), Image.Resampling.LANCZOS))
 
 
@@ -281,12 +298,12 @@ def _dilate(image: np.ndarray, shape: np.ndarray) -> np.ndarray:
     return np.where(shape, windows, 0).max(axis=(2, 3)).astype(np.uint8)
 
 
-def _pixels(stamp: np.ndarray) -> np.ndarray:
-    """List (y, x, value) of a stamp's pixels that are not 0; y and x count from its middle."""
-    y, x = np.nonzero(stamp)
-    return np.column_stack([y - len(stamp) // 2, x - len(stamp) // 2, stamp[y, x]])
+def _list_pixels(image: np.ndarray) -> np.ndarray:
+    """List (y, x, value) of the pixels that are not 0; y and x count from the middle."""
+    y, x = np.nonzero(image)
+    return np.column_stack([y - len(image) // 2, x - len(image) // 2, image[y, x]])
 
 
-def _lists(arrays: Sequence[np.ndarray]) -> Lists:
+def _build_ragged_array(arrays: Sequence[np.ndarray]) -> RaggedArray:
     starts = np.cumsum([0, *map(len, arrays)])
-    return Lists(starts.astype(np.int64), np.concatenate(arrays).astype(np.int64))
+    return RaggedArray(starts.astype(np.int64), np.concatenate(arrays).astype(np.int64))
