@@ -21,7 +21,7 @@ from lra.runtime.cli import Parser, absolute_path, add_settings, carry_out, posi
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
-from tasks.untrusted import faults_named
+from tasks.untrusted import explain_errors
 
 logger = logging.getLogger("lra.prepare")
 
@@ -84,7 +84,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     for line in baselines_told(dataset):
         logger.info(line)
     if options.verify:
-        with faults_named(f"the data cache {dataset.folder}"):
+        with explain_errors(f"the data cache {dataset.folder}"):
             for check in task.verify(dataset):
                 logger.info(f"verified: {check}")
     if options.export is not None:

@@ -25,7 +25,7 @@ from pydantic import ValidationError
 from tasks.errors import DataError
 from tasks.files import naming, reserve, write_atomically
 from tasks.manifest import LARGEST_MANIFEST, Manifest, OriginFacts, canonical_hash, file_facts
-from tasks.untrusted import faults_named, map_array, read_regular
+from tasks.untrusted import explain_errors, map_array, read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -65,9 +65,9 @@ class Cache:
             )
         return manifest.unofficial_because
 
-    def faults_named(self) -> AbstractContextManager[None]:
+    def explain_errors(self) -> AbstractContextManager[None]:
         """Turn whatever is raised while the arrays are taken up into a DataError."""
-        return faults_named(
+        return explain_errors(
             f"the data cache {self.folder}",
             "delete that folder and run the same command again to rebuild it",
         )

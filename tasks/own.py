@@ -60,7 +60,7 @@ class OwnTask(Task):
         code: digest of the class's file.
         options: its options, data_seed included.
         data_seed: seed of the generators that it is given.
-        faults_named: turns what is raised within into a fault of the class, which it describes.
+        explain_errors: turns what the class raises into an error that names it and the operation.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class OwnTask(Task):
         code: str,
         options: Mapping[str, Any],
         data_seed: int,
-        faults_named: Callable[[str], AbstractContextManager[None]],
+        explain_errors: Callable[[str], AbstractContextManager[None]],
     ) -> None:
         self.own = own
         self.task_name = name
         self.request = {"task": name, "code": code, "options": dict(options)}
         self.data_seed = data_seed
-        self.faults_named = faults_named
+        self.explain_errors = explain_errors
         self.info = self._info()
 
     def _info(self) -> TaskInfo:
@@ -125,14 +125,14 @@ class OwnTask(Task):
 
         Args:
             data_seed: of the generator; None: that of the options.
-        Raises: DataError for what is not examples; what the class raises as `faults_named` does.
+        Raises: DataError for what is not examples; what the class raises as `explain_errors` does.
         """
         seed = self.data_seed if data_seed is None else data_seed
         rng = np.random.default_rng([seed, SPLITS.index(split)])
-        with self.faults_named(f"examples({split!r}, rng)"):
+        with self.explain_errors(f"examples({split!r}, rng)"):
             returned = self.own.examples(split, rng)
         try:
-            with self.faults_named("what it returned"):
+            with self.explain_errors("what it returned"):
                 return packed(returned)
         except DataError as error:
             raise DataError(f"{self.task_name}: examples({split!r}, rng): {error}") from None
@@ -182,7 +182,7 @@ class OwnTask(Task):
         cache = open_or_build(
             folder, task=self.task_name, source="own", request=self.request, build=self._build
         )
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _build(self, made: Build) -> None:

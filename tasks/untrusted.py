@@ -74,12 +74,12 @@ def map_array(path: Path) -> np.ndarray:
     """
     with open_regular(path):
         pass
-    with faults_named(f"{path}"):
+    with explain_errors(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 @contextlib.contextmanager
-def faults_named(what: str, advice: str = "") -> Iterator[None]:
+def explain_errors(what: str, advice: str = "") -> Iterator[None]:
     """Turn whatever is raised within, while something untrusted is read, into one DataError.
 
     Errors that explain themselves pass, and so do interruptions, too little memory, and errors of

@@ -15,8 +15,8 @@ from torch import nn
 
 from attack import Place
 from forked import Forked
-from lra.config.merge import exclusive_with
 from lra.config.registry import MIXERS
+from lra.config.settings_layers import list_exclusive_settings
 from lra.runtime.errors import user_code
 from models.base import MixerContext
 
@@ -42,7 +42,9 @@ TINY = [
 def tiny_settings(*changes: str) -> list[str]:
     """List the settings of a tiny run, without those that changes of them exclude."""
     keys = [text.partition("=")[0].partition(".") for text in changes]
-    excluded = {".".join(other) for key in keys for other in exclusive_with((key[0], key[2]))}
+    excluded = {
+        ".".join(other) for key in keys for other in list_exclusive_settings((key[0], key[2]))
+    }
     return [text for text in TINY if text.partition("=")[0] not in excluded] + list(changes)
 
 

@@ -52,7 +52,7 @@ def test_published_settings_of_tnn_on_listops() -> None:
     assert config.train.epochs == 40
     assert (config.train.batch_size, config.train.lr, config.train.weight_decay) == (128, 5e-4, 0.1)
     assert dict(config.mixer)["rpe_dim"] == 32
-    assert "OpenNLPLab/Tnn" in config.settings_source
+    assert "OpenNLPLab/Tnn" in config.settings_citation
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -372,9 +372,9 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
     assert (config.model.dim, config.model.pooling) == (64, "last")
-    assert config.settings_source == "a paper"
+    assert config.settings_citation == "a paper"
     shutil.copy(CONFIGS / "tasks/image.yaml", tmp_path / "tasks")
-    unpublished = resolve("image", "tnn", preset="wide", configs=tmp_path).settings_source
+    unpublished = resolve("image", "tnn", preset="wide", configs=tmp_path).settings_citation
     assert unpublished == "preset wide, of our choosing, over another"
     assert published_presets(tmp_path) == {"paper", "wide"}
     own = resolve("listops", "tnn", preset="wide", configs=tmp_path).build_task()

@@ -89,7 +89,7 @@ def test_name_code_and_origin_are_on_record(capsys: pytest.CaptureFixture[str]) 
     write()
     code = hashlib.sha256(Path("own.py").read_bytes()).hexdigest()[:16]
     config = resolved()
-    assert (config.mixer_name, config.mixer_source.code) == ("Scale", code)
+    assert (config.mixer_name, config.mixer_component.code) == ("Scale", code)
     shown = config.show()
     assert "# mixer from: own.py:Scale\n" in shown
     assert f"# mixer_code: {code}\n" in shown
@@ -106,9 +106,9 @@ def test_an_edited_plug_in_is_another_run() -> None:
     write(SCALE.replace("self.linear(x) *", "1 + self.linear(x) *"))  # within a second
     after = resolved()
     assert after.hash != before.hash
-    assert after.mixer_source.code != before.mixer_source.code
+    assert after.mixer_component.code != before.mixer_component.code
     x = torch.zeros(1, 2, 64)
-    own = [config.mixer_source.cls(resolve_context()) for config in (before, after)]
+    own = [config.mixer_component.cls(resolve_context()) for config in (before, after)]
     own[1].load_state_dict(own[0].state_dict())
     torch.testing.assert_close(own[0](x, None) + 1, own[1](x, None))
 
@@ -149,9 +149,11 @@ def test_dotted_modules_are_found_here_too() -> None:
     write(name="package_of_own/inner.py")
     write("from package_of_own.inner import Scale\n", "package_of_own/__init__.py")
     direct, through = resolved("package_of_own.inner:Scale"), resolved("package_of_own:Scale")
-    assert direct.mixer_source.cls is through.mixer_source.cls
-    assert direct.mixer_source.code != through.mixer_source.code, "both files can change the run"
-    assert direct.mixer_source.code == hashlib.sha256(
+    assert direct.mixer_component.cls is through.mixer_component.cls
+    assert direct.mixer_component.code != through.mixer_component.code, (
+        "both files can change the run"
+    )
+    assert direct.mixer_component.code == hashlib.sha256(
         Path("package_of_own/inner.py").read_bytes()
     ).hexdigest()[:16]  # fmt: skip
 

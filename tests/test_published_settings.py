@@ -127,9 +127,9 @@ def test_a_value_that_loses_is_not_said_to_hold() -> None:
     quick = resolve("pathfinder", "tnn", preset="quick")
     assert (own.model.pooling, other.model.pooling, quick.model.pooling) == ("last", "mean", "max")
     assert "last position" not in own.show()
-    assert "published under protocol s4; the task's of lra come first" in other.settings_source
-    assert quick.settings_source.startswith("preset quick, of our choosing, over OpenNLPLab/Tnn")
-    lra = resolve("text", "transformer", protocol="lra").settings_source
+    assert "published under protocol s4; the task's of lra come first" in other.settings_citation
+    assert quick.settings_citation.startswith("preset quick, of our choosing, over OpenNLPLab/Tnn")
+    lra = resolve("text", "transformer", protocol="lra").settings_citation
     assert lra == "Tay et al. 2021 over google-research/long-range-arena"
 
 

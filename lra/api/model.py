@@ -14,7 +14,7 @@ from torch import Tensor
 from lra.api.arguments import ANYTHING, NAME, PATH, SEED, SWITCH, checked, instance_of, shown
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, changes_of
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import best_model, config_of, data_of
 from lra.record.run import RunRecord, load_record
@@ -63,14 +63,14 @@ def build(
     Raises: UserError for settings that a run would refuse, DataError for data that is not there.
     """
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
-    changes = changes_of(settings, "lra.build")
+    changes = list_changes(settings, "lra.build")
     config = resolve(
         RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
     )
     built_task = config.build_task()
     dataset = built_task.prepare(data_dir)
     seed_everything(int(seed))
-    with config.mixer_source.faults_named("its model cannot be built"):
+    with config.mixer_component.explain_errors("its model cannot be built"):
         model = Classifier(config, built_task.info)
     return Built(config, model, dataset, built_task.info)
 
@@ -138,7 +138,7 @@ class TrainedRun:
 
         Raises: UserError if there is no checkpoint, or it does not fit.
         """
-        with self.config.mixer_source.faults_named("its trained model cannot be built"):
+        with self.config.mixer_component.explain_errors("its trained model cannot be built"):
             model = best_model(self.folder, self.config, self.config.build_task().info)
         if model is None:
             raise UserError(f"{self.folder}: there is no checkpoint of this run")
@@ -185,7 +185,7 @@ class TrainedRun:
             device=self.device,
             precision=self.config.train.precision,
         )
-        with self.config.mixer_source.faults_named("the evaluation failed"):
+        with self.config.mixer_component.explain_errors("the evaluation failed"):
             evaluator.compute_logits(examples, receive, chosen)
         return found
 

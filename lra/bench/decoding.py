@@ -15,7 +15,7 @@ from torch import Tensor
 from lra.bench.operators import default_mixer
 from lra.bench.own_process import synchronize
 from lra.bench.rounds import quartiles
-from lra.config.mixers import MixerSource
+from lra.config.mixers import MixerComponent
 from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
@@ -38,7 +38,7 @@ LENGTHS = [256, 1024, 4096]
 class Decoding:
     """One mixer that is run position by position, with its measurements so far."""
 
-    source: MixerSource
+    source: MixerComponent
     mixer: RecurrentMixer
     positions: Sequence[int]
     dim: int

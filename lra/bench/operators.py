@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lra.bench.case import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
 from lra.config.compose import compose_options
-from lra.config.mixers import MixerSource, find_mixer
+from lra.config.mixers import MixerComponent, find_mixer
 from lra.config.request import Change
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -29,7 +29,7 @@ PRODUCT = "toeplitz"
 
 def default_mixer(
     name: str, context: MixerContext, changes: Sequence[Change]
-) -> tuple[MixerSource, Mixer]:
+) -> tuple[MixerComponent, Mixer]:
     """Build a mixer with default options, except those that are overridden.
 
     Args:

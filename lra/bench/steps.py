@@ -149,7 +149,7 @@ class StepCase(Case):
         return {
             "mode": "step",
             "mixer": config.mixer_name,
-            "mixer_code": config.mixer_source.code,
+            "mixer_code": config.mixer_component.code,
             "task": config.task_name,
             "preset": config.preset,
             "protocol": config.protocol,

@@ -13,11 +13,11 @@ import sys
 from lra.check.checks import CheckResult, carry_out
 from lra.check.mixers import mixer_checks
 from lra.check.tasks import task_checks
+from lra.config.component import Component
 from lra.config.compose import compose_options
 from lra.config.mixers import MIXER, find_mixer
 from lra.config.plugin import FORMS, load_class
 from lra.config.request import parse_changes
-from lra.config.source import Source
 from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import carry_out as carry_out_command
@@ -45,7 +45,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def try_out(options: argparse.Namespace) -> tuple[Source, list[CheckResult]]:
+def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
     """Carry out all checks of what a command line names.
 
     Raises: UserError for a class that is neither a mixer nor a task, and for wrong options.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from lra.config.source import Source
+from lra.config.component import Component
 from tasks.errors import KnownError, message
 
 
@@ -39,27 +39,27 @@ Check = Callable[[], "str | None"]
 """Checks something: raises what it finds wrong, or returns what a user should know, if anything."""
 
 
-def carry_out(source: Source, checks: Iterable[tuple[str, Check]]) -> list[CheckResult]:
+def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list[CheckResult]:
     """Carry checks out, the ones after one that failed, too.
 
     Args:
-        source: whose fault it is whatever they raise.
+        component: whose fault it is whatever they raise.
         checks: by name; one is carried out before the next is asked for.
     Raises: whatever is no fault of what is checked.
     """
     found: list[CheckResult] = []
     queue = iter(checks)
-    while (result := _next(source, queue)) is not None:
+    while (result := _next(component, queue)) is not None:
         if result.name != _UNMADE or result.fault not in {one.fault for one in found}:
             found.append(result)  # what a failed check needed is not there for those after it
     return found
 
 
-def _next(source: Source, queue: Iterator[tuple[str, Check]]) -> CheckResult | None:
+def _next(component: Component, queue: Iterator[tuple[str, Check]]) -> CheckResult | None:
     """Carry out the next check; None if there is none left."""
     name = _UNMADE
     try:
-        with source.faults_named("it failed"):
+        with component.explain_errors("it failed"):
             chosen = next(queue, None)
             if chosen is None:
                 return None
@@ -68,4 +68,4 @@ def _next(source: Source, queue: Iterator[tuple[str, Check]]) -> CheckResult | N
     except NotChecked as reason:
         return CheckResult(name, note=f"not tried, as {reason}")
     except KnownError as error:
-        return CheckResult(name, message(error).removeprefix(f"{source.origin}: "))
+        return CheckResult(name, message(error).removeprefix(f"{component.origin}: "))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lra.check.checks import Check, NotChecked
 from lra.classifier.plugin_check import plug_in_checks
-from lra.config.mixers import MixerSource
+from lra.config.mixers import MixerComponent
 from lra.config.registry import Section
 from lra.runtime.errors import UserError
 from models import promises
@@ -22,7 +22,7 @@ LENGTH = 96
 """Positions of the longest sequence that a mixer is built for."""
 
 
-def mixer_checks(source: MixerSource, options: Section, dim: int) -> Iterator[tuple[str, Check]]:
+def mixer_checks(source: MixerComponent, options: Section, dim: int) -> Iterator[tuple[str, Check]]:
     """List all checks of a mixer with some options at `dim` channels, each by its name."""
     context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
     build = partial(source.build, options=options)
@@ -63,7 +63,7 @@ def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _check_causal(source: MixerSource, options: Section, context: MixerContext) -> None:
+def _check_causal(source: MixerComponent, options: Section, context: MixerContext) -> None:
     try:
         mixer = source.build(context, options)
     except UserError as error:

@@ -13,14 +13,14 @@ import torch
 from lra.check.checks import Check
 from lra.classifier.resolve import resolve
 from lra.config.registry import Section
-from lra.config.request import Change, RunRequest, changes_of
-from lra.config.tasks import TaskSource
+from lra.config.request import Change, RunRequest, list_changes
+from lra.config.tasks import TaskComponent
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task
 from tasks.errors import DataError
 from tasks.own import SPLITS, OwnTask
 
-TINY = changes_of(
+TINY = list_changes(
     {
         "model": {"dim": 8, "depth": 1},
         "train": {"steps": 2, "batch_size": 4, "warmup_steps": 0, "evaluate_every": 2},
@@ -29,12 +29,12 @@ TINY = changes_of(
 )
 """Settings of the classifier that is trained on it."""
 
-CAUSAL = changes_of({"model": {"causal": True, "norm": "layer"}}, "lra.check")
+CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 """Further settings, for a task whose positions are targets."""
 
 
 def task_checks(
-    source: TaskSource, options: Section, changes: tuple[Change, ...]
+    source: TaskComponent, options: Section, changes: tuple[Change, ...]
 ) -> Iterator[tuple[str, Check]]:
     """List all checks of a task with some options, which these changes of settings gave it."""
     with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
@@ -63,14 +63,14 @@ def _prepare(task: Task, folder: Path) -> str:
     return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
 
 
-def _prepare_again(source: TaskSource, options: Section, folder: Path, dataset: Dataset) -> None:
+def _prepare_again(source: TaskComponent, options: Section, folder: Path, dataset: Dataset) -> None:
     again = source.construct(options).prepare(folder / "again")
     if again.fingerprint != dataset.fingerprint:
         raise DataError("its fingerprint differs; draw by rng alone")
 
 
-def _train(source: TaskSource, changes: tuple[Change, ...], dataset: Dataset) -> str:
-    config = resolve(RunRequest(task=source.given, mixer="mean", changes=changes))
+def _train(source: TaskComponent, changes: tuple[Change, ...], dataset: Dataset) -> str:
+    config = resolve(RunRequest(task=source.spec, mixer="mean", changes=changes))
     trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
     trainer.train_step()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"

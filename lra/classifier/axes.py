@@ -70,10 +70,10 @@ def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> 
     """
     grid = None if config.model.axes == "flat" else _grid(config, info)
     contexts = [_context(config, grid, length, layer) for layer in range(count)]
-    source = config.mixer_source
-    shared = source.share(contexts[0], config.mixer)
+    component = config.mixer_component
+    shared = component.share(contexts[0], config.mixer)
     for context in contexts:
-        mixer = source.build(replace(context, shared=shared), config.mixer)
+        mixer = component.build(replace(context, shared=shared), config.mixer)
         yield _on_axes(mixer, config, grid, context.layer)
 
 

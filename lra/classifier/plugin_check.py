@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lra.config.mixers import MixerSource
+from lra.config.mixers import MixerComponent
 from models import promises
 from models.base import Mixer, MixerContext
 
@@ -17,7 +17,7 @@ LENGTHS = (5, 83)
 """Positions of the sequences that a plug-in is applied to, if it is for sequences as long."""
 
 
-def check_plug_in(source: MixerSource, mixer: nn.Module, context: MixerContext) -> None:
+def check_plug_in(source: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
     """Hold a plug-in to what registered mixers are tested for; of those, say nothing.
 
     Args:
@@ -28,13 +28,13 @@ def check_plug_in(source: MixerSource, mixer: nn.Module, context: MixerContext) 
     """
     if source.code is None:
         return
-    with source.faults_named("it failed on a trial"):
+    with source.explain_errors("it failed on a trial"):
         for _, check in plug_in_checks(source, mixer, context):
             check()
 
 
 def plug_in_checks(
-    source: MixerSource, mixer: nn.Module, context: MixerContext
+    source: MixerComponent, mixer: nn.Module, context: MixerContext
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """List the checks of a plug-in by name; arguments as for `check_plug_in`.
 
@@ -72,7 +72,7 @@ def _check_weights(mixer: nn.Module) -> None:
         raise promises.BrokenPromise(fault)
 
 
-def _train(source: MixerSource, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:
-    with source.faults_named(f"forward with mask {promises.describe(mask)}"):
+def _train(source: MixerComponent, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:
+    with source.explain_errors(f"forward with mask {promises.describe(mask)}"):
         promises.take_training_step(mixer, x, mask)
         mixer.zero_grad(set_to_none=True)

@@ -22,7 +22,7 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     Raises: UserError as `compose`, and for options that contradict one another.
     """
     composed = compose(request, configs)
-    with composed.merged.origins_added():
+    with composed.merged.add_origins():
         refuse_idle(request.changes, composed.config)
         _build(composed.config)
     return composed.config
@@ -43,4 +43,4 @@ def _build(config: RunConfig) -> None:
     refuse_unfit_pretraining(config, info)
     grid = None if model.axes == "flat" else info.grid
     context = MixerContext.of(dim=model.dim, length=length, causal=model.causal, grid=grid)
-    check_plug_in(config.mixer_source, mixers[0], context)
+    check_plug_in(config.mixer_component, mixers[0], context)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lra.config.merge import Merged, exclusive_with
 from lra.config.registry import Section
 from lra.config.request import Change
 from lra.config.schema import PretrainConfig, RunConfig
+from lra.config.settings_layers import MergedSettings, list_exclusive_settings
 from lra.config.strict_yaml import plain
 from lra.runtime.errors import UserError
 
@@ -52,7 +52,7 @@ def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
     return idle
 
 
-def effective_changes(merged: Merged, sections: Mapping[str, Section]) -> tuple[str, ...]:
+def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -> tuple[str, ...]:
     """List changed settings that differ from what held without them, as "section.key=value".
 
     Args:
@@ -64,10 +64,14 @@ def effective_changes(merged: Merged, sections: Mapping[str, Section]) -> tuple[
         options = sections[section]
         default = type(options).model_fields[key].default
         value: Any = getattr(options, key)
-        if value is None and any(other in keys for other in exclusive_with((section, key))):
+        if value is None and any(
+            other in keys for other in list_exclusive_settings((section, key))
+        ):
             continue  # another flag replaced it
-        others = exclusive_with((section, key)) if value is not None else ()
-        has_replaced = any(merged.before.get(other, (None, ""))[0] is not None for other in others)
-        if has_replaced or merged.before.get((section, key), (default, ""))[0] != value:
+        others = list_exclusive_settings((section, key)) if value is not None else ()
+        has_replaced = any(
+            merged.initial_values.get(other, (None, ""))[0] is not None for other in others
+        )
+        if has_replaced or merged.initial_values.get((section, key), (default, ""))[0] != value:
             found.append(f"{section}.{key}={plain(value)}")
     return tuple(found)

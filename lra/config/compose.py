@@ -7,42 +7,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lra.config.changes import effective_changes
-from lra.config.merge import Merged, merge
-from lra.config.mixers import MixerSource, find_mixer
-from lra.config.names import check_names
+from lra.config.component import Component
+from lra.config.mixers import MixerComponent, find_mixer
 from lra.config.registry import Section
 from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
+from lra.config.setting_names import check_names
 from lra.config.settings_files import CONFIGS, read_settings, read_task_settings
-from lra.config.source import Source
-from lra.config.tasks import TaskSource, find_task
+from lra.config.settings_layers import MergedSettings, merge_layers
+from lra.config.tasks import TaskComponent, find_task
 from lra.config.validate import validate_sections
 from tasks.base import Task
 
 
 @dataclass(frozen=True)
-class Composed:
+class ComposedConfig:
     """A configuration whose values are valid one by one, and where they came from."""
 
     config: RunConfig
-    merged: Merged
+    merged: MergedSettings
 
 
-def compose(request: RunRequest, configs: Path = CONFIGS) -> Composed:
+def compose(request: RunRequest, configs: Path = CONFIGS) -> ComposedConfig:
     """Compose the configuration of a run.
 
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
-    layers, source = read_settings(task.name, mixer.name, request, configs)
-    merged = merge(layers, request.changes)
+    layers, citation = read_settings(task.name, mixer.name, request, configs)
+    merged = merge_layers(layers, request.changes)
     types = {
         "task": task.options, "mixer": mixer.options, "model": ModelConfig, "train": TrainConfig,
         "pretrain": PretrainConfig, "log": LogConfig,
     }  # fmt: skip
-    sources = {"task": task, "mixer": mixer}
-    check_names(merged, types, sources)
-    sections = validate_sections(merged, types, sources)
+    components = {"task": task, "mixer": mixer}
+    check_names(merged, types, components)
+    sections = validate_sections(merged, types, components)
     config = RunConfig(
         task_name=task.name,
         mixer_name=mixer.name,
@@ -51,11 +51,11 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> Composed:
         **sections,
         origins=merged.origins,
         overrides=effective_changes(merged, sections),
-        settings_source=source,
-        mixer_source=mixer,
-        task_source=task,
+        settings_citation=citation,
+        mixer_component=mixer,
+        task_component=task,
     )
-    return Composed(config, merged)
+    return ComposedConfig(config, merged)
 
 
 def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
@@ -65,14 +65,14 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")
-    merged = merge(read_task_settings(task.name, request, configs), request.changes)
+    merged = merge_layers(read_task_settings(task.name, request, configs), request.changes)
     options = _options(merged, task, "task", "the data")
-    with merged.origins_added():
+    with merged.add_origins():
         return task.build(options)
 
 
 def compose_options(
-    source: MixerSource | TaskSource, changes: Iterable[Change], section: str = "mixer"
+    component: MixerComponent | TaskComponent, changes: Iterable[Change], section: str = "mixer"
 ) -> Section:
     """Compose the options of a mixer or a task alone: defaults, but for changes.
 
@@ -80,10 +80,10 @@ def compose_options(
         section: mixer or task.
     Raises: UserError, also for a change of anything else.
     """
-    return _options(merge((), changes), source, section, f"a {section} alone")
+    return _options(merge_layers((), changes), component, section, f"a {section} alone")
 
 
-def _options(merged: Merged, source: Source, section: str, what: str) -> Section:
-    types, sources = {section: source.options}, {section: source}
-    check_names(merged, types, sources, what)
-    return validate_sections(merged, types, sources)[section]
+def _options(merged: MergedSettings, component: Component, section: str, what: str) -> Section:
+    types, components = {section: component.options}, {section: component}
+    check_names(merged, types, components, what)
+    return validate_sections(merged, types, components)[section]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from lra.config.plugin import Kind, find
+from lra.config.component import Component
+from lra.config.plugin import ComponentKind, find_component
 from lra.config.registry import MIXERS, Section
-from lra.config.source import Source
 from lra.runtime.errors import UserError
 from models.base import Mixer, MixerContext
 
-MIXER = Kind(
+MIXER = ComponentKind(
     registry=MIXERS,
     fits=lambda cls: issubclass(cls, nn.Module),
     expected="a subclass of torch.nn.Module",
@@ -21,7 +21,7 @@ MIXER = Kind(
 
 
 @dataclass(frozen=True, kw_only=True)
-class MixerSource(Source):
+class MixerComponent(Component):
     """A mixer's class and where it is from.
 
     A plug-in's need not be a subclass of `Mixer`; `check_plug_in` looks whether it behaves as one.
@@ -35,7 +35,7 @@ class MixerSource(Source):
         Raises: UserError for options that contradict one another or the context, and for
             whatever the constructor of a plug-in raises.
         """
-        with self.faults_named("its constructor failed"):
+        with self.explain_errors("its constructor failed"):
             try:
                 return self.cls(context, **dict(options))
             except ValueError as error:
@@ -48,13 +48,13 @@ class MixerSource(Source):
         """
         if not issubclass(self.cls, Mixer):
             return None
-        with self.faults_named("its `shared` failed"):
+        with self.explain_errors("its `shared` failed"):
             try:
                 return self.cls.shared(context, **dict(options))
             except ValueError as error:
                 raise UserError(f"mixer {self.name}: {error}") from None
 
 
-def find_mixer(spec: str, flag: str) -> MixerSource:
+def find_mixer(spec: str, flag: str) -> MixerComponent:
     """Find the mixer that a flag names; see `find`."""
-    return find(MixerSource, MIXER, spec, flag)
+    return find_component(MixerComponent, MIXER, spec, flag)

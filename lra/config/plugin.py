@@ -10,20 +10,20 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
-from lra.config.plugin_code import described, digest, load_file, load_module
+from lra.config.component import Component
+from lra.config.plugin_code import describe_error, digest, load_file, load_module
 from lra.config.plugin_options import plug_in_options
 from lra.config.registry import Registry, options_model
-from lra.config.source import Source
 from lra.runtime.errors import UserError, unknown, user_code
 from tasks.errors import KnownError
 
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
-AnySource = TypeVar("AnySource", bound=Source)
+AnyComponent = TypeVar("AnyComponent", bound=Component)
 
 
 @dataclass(frozen=True)
-class Kind:
+class ComponentKind:
     """A kind of class that a run names: its mixer, or its task."""
 
     registry: Registry[Any]
@@ -35,22 +35,24 @@ class Kind:
     """What its constructor is given by position, before its options."""
 
 
-def find(source: type[AnySource], kind: Kind, spec: str, flag: str) -> AnySource:
+def find_component(
+    component_type: type[AnyComponent], kind: ComponentKind, spec: str, flag: str
+) -> AnyComponent:
     """Find the class that a flag names: registered, or a plug-in, whose code is then run.
 
     Args:
-        source: class of the result.
+        component_type: class of the result.
     Raises: UserError for whatever keeps it from being found, imported or given its options.
     """
     if ":" in spec:
-        return _find_plug_in(source, kind, spec, flag)
+        return _find_plug_in(component_type, kind, spec, flag)
     try:
         cls = kind.registry.get(spec, flag)
     except UserError as error:
         if spec.endswith(".py"):
             raise UserError(f"{flag} {spec}: name the class too, {spec}:ClassName") from None
         raise UserError(f"{error}; one of your own is {FORMS}") from None
-    return source(given=spec, name=spec, cls=cls, options=options_model(cls), flag=flag)
+    return component_type(spec=spec, name=spec, cls=cls, options=options_model(cls), flag=flag)
 
 
 def load_class(
@@ -85,7 +87,9 @@ def load_class(
     return module, cls
 
 
-def _find_plug_in(source: type[AnySource], kind: Kind, spec: str, flag: str) -> AnySource:
+def _find_plug_in(
+    component_type: type[AnyComponent], kind: ComponentKind, spec: str, flag: str
+) -> AnyComponent:
     origin = f"{flag} {spec}"
     module, cls = load_class(spec, origin, kind.fits, kind.expected)
     name = spec.rpartition(":")[2]
@@ -93,14 +97,14 @@ def _find_plug_in(source: type[AnySource], kind: Kind, spec: str, flag: str) -> 
     try:
         _refuse_unfit(kind, cls, name, origin)
         user_code.add(inspect.getfile(cls))
-        return source(
-            given=spec, name=name, cls=cls, options=plug_in_options(cls, kind.first, origin),
+        return component_type(
+            spec=spec, name=name, cls=cls, options=plug_in_options(cls, kind.first, origin),
             flag=flag, code=_digest(module, cls), file=inspect.getfile(cls),
         )  # fmt: skip
     except (KnownError, KeyboardInterrupt):
         raise
     except BaseException as error:
-        raise UserError(f"{origin}: it cannot be used: {described(error, file)}") from error
+        raise UserError(f"{origin}: it cannot be used: {describe_error(error, file)}") from error
 
 
 @functools.cache
@@ -109,7 +113,7 @@ def _digest(module: ModuleType, cls: type) -> str:
     return digest([str(module.__file__), inspect.getfile(cls)])
 
 
-def _refuse_unfit(kind: Kind, cls: type, name: str, origin: str) -> None:
+def _refuse_unfit(kind: ComponentKind, cls: type, name: str, origin: str) -> None:
     """Refuse a class that is abstract, or has the name of a registered one."""
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))

@@ -43,23 +43,23 @@ def load_file(path: Path, origin: str) -> ModuleType:
     if not path.is_file():
         raise UserError(f"{origin}: there is no file {path} (seen from {Path.cwd()})")
     path = path.resolve()
-    source = read_regular(path)
-    identity = hashlib.sha256(os.fsencode(path) + b"\0" + source).hexdigest()
+    content = read_regular(path)
+    identity = hashlib.sha256(os.fsencode(path) + b"\0" + content).hexdigest()
     module = ModuleType(f"_mixer_plug_in_{identity[:16]}")
     if module.__name__ in sys.modules:
         return sys.modules[module.__name__]
     module.__file__ = str(path)
-    _search_also(path.parent)
+    _extend_search_path(path.parent)
     sys.modules[module.__name__] = module  # where dataclasses and type hints look names up
     try:
         # Not by an import, whose cache of bytecode may lag behind an edit.
         with contextlib.chdir("."):  # where the file leaves the working directory as it was
-            exec(compile(source, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         del sys.modules[module.__name__]
-        raise _failed_import(error, origin, str(path)) from None
+        raise _describe_failed_import(error, origin, str(path)) from None
     return module
 
 
@@ -68,7 +68,7 @@ def load_module(name: str, origin: str) -> ModuleType:
 
     Raises: UserError for a module that is not there, and for whatever its import raises.
     """
-    _search_also(Path.cwd())
+    _extend_search_path(Path.cwd())
     try:
         with contextlib.chdir("."):
             return importlib.import_module(name)
@@ -81,20 +81,20 @@ def load_module(name: str, origin: str) -> ModuleType:
                 f"{origin}: there is no module {missing}, neither installed nor in {Path.cwd()}; "
                 f"a file can be given as path/to/file.py:ClassName"
             ) from None
-        raise _failed_import(error, origin, name.replace(".", "/")) from None
+        raise _describe_failed_import(error, origin, name.replace(".", "/")) from None
 
 
-def _search_also(folder: Path) -> None:
+def _extend_search_path(folder: Path) -> None:
     """Let imports find a folder's modules, after all others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def _failed_import(error: BaseException, origin: str, file: str) -> UserError:
-    return UserError(f"{origin}: its import failed: {described(error, file)}")
+def _describe_failed_import(error: BaseException, origin: str, file: str) -> UserError:
+    return UserError(f"{origin}: its import failed: {describe_error(error, file)}")
 
 
-def described(error: BaseException, file: str) -> str:
+def describe_error(error: BaseException, file: str) -> str:
     """Name an exception and its place, in a file whose path contains `file` if it passed one."""
     text = describe(error)
     if isinstance(error, SyntaxError):

@@ -84,13 +84,13 @@ class Registry(Generic[T]):
                 found[cls.name] = cls  # pyright: ignore[reportArgumentType]
         return found
 
-    def get(self, name: str, source: str) -> type[T]:
-        """Look a name up that a flag or file, `source`, gave.
+    def get(self, name: str, origin: str) -> type[T]:
+        """Look a name up that a flag or file, `origin`, gave.
 
         Raises: UserError naming the nearest valid name and all of them.
         """
         if name not in self.classes:
-            raise unknown(self.kind, name, self.classes, source)
+            raise unknown(self.kind, name, self.classes, origin)
         return self.classes[name]
 
 

@@ -117,7 +117,7 @@ def parse_alternatives(text: str, flag: str) -> list[Change]:
     return [parse_change(f"{key.strip()}={part.strip()}", flag) for part in parts]
 
 
-def changes_of(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
+def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
     """Turn settings by section, {"train": {"lr": 1e-3}}, into changes.
 
     Args:

@@ -11,13 +11,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
-from lra.config.mixers import MixerSource
+from lra.config.component import Component
+from lra.config.mixers import MixerComponent
 from lra.config.registry import NoEffect, Section
 from lra.config.request import SECTIONS
-from lra.config.source import Source
 from lra.config.starts import LawText
 from lra.config.strict_yaml import plain
-from lra.config.tasks import TaskSource
+from lra.config.tasks import TaskComponent
 from models.base import Added
 from tasks.base import Task
 
@@ -237,16 +237,19 @@ class RunConfig:
     """Where each value that is no default came from, and what it replaced: by "section.key"."""
     overrides: tuple[str, ...]
     """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
-    settings_source: str
+    settings_citation: str
     """Where the settings of this mixer on this task were published, if they were."""
-    mixer_source: MixerSource = field(compare=False, repr=False)
-    task_source: TaskSource = field(compare=False, repr=False)
+    mixer_component: MixerComponent = field(compare=False, repr=False)
+    task_component: TaskComponent = field(compare=False, repr=False)
 
     @property
-    def plug_ins(self) -> dict[str, Source]:
+    def plug_ins(self) -> dict[str, Component]:
         """The plug-ins among task and mixer, by what they are."""
-        sources: dict[str, Source] = {"task": self.task_source, "mixer": self.mixer_source}
-        return {kind: source for kind, source in sources.items() if source.code is not None}
+        components: dict[str, Component] = {
+            "task": self.task_component,
+            "mixer": self.mixer_component,
+        }
+        return {kind: found for kind, found in components.items() if found.code is not None}
 
     @property
     def is_pretrained(self) -> bool:
@@ -282,8 +285,8 @@ class RunConfig:
         lines = [
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]
-        lines += [f"# {kind} from: {source.given}" for kind, source in self.plug_ins.items()]
-        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_source}"]
+        lines += [f"# {kind} from: {plug_in.spec}" for kind, plug_in in self.plug_ins.items()]
+        lines += [f"# hash: {self.hash}", f"# settings: {self.settings_citation}"]
         for name in self.sections:
             lines.append(f"{name}:")
             for key, value in getattr(self, name).model_dump().items():
@@ -294,6 +297,6 @@ class RunConfig:
     def build_task(self) -> Task:
         """Construct the task.
 
-        Raises: UserError as `TaskSource.build`.
+        Raises: UserError as `TaskComponent.build`.
         """
-        return self.task_source.build(self.task)
+        return self.task_component.build(self.task)

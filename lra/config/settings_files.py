@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lra.config.merge import Layer
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
+from lra.config.settings_layers import SettingsLayer
 from lra.config.strict_yaml import LARGEST, parse_yaml
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK
@@ -40,7 +40,7 @@ STARTS = frozenset({("model", "starts"), ("model", "head_bias")})
 MIXER_KEYS = ("per_task", "published_presets", "published_under")
 """Keys that stand beside the sections of a mixer's file, and in no task's."""
 
-Names = Mapping[str, Mapping[str, Collection[str]]]
+AvailableNames = Mapping[str, Mapping[str, Collection[str]]]
 """Names of presets and protocols of each task, by "preset" and "protocol"."""
 
 
@@ -56,7 +56,7 @@ def mapping(body: Any, origin: str) -> dict[str, Any]:
     return {str(key): value for key, value in body.items()}
 
 
-def layer_of(body: Any, origin: str, others: Collection[str] = ()) -> Layer:
+def parse_layer(body: Any, origin: str, others: Collection[str] = ()) -> SettingsLayer:
     """Turn a parsed mapping {section: {key: value}} into a layer.
 
     Args:
@@ -71,59 +71,63 @@ def layer_of(body: Any, origin: str, others: Collection[str] = ()) -> Layer:
             raise unknown("section", section, {*SECTIONS, *others}, origin)
         for key, value in mapping(entries, f"{origin}: {section}").items():
             values[section, key] = value
-    return Layer(origin, values)
+    return SettingsLayer(origin, values)
 
 
 @dataclass(frozen=True)
-class Part:
+class SettingsGroup:
     """Sections of a file, and the same again for single protocols and presets."""
 
-    layer: Layer
-    protocols: Mapping[str, Layer]
-    presets: Mapping[str, Layer]
-    source: str | None = None
+    layer: SettingsLayer
+    protocols: Mapping[str, SettingsLayer]
+    presets: Mapping[str, SettingsLayer]
+    citation: str | None = None
     """Where the settings were published."""
-    protocol_sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    protocol_citations: Mapping[str, str] = field(default_factory=dict[str, str])
     """Where those of single protocols were."""
 
-    def layers(self, protocol: str, preset: str) -> list[list[Layer]]:
+    def layers(self, protocol: str, preset: str) -> list[list[SettingsLayer]]:
         """List the layers for a run: those of every run, of its protocol, and of its preset."""
         chosen = (self.protocols, protocol), (self.presets, preset)
         return [[self.layer], *([own[name]] if name in own else [] for own, name in chosen)]
 
 
-def _part(body: Any, origin: str, others: Collection[str]) -> Part:
-    """Read a part; `others` are keys that it may have besides, "source" where it cites one."""
+def _parse_group(body: Any, origin: str, others: Collection[str]) -> SettingsGroup:
+    """Read a group; `others` are further keys that it may have, "source" if it cites a paper."""
     body = mapping(body, origin)
     cited = {"source"} & {*others}
-    sources: dict[str, str] = {}
+    citations: dict[str, str] = {}
 
-    def nested(kind: str, others: Collection[str]) -> dict[str, Layer]:
-        found: dict[str, Layer] = {}
+    def nested(kind: str, others: Collection[str]) -> dict[str, SettingsLayer]:
+        found: dict[str, SettingsLayer] = {}
         for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
-            found[name] = layer_of(inner, f"{origin} ({kind}.{name})", others)
+            found[name] = parse_layer(inner, f"{origin} ({kind}.{name})", others)
             if others and "source" in inner:
-                sources[name] = _text(inner["source"], f"{origin} ({kind}.{name}): source")
+                citations[name] = _require_text(
+                    inner["source"], f"{origin} ({kind}.{name}): source"
+                )
         return found
 
-    layer = layer_of(body, origin, {"protocols", "presets", *others})
-    source = body.get("source")
-    return Part(
+    layer = parse_layer(body, origin, {"protocols", "presets", *others})
+    citation = body.get("source")
+    return SettingsGroup(
         layer,
         nested("protocols", cited),
         nested("presets", ()),
-        None if source is None else _text(source, f"{origin}: source"),
-        sources,
+        None if citation is None else _require_text(citation, f"{origin}: source"),
+        citations,
     )
 
 
-def _text(value: Any, origin: str) -> str:
+def _require_text(value: Any, origin: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{origin}: got {value!r}, expected a text")
     return value
 
 
-def _without(keys: frozenset[tuple[str, str]], groups: list[list[Layer]]) -> list[list[Layer]]:
+def _leave_out(
+    keys: frozenset[tuple[str, str]], groups: list[list[SettingsLayer]]
+) -> list[list[SettingsLayer]]:
     """Leave settings out of the layers of file and protocol, those of the preset being last."""
     *common, of_preset = groups
     return [*([layer.without(keys) for layer in group] for group in common), of_preset]
@@ -147,20 +151,20 @@ class SettingsFile:
         self.shown = shown
         body = mapping(parse_yaml(text, shown), shown)
         self.mixer_keys = [key for key in MIXER_KEYS if key in body]
-        self.whole = _part(body, shown, MIXER_KEYS)
+        self.whole = _parse_group(body, shown, MIXER_KEYS)
         self.published_presets = {
-            name: _text(source, f"{shown} (published_presets.{name})")
-            for name, source in mapping(
+            name: _require_text(citation, f"{shown} (published_presets.{name})")
+            for name, citation in mapping(
                 body.get("published_presets"), f"{shown}: published_presets"
             ).items()
         }
         self.published_under = str(body.get("published_under", DEFAULT_PROTOCOL))
-        self.per_task: dict[str, Part] = {}
+        self.per_task: dict[str, SettingsGroup] = {}
         for key, inner in mapping(body.get("per_task"), f"{shown}: per_task").items():
             for task in (name.strip() for name in key.split(",")):
                 if task in self.per_task:
                     raise UserError(f"{shown} (per_task): {task} is named twice")
-                self.per_task[task] = _part(inner, f"{shown} (per_task.{task})", {"source"})
+                self.per_task[task] = _parse_group(inner, f"{shown} (per_task.{task})", {"source"})
 
     @property
     def names(self) -> dict[str, set[str]]:
@@ -168,7 +172,7 @@ class SettingsFile:
         protocols = {*self.whole.protocols} or {DEFAULT_PROTOCOL}
         return {"preset": {*self.whole.presets, PAPER}, "protocol": protocols}
 
-    def layers(self, task: str, protocol: str, preset: str) -> list[list[Layer]]:
+    def layers(self, task: str, protocol: str, preset: str) -> list[list[SettingsLayer]]:
         """List the layers for a run: those of every run, of its protocol, and of its preset.
 
         With a preset that is not published `STARTS` is left out, and what `per_task` states of the
@@ -177,15 +181,15 @@ class SettingsFile:
         every = self.whole.layers(protocol, preset)
         is_published = preset in (PAPER, *self.published_presets)
         if not is_published:
-            every = _without(STARTS, every)
+            every = _leave_out(STARTS, every)
         if task in self.per_task:
             own = self.per_task[task].layers(protocol, preset)
             if not is_published:
-                own = _without(READOUT | STARTS, own)
+                own = _leave_out(READOUT | STARTS, own)
             every = [[*first, *second] for first, second in zip(every, own, strict=True)]
         return every
 
-    def check(self, names: Names) -> None:
+    def check(self, names: AvailableNames) -> None:
         """Check the names of tasks, presets and protocols in the file.
 
         Raises: UserError for a name that does not exist.
@@ -200,7 +204,7 @@ class SettingsFile:
         }
         if self.published_under not in every["protocol"] and "published_under" in self.mixer_keys:
             raise unknown("protocol", self.published_under, every["protocol"], self.shown)
-        parts: list[tuple[Part, Mapping[str, Collection[str]]]] = [(self.whole, every)]
+        parts: list[tuple[SettingsGroup, Mapping[str, Collection[str]]]] = [(self.whole, every)]
         for task, part in self.per_task.items():
             if task not in names:
                 raise unknown("task", task, names, f"{self.shown} (per_task)")
@@ -211,18 +215,18 @@ class SettingsFile:
                     if name not in known[kind]:
                         raise unknown(kind, name, known[kind], part.layer.origin)
 
-    def source(self, task: str, protocol: str, preset: str) -> str:
+    def citation(self, task: str, protocol: str, preset: str) -> str:
         """Say where the settings that a mixer's file holds for a task are from."""
         part = self.per_task.get(task)
         if part is None:
             return "the task's own, none published for this mixer"
         published = self.published_presets if preset in part.presets else {}
-        under = protocol if protocol in part.protocol_sources else self.published_under
-        own = part.protocol_sources.get(protocol, part.source)
-        source = published.get(preset) or own
-        if source is None:
+        under = protocol if protocol in part.protocol_citations else self.published_under
+        own = part.protocol_citations.get(protocol, part.citation)
+        citation = published.get(preset) or own
+        if citation is None:
             return "the task's own, none published for this mixer"
-        text = " ".join(source.split()).rstrip(".")
+        text = " ".join(citation.split()).rstrip(".")
         if under != protocol:
             text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
         if preset in (PAPER, *published):
@@ -253,7 +257,7 @@ def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
 
 def read_settings(
     task: str, mixer: str, request: TaskRequest, configs: Path
-) -> tuple[list[Layer], str]:
+) -> tuple[list[SettingsLayer], str]:
     """Read the settings of a task and a mixer, and check both files.
 
     Args:
@@ -283,10 +287,10 @@ def read_settings(
         first = [*of_task[0], *of_task[1], *of_mixer[0], *of_mixer[1]]
     else:
         first = [*of_task[0], *of_mixer[0], *of_task[1], *of_mixer[1]]
-    return [*first, *of_task[2], *of_mixer[2]], mixer_file.source(task, protocol, preset)
+    return [*first, *of_task[2], *of_mixer[2]], mixer_file.citation(task, protocol, preset)
 
 
-def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[Layer]:
+def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[SettingsLayer]:
     """Read the settings of a task alone, as layers, each over the one before it.
 
     Raises: UserError as `read_settings`.
@@ -301,7 +305,7 @@ def _check_task_file(
     file: SettingsFile,
     task: str,
     request: TaskRequest,
-    names: Names,
+    names: AvailableNames,
     own_presets: Iterable[str],
 ) -> None:
     """Check a task's file, and that the preset and the protocol exist.
@@ -330,7 +334,7 @@ def _open_task_file(task: str, configs: Path) -> SettingsFile:
     return read_settings_file(configs / path, f"configs/{path}")
 
 
-def _names(configs: Path) -> Names:
+def _names(configs: Path) -> AvailableNames:
     """List the presets and protocols of every task.
 
     A mixer's file may hold settings for tasks of the benchmark that are not there yet.

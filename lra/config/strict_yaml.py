@@ -60,18 +60,18 @@ def _mapping(loader: _Loader, node: yaml.MappingNode) -> dict[Any, Any]:
 _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 
 
-def parse_yaml(text: str, source: str) -> Any:
+def parse_yaml(text: str, origin: str) -> Any:
     """Parse YAML by the strict rules.
 
-    Raises: UserError naming the source for anything that is not YAML.
+    Raises: UserError naming the origin for anything that is not YAML.
     """
     if len(text) > LARGEST:
-        raise UserError(f"{source}: {len(text):,} letters, expected at most {LARGEST:,}")
+        raise UserError(f"{origin}: {len(text):,} letters, expected at most {LARGEST:,}")
     try:
         return _copied(_loaded(text))
     except Exception as error:
         said = " ".join(str(error).split()) or type(error).__name__
-        raise UserError(f"{source}: not valid YAML: {said}") from None
+        raise UserError(f"{origin}: not valid YAML: {said}") from None
 
 
 def _copied(value: Any) -> Any:

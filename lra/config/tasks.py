@@ -9,9 +9,9 @@ from typing import Any
 
 from pydantic import create_model
 
-from lra.config.plugin import Kind, find
+from lra.config.component import Component
+from lra.config.plugin import ComponentKind, find_component
 from lra.config.registry import TASKS, Section
-from lra.config.source import Source
 from lra.runtime.errors import UserError
 from tasks.base import Task
 from tasks.own import DATA_SEED, DataSeed, OwnTask
@@ -21,7 +21,7 @@ def _is_task(cls: type) -> bool:
     return issubclass(cls, Task) or callable(inspect.getattr_static(cls, "examples", None))
 
 
-TASK = Kind(
+TASK = ComponentKind(
     registry=TASKS,
     fits=_is_task,
     expected="one with a method examples(self, split, rng), or a subclass of tasks.base.Task",
@@ -29,7 +29,7 @@ TASK = Kind(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskSource(Source):
+class TaskComponent(Component):
     """A task's class and where it is from: a subclass of `Task`, or one with `examples`."""
 
     def build(self, options: Section) -> Task:
@@ -40,12 +40,12 @@ class TaskSource(Source):
         """
         if self.code is None:
             return self.construct(options)
-        return _built(self, options.model_dump_json())
+        return _build_task(self, options.model_dump_json())
 
     def construct(self, options: Section) -> Task:
         """Construct the task anew, as `build` does if it has not yet; a plug-in draws again."""
         values: dict[str, Any] = dict(options)
-        with self.faults_named("its constructor failed"):
+        with self.explain_errors("its constructor failed"):
             try:
                 if issubclass(self.cls, Task):
                     return self.cls(**values)
@@ -53,27 +53,27 @@ class TaskSource(Source):
                 own = self.cls(**values)
             except ValueError as error:
                 raise UserError(f"task {self.name}: {error}") from None
-        with self.faults_named("it failed"):
+        with self.explain_errors("it failed"):
             return OwnTask(
                 own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),
-                data_seed=seed, faults_named=self.faults_named,
+                data_seed=seed, explain_errors=self.explain_errors,
             )  # fmt: skip
 
 
 @functools.lru_cache(maxsize=4)
-def _built(source: TaskSource, options: str) -> Task:
+def _build_task(component: TaskComponent, options: str) -> Task:
     """Construct a plug-in once for each choice of options: it may hold what it has drawn."""
-    return source.construct(source.options.model_validate_json(options))
+    return component.construct(component.options.model_validate_json(options))
 
 
-def find_task(spec: str, flag: str) -> TaskSource:
+def find_task(spec: str, flag: str) -> TaskComponent:
     """Find the task that a flag names; see `find`.
 
     A task of the user's own, unless it is a subclass of `Task`, has the option data_seed, too.
 
     Raises: UserError also for an option of its own that has that name.
     """
-    found = find(TaskSource, TASK, spec, flag)
+    found = find_component(TaskComponent, TASK, spec, flag)
     if found.code is None or issubclass(found.cls, Task):
         return found
     if DATA_SEED in found.options.model_fields:

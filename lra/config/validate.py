@@ -8,32 +8,32 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from lra.config.merge import Merged
+from lra.config.component import Component
 from lra.config.registry import Section
-from lra.config.source import Source
+from lra.config.settings_layers import MergedSettings
 from lra.runtime.errors import UserError, unknown
 
 
 def validate_sections(
-    merged: Merged, types: Mapping[str, type[Section]], sources: Mapping[str, Source]
+    merged: MergedSettings, types: Mapping[str, type[Section]], components: Mapping[str, Component]
 ) -> dict[str, Any]:
     """Check all values; return the sections by name.
 
     Args:
         types: the class of each section's settings.
-        sources: what the sections of a mixer and a task are the options of.
+        components: the mixer and the task whose options the sections are.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
-    owners = {name: source.name for name, source in sources.items()}
+    owners = {name: component.name for name, component in components.items()}
     found = {
         name: _validate(name, owners.get(name, name), cls, merged) for name, cls in types.items()
     }
-    for section, source in sources.items():
-        _refuse_unrecordable(section, found[section], source)
+    for section, component in components.items():
+        _refuse_unrecordable(section, found[section], component)
     return found
 
 
-def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> Any:
+def _validate(section: str, owner: str, cls: type[Section], merged: MergedSettings) -> Any:
     """Check the values of a section, and return them as its class.
 
     Args:
@@ -46,7 +46,7 @@ def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> A
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            with merged.origins_added():
+            with merged.add_origins():
                 raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
         key = str(first["loc"][0])
         _, origin = merged.values.get((section, key), (None, "settings"))
@@ -58,14 +58,14 @@ def _validate(section: str, owner: str, cls: type[Section], merged: Merged) -> A
         raise _wrong_value(f"{section}.{key}", first, origin) from None
 
 
-def _refuse_unrecordable(section: str, options: Section, source: Source) -> None:
+def _refuse_unrecordable(section: str, options: Section, component: Component) -> None:
     """Refuse options of a mixer or task whose values cannot be written as JSON."""
     for name, value in options.model_dump().items():
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise UserError(
-                f"{source.origin}: no record can hold {section}.{name}, a {type(value).__name__}; "
+                f"{component.origin}: no record can hold {section}.{name}, a {type(value).__name__}; "
                 f"give it a plain type: a number, text, boolean or list"
             ) from None
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from lra.config.registry import TASKS
-from lra.config.request import Change, changes_of
+from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.recorded_code import is_changed
 from lra.evaluate.trained import best_model, config_of, has_changed_code
@@ -78,7 +78,7 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
             raise UserError(
                 f"{change.origin}: a fresh test set comes with its own {change.key}; leave it out"
             )
-    drawn = changes_of({"task": fresh}, "a fresh test set")
+    drawn = list_changes({"task": fresh}, "a fresh test set")
     return composed([*other.changes, *drawn])
 
 
@@ -130,7 +130,7 @@ def evaluate_on(
     config = compose_other(folder, record, other)
     trained = config_of(folder, record, trust_code=other.trust_code)
     task = config.build_task()
-    with config.mixer_source.faults_named("its trained model cannot be built"):
+    with config.mixer_component.explain_errors("its trained model cannot be built"):
         model = best_model(folder, trained, task.info)
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
@@ -139,7 +139,7 @@ def evaluate_on(
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     start = time.perf_counter()
-    with config.mixer_source.faults_named("the evaluation failed"):
+    with config.mixer_component.explain_errors("the evaluation failed"):
         evaluator = Evaluator(
             model=model.to(device),
             batch_size=batch_size,

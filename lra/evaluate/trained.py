@@ -19,7 +19,7 @@ from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from tasks.base import Dataset, TaskInfo
 from tasks.errors import DataError
-from tasks.untrusted import faults_named, read_text
+from tasks.untrusted import explain_errors, read_text
 
 
 def finished_run(folder: Path) -> RunRecord:
@@ -74,15 +74,15 @@ def has_changed_code(config: RunConfig, record: RunRecord) -> bool:
 
 
 def _codes(config: RunConfig) -> tuple[str | None, str | None]:
-    return config.task_source.code, config.mixer_source.code
+    return config.task_component.code, config.mixer_component.code
 
 
 def _with_code_of(config: RunConfig, record: RunRecord) -> RunConfig:
     """Return settings as they are with the code that a run had."""
     return replace(
         config,
-        task_source=replace(config.task_source, code=record.task_code),
-        mixer_source=replace(config.mixer_source, code=record.mixer_code),
+        task_component=replace(config.task_component, code=record.task_code),
+        mixer_component=replace(config.mixer_component, code=record.mixer_code),
     )
 
 
@@ -163,6 +163,6 @@ def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | 
     if other or own.keys() != weights.keys():
         names = ", ".join(other or sorted(weights.keys() - own.keys()))
         raise UserError(f"{folder}: the weights do not fit a model for this data: {names}")
-    with faults_named(f"the newest checkpoint of {folder}"):
+    with explain_errors(f"the newest checkpoint of {folder}"):
         model.load_state_dict(weights)
     return model.eval()

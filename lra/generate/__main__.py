@@ -95,16 +95,16 @@ def run(options: argparse.Namespace) -> int:
         kind = "examples" if task.info.targets == "example" else "no tokens"
         raise UserError(f"--run {folder}: targets of {record.task} are {kind}: nothing to generate")
     prepared = functools.partial(data_of, folder, record, config, options.data_dir)
-    with config.task_source.faults_named("its vocabulary failed"):
+    with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(prepared)
         prompt = _prompt(vocabulary, options.prompt)
-    with config.mixer_source.faults_named("its trained model cannot be built"):
+    with config.mixer_component.explain_errors("its trained model cannot be built"):
         model = _model(folder, config, task, len(prompt), options.tokens).to(device)
     if options.compare and not has_recurrence(model):
         raise UserError(f"--compare: mixer {config.mixer_name} has no recurrence to compare with")
     with (
-        config.task_source.faults_named("its vocabulary failed"),
-        config.mixer_source.faults_named("the generation failed"),
+        config.task_component.explain_errors("its vocabulary failed"),
+        config.mixer_component.explain_errors("the generation failed"),
     ):
         return _generate(model, vocabulary, prompt, options)
 

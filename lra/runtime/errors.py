@@ -41,20 +41,20 @@ def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None
 
 
 def unknown(
-    kind: str, given: str, valid: Iterable[str], source: str, meant: str | None = None
+    kind: str, given: str, valid: Iterable[str], origin: str, suggestion: str | None = None
 ) -> UserError:
-    """Describe an unknown name, with the one that may have been meant and all valid ones.
+    """Describe an unknown name, with a suggestion and all valid ones.
 
     Args:
         kind: what the name should have been, "task" for instance.
-        source: the file or flag that held it.
-        meant: what was probably meant. None: the nearest of the valid names.
+        origin: the file or flag that held it.
+        suggestion: what to use instead. None: the nearest of the valid names.
     """
     names = sorted(valid)
-    meant = meant or nearest(given, names)
-    hint = f"; did you mean {meant}?" if meant else ""
+    suggestion = suggestion or nearest(given, names)
+    hint = f"; did you mean {suggestion}?" if suggestion else ""
     return UserError(
-        f"{source}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
+        f"{origin}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
     )
 
 

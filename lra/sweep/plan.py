@@ -138,7 +138,7 @@ class PlannedRun:
     def arguments(self) -> list[str]:
         """Write the arguments of run_task.py, without limits and device."""
         config = self.config
-        line = ["--task", config.task_source.given, "--mixer", self.mixer]
+        line = ["--task", config.task_component.spec, "--mixer", self.mixer]
         line += ["--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]

@@ -18,7 +18,7 @@ from lra.record.schema import fault_of
 from lra.train.state import RunState, checked
 from tasks.errors import DataError
 from tasks.files import stream_atomically
-from tasks.untrusted import faults_named, read_regular
+from tasks.untrusted import explain_errors, read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +132,7 @@ def _load_sound(path: Path) -> RunState | str:
         content = read_regular(path, largest=LARGEST)
         if match is None or _digest(content) != match[2]:
             return "its content is not what its name says"
-        with faults_named("its content"):
+        with explain_errors("its content"):
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         return checked(state)
     except ValidationError as error:

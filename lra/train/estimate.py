@@ -85,7 +85,7 @@ class Timings:
                 record.data.sizes["train"]
                 for record in self.runs
                 if (record.task, record.task_code, record.preset, record.protocol)
-                == (config.task_name, config.task_source.code, config.preset, config.protocol)
+                == (config.task_name, config.task_component.code, config.preset, config.protocol)
                 and _only(record.overrides, "task.") == data
                 and "train" in record.data.sizes
             ),
@@ -135,7 +135,7 @@ def told(config: RunConfig, timings: Timings, here: str) -> str:
         return "not known: how many examples an epoch has is known once the data is there"
     speed = timings.speed(config, here)
     if speed is None:
-        task, mixer = config.task_source.given, config.mixer_source.given
+        task, mixer = config.task_component.spec, config.mixer_component.spec
         names = shlex.join(["--task", task, "--mixers", mixer])
         return (
             f"not known: of {config.mixer_name} no step of this task and preset was timed on a "
@@ -166,7 +166,7 @@ def _that_matter(overrides: Sequence[str]) -> set[str]:
 def _is_of(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     """Whether a record is of a run's task and mixer, at its settings or at the preset's."""
     of_record = (record.task, record.mixer, record.mixer_code, record.preset, record.protocol)
-    of_run = (config.task_name, config.mixer_name, config.mixer_source.code)
+    of_run = (config.task_name, config.mixer_name, config.mixer_component.code)
     if of_record != (*of_run, config.preset, config.protocol):
         return False
     is_at_preset = _that_matter(record.overrides) == _only(record.overrides, "task.")

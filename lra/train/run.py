@@ -35,7 +35,7 @@ from lra.train.state import RunState, capture
 from lra.train.stopping import Stopped, StopRequest
 from lra.train.trainer import Diverged, Trainer
 from tasks.base import Dataset, TaskInfo
-from tasks.untrusted import faults_named
+from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Run:
                 return RunRecord.model_validate_json(found["finished"])
             self.session = Session(self.device, self.group)
             self.last_checkpoint = self.session.start
-            with self.config.mixer_source.faults_named("the run failed"):
+            with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found["state"])
                 self.group.on_main_process(lambda: self._open_loggers(held))
                 return self._train()
@@ -268,7 +268,7 @@ class Run:
         if self.info.targets == "position":
             return
         test = self.dataset.splits["test"]
-        with faults_named(f"the metadata of {self.config.task_name}"):
+        with explain_errors(f"the metadata of {self.config.task_name}"):
             self.folder.predictions_table(test, np.full(len(test), NO_PREDICTION))
 
     def _recorder(self) -> Recorder:

@@ -23,7 +23,7 @@ from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
 from lra.train.pretraining import Pretrained
 from lra.train.trainer import Best, StepNumber, Trainer
-from tasks.untrusted import faults_named
+from tasks.untrusted import explain_errors
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
 
@@ -127,7 +127,7 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
             f"the checkpoint is of another version of mixer {trainer.config.mixer_name}: {what} "
             f"use --resume never to start a new run"
         ) from None
-    with faults_named("the checkpoint", "use --resume never to start a new run"):
+    with explain_errors("the checkpoint", "use --resume never to start a new run"):
         if _kinds(state["model"]) != own or (best and _kinds(best["model"]) != own):
             raise ValueError("weights of other shapes or types")
         _check_optimizer(trainer.optimizer, state["optimizer"])

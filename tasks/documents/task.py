@@ -91,7 +91,7 @@ class DocumentTask(Task):
             request=self.alphabet.request(),
             read=self.read,
         )
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:

@@ -118,7 +118,7 @@ class Image(Task):
             request={"channels": self.channels},
             read=self._read,
         )
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:

@@ -16,7 +16,7 @@ from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
 from tasks.sources.copies import note_copies
 from tasks.sources.exports import MARK, settle_source
-from tasks.untrusted import faults_named, map_array, read_regular
+from tasks.untrusted import explain_errors, map_array, read_regular
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -69,7 +69,7 @@ def open_files(
         }
         splits: dict[str, Expressions] = {}
         for name, path in files.items():
-            with faults_named(f"{path}"):
+            with explain_errors(f"{path}"):
                 splits[name] = read_official(path)
         surveys = {name: survey(split) for name, split in splits.items()}
         for name, split in splits.items():

@@ -114,7 +114,7 @@ class ListOps(Task):
         else:
             cache = open_files(data_dir, copies, self.counts)
             check_official(cache, self.source)
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _files(self, data_dir: Path) -> list[dict[str, Path]]:

@@ -69,7 +69,7 @@ def open_baselines(
         request=request,
         build=build,
     )
-    with found.faults_named():
+    with found.explain_errors():
         bits = dict(found.manifest.baselines)
         return {MAJORITY: bits.pop(MAJORITY)}, bits
 

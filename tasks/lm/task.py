@@ -110,7 +110,7 @@ class LanguageModelling(Task):
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
         cache = self._open(data_dir)
-        with cache.faults_named():
+        with cache.explain_errors():
             views = {name: self._view(cache, name) for name in SPLITS}
         baselines, bits = open_baselines(data_dir, cache, views, self.vocab_size)
         view = {**self.counts, "length": self.info.max_length, "stride": self.stride}
@@ -125,7 +125,7 @@ class LanguageModelling(Task):
             notes=cache.manifest.notes,
             selected_on="test" if self.held_out_once else "val",
         )
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(dataset, self.info)
 
     def _open(self, data_dir: Path) -> Cache:

@@ -107,7 +107,7 @@ class Pathfinder(Task):
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
         cache = self._official(data_dir) or self._generated(data_dir)
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:

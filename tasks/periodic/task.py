@@ -108,7 +108,7 @@ class Periodic(Task):
         cache = open_or_build(
             folder, task=self.name, source="generated", request=request, build=self._build
         )
-        with cache.faults_named():
+        with cache.explain_errors():
             return checked(self._dataset(cache), self.info)
 
     def _draw(self, split: str, title: str) -> Iterator[tuple[slice, Drawn]]:

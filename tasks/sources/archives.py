@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from tasks.errors import DataError
 from tasks.progress import progress
-from tasks.untrusted import faults_named, open_regular
+from tasks.untrusted import explain_errors, open_regular
 
 CHUNK = 2**20
 GIB = 2**30
@@ -123,7 +123,7 @@ def _decompressed(raw: IO[bytes], path: Path, total: int) -> Iterator[_Limited]:
     size = path.stat().st_size
     with (
         progress(f"reading {path}", total=size, unit="B") as bar,
-        _faults_named(path),
+        _explain_errors(path),
         _unpacked(_Counted(raw, bar)) as unpacked,
     ):
         yield _Limited(unpacked, path, _most(total, size))
@@ -140,7 +140,7 @@ def _walk_zip(
     left = _most(total, path.stat().st_size)
     with (
         open_regular(path) as raw,
-        _faults_named(path),
+        _explain_errors(path),
         zipfile.ZipFile(raw) as archive,
     ):
         members = [(wanted.search(member.filename), member) for member in archive.infolist()]
@@ -185,9 +185,9 @@ def _open_member(
     return io.BufferedReader(_Member(path, file))
 
 
-def _faults_named(path: Path) -> AbstractContextManager[None]:
+def _explain_errors(path: Path) -> AbstractContextManager[None]:
     """Turn the many errors of broken archives into one that names the archive."""
-    return faults_named(f"{path} ({path.stat().st_size:,} bytes)", "get it anew")
+    return explain_errors(f"{path} ({path.stat().st_size:,} bytes)", "get it anew")
 
 
 class _Limited:
@@ -218,7 +218,7 @@ class _Member(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        with _faults_named(self.path):
+        with _explain_errors(self.path):
             data = self.file.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)

@@ -13,7 +13,7 @@ from tasks.errors import DataError
 from tasks.manifest import origin_facts
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.downloads import DownloadError, download, registered
-from tasks.untrusted import faults_named
+from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def open_release(
         files = [path] if path.is_file() else sorted(path.glob(release.inside))
         if len(files) <= FEW:
             made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
-        with faults_named(f"{path}", "is it complete?"):
+        with explain_errors(f"{path}", "is it complete?"):
             read(made, path)
         note_copies(made, path, others)
 

@@ -19,7 +19,7 @@ from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
 from tasks.errors import DataError
-from tasks.untrusted import faults_named, read_regular
+from tasks.untrusted import explain_errors, read_regular
 
 MOST_VALIDATIONS = 10_000
 """Most validations of a run whose curve is drawn."""
@@ -220,7 +220,7 @@ class Results:
         if not self.has_predictions(record):
             return None
         try:
-            with faults_named("its text"):
+            with explain_errors("its text"):
                 content = read_regular(path, largest=LARGEST_PREDICTIONS)
                 frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
             columns = {

@@ -22,7 +22,7 @@ from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import COLOURS, ReportFigure, new_figure, set_log_scale
 from tasks.errors import KnownError
-from tasks.untrusted import faults_named
+from tasks.untrusted import explain_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -131,7 +131,7 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
             drawn, note = chosen[task]
             for run in cell.runs if method in drawn else ():
                 try:
-                    with faults_named("its checkpoint"):
+                    with explain_errors("its checkpoint"):
                         found = trained_model(results, run)
                         kernels = [] if found is None else learned_kernels(found)
                 except KnownError as error:

@@ -1,22 +1,22 @@
-"""Names of settings: those that do not exist are refused, with what may have been meant."""
+"""Names of settings: unknown ones are refused, with the most likely setting as a suggestion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from lra.config.merge import Merged
+from lra.config.component import Component
 from lra.config.registry import Section
 from lra.config.request import SECTIONS, Change
-from lra.config.source import Source
+from lra.config.settings_layers import MergedSettings
 from lra.runtime.errors import UserError, nearest, unknown
 
 KnownSettings = Mapping[str, Iterable[str]]
 """Names of the settings of each section."""
 
-ALIKE = 0.8
-"""Likeness from which a setting of another section is taken to be meant."""
+MIN_SIMILARITY = 0.8
+"""Similarity from which a setting of another section is suggested."""
 
-OTHER_NAMES = {
+ALIASES = {
     "model.dim": "d_model dim_model model_dim hidden_size hidden_dim embed_dim embedding_dim "
     "emb_dim n_embd width channels features",
     "model.depth": "num_layers n_layers layers n_layer num_hidden_layers num_blocks n_blocks",
@@ -49,52 +49,52 @@ OTHER_NAMES = {
     "task.max_length": "max_len seq_len l_max",
     "task.data_seed": "seed random_seed",
 }
-"""Names that other code has for settings, by the name here."""
+"""Names that other projects use for our settings, by our name."""
 
 
 def check_names(
-    merged: Merged,
+    merged: MergedSettings,
     types: Mapping[str, type[Section]],
-    sources: Mapping[str, Source],
+    components: Mapping[str, Component],
     what: str = "a run",
 ) -> None:
     """Check the names of all settings. Files may hold sections that are not looked at.
 
     Args:
         types: the class of each section's settings.
-        sources: what the sections of a mixer and a task are the options of.
+        components: the mixer and the task whose options the sections are.
         what: what the sections are of, as messages call it.
-    Raises: UserError naming the setting, where it came from, and what may have been meant.
+    Raises: UserError naming the setting, where it came from, and a suggestion.
     """
     known = {name: list(cls.model_fields) for name, cls in types.items()}
     for change in merged.changes:
         _check_section(change, known, what)
     for (section, key), (_, origin) in merged.values.items():
         if section in known and key not in known[section]:
-            meant = meant_by(section, key, known)
-            owner = sources[section].name if section in sources else section
-            raise unknown(f"option of {owner}", key, known[section], origin, meant)
+            suggestion = suggest_setting(section, key, known)
+            owner = components[section].name if section in components else section
+            raise unknown(f"option of {owner}", key, known[section], origin, suggestion)
 
 
 def _check_section(change: Change, known: KnownSettings, what: str) -> None:
     section, key = change.section, change.key
     if not section:
-        meant = meant_by(None, key, known) if key not in SECTIONS else None
-        hint = f"; did you mean {meant}?" if meant else ""
+        suggestion = suggest_setting(None, key, known) if key not in SECTIONS else None
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
         raise UserError(
             f"{change.origin}: expected section.key=value, train.lr=1e-3 for instance (sections: "
             f"{', '.join(SECTIONS)}){hint}"
         )
     if section not in SECTIONS:
-        is_like = nearest(section, SECTIONS, ALIKE) is not None
-        meant = None if is_like else meant_by(None, key, known)
-        raise unknown("section", section, SECTIONS, change.origin, meant)
+        is_like = nearest(section, SECTIONS, MIN_SIMILARITY) is not None
+        suggestion = None if is_like else suggest_setting(None, key, known)
+        raise unknown("section", section, SECTIONS, change.origin, suggestion)
     if section not in known:
         raise UserError(f"{change.origin}: {section}.{key} does not concern {what}")
 
 
-def meant_by(section: str | None, key: str, known: KnownSettings) -> str | None:
-    """Return the setting that a name may have meant, None if none is like it.
+def suggest_setting(section: str | None, key: str, known: KnownSettings) -> str | None:
+    """Return the setting that is most like an unknown name, None if none is like it.
 
     Args:
         section: where it was looked for; None if none was given.
@@ -103,20 +103,20 @@ def meant_by(section: str | None, key: str, known: KnownSettings) -> str | None:
     Returns: the name alone if it is of the same section, else "section.name".
     """
     own = list(known.get(section, ())) if section is not None else []
-    if (near := nearest(key, own)) is not None and _bare(near) == _bare(key):
+    if (near := nearest(key, own)) is not None and _normalize(near) == _normalize(key):
         return near
     every = [f"{name}.{one}" for name, keys in known.items() for one in keys]
     for full in every:
-        other_names = {full.partition(".")[2], *OTHER_NAMES.get(full, "").split()}
-        if _bare(key) in map(_bare, other_names):
+        aliases = {full.partition(".")[2], *ALIASES.get(full, "").split()}
+        if _normalize(key) in map(_normalize, aliases):
             return full
     if near is not None:
         return near
     by_key = {full.partition(".")[2]: full for full in every}
-    close = nearest(key, by_key, ALIKE)
+    close = nearest(key, by_key, MIN_SIMILARITY)
     return None if close is None else by_key[close]
 
 
-def _bare(name: str) -> str:
+def _normalize(name: str) -> str:
     """Return a name without what its spellings differ in."""
     return name.casefold().replace("_", "").replace("-", "")

@@ -1,4 +1,4 @@
-"""Where a run's mixer or task is from, and whose fault it is when it fails."""
+"""The mixer or task of a run: its class, where it comes from, and errors that its code raises."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from lra.config.plugin_code import described
+from lra.config.plugin_code import describe_error
 from lra.config.registry import Section
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
@@ -17,10 +17,10 @@ from tasks.errors import KnownError
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
+class Component:
     """A class, registered or a plug-in: of a user's own file or module."""
 
-    given: str
+    spec: str
     """What the flag said."""
     name: str
     """What records, folders and tables call it: a plug-in by its class."""
@@ -36,11 +36,11 @@ class Source:
     @property
     def origin(self) -> str:
         """What errors begin with: the flag and what it said."""
-        return f"{self.flag} {self.given}"
+        return f"{self.flag} {self.spec}"
 
     @contextmanager
-    def faults_named(self, what: str) -> Iterator[None]:
-        """Turn whatever is raised while a plug-in is at work, `sys.exit` too, into its fault.
+    def explain_errors(self, what: str) -> Iterator[None]:
+        """Turn whatever a plug-in's code raises, `sys.exit` too, into a UserError that names it.
 
         Errors that explain themselves pass, and so do interruptions, too little memory, and errors
         of the file system that did not come through its file. With a registered class all pass.
@@ -58,12 +58,16 @@ class Source:
         except BrokenPromise as error:
             raise UserError(f"{self.origin}: {error}") from None
         except BaseException as error:
-            if self.file is None or is_out_of_memory(error) or _is_of_the_system(error, self.file):
+            if (
+                self.file is None
+                or is_out_of_memory(error)
+                or _is_file_system_error(error, self.file)
+            ):
                 raise
-            raise UserError(f"{self.origin}: {what}: {described(error, self.file)}") from error
+            raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
 
 
-def _is_of_the_system(error: BaseException, file: str) -> bool:
+def _is_file_system_error(error: BaseException, file: str) -> bool:
     """Whether an error is one of the file system that did not pass through a file of code."""
     if not isinstance(error, OSError) or error.errno is None:
         return False
