@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, carry_out, non_negative_float
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, non_negative_float, run_command
 from lra.runtime.console import write_out
 
 if TYPE_CHECKING:
@@ -234,7 +234,7 @@ def report(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("report.py", lambda: report(options))
+    return run_command("report.py", lambda: report(options))
 
 
 if __name__ == "__main__":

@@ -26,11 +26,11 @@ from lra.runtime.cli import (
     absolute_path,
     add_settings,
     add_threads,
-    carry_out,
     end_now,
     name_in_help,
     non_negative_float,
     positive_int,
+    run_command,
     seed,
 )
 from lra.runtime.console import write_out
@@ -150,7 +150,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import row_label
     from lra.runtime.console import hide_messages
-    from lra.runtime.distributed import joined, local_device
+    from lra.runtime.distributed import join_processes, local_device
 
     if is_silent():
         hide_messages()
@@ -166,7 +166,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     device = choose_device(local_device(options.device))
     list_facts = functools.partial(common_facts, config, options.seed, device)
-    with joined(device, list_facts, functools.partial(end_now, PROGRAM)) as group:
+    with join_processes(device, list_facts, functools.partial(end_now, PROGRAM)) as group:
         return train(options, config, device, group)
 
 
@@ -174,20 +174,20 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
     from lra.runtime.environment import choose_device, device_name
     from lra.runtime.errors import UserError
-    from lra.train.estimate import Timings, told
+    from lra.train.training_time import Timings, describe_training_time
 
     try:
         here = device_name(choose_device(options.device))
     except UserError as error:  # the settings can be shown for a device of another machine
         return f"not known: {error}"
-    return told(config, Timings.read(options.results_dir, config), here)
+    return describe_training_time(config, Timings.read(options.results_dir, config), here)
 
 
 def train(
     options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
-    from lra.record.positions import baselines_told
+    from lra.record.position_losses import describe_baselines
     from lra.report.tables.task_table import task_table
     from lra.runtime.allocator import keep_freed_memory
     from lra.runtime.environment import device_name
@@ -214,7 +214,7 @@ def train(
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
-    for line in baselines_told(dataset):
+    for line in describe_baselines(dataset):
         logger.info(line)
     with stop:
         record = Run(
@@ -238,7 +238,7 @@ def train(
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out(PROGRAM, lambda: run(options))
+    return run_command(PROGRAM, lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -16,8 +16,8 @@ from dataclasses import replace
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
-from lra.record.positions import baselines_told
-from lra.runtime.cli import Parser, absolute_path, add_settings, carry_out, positive_int
+from lra.record.position_losses import describe_baselines
+from lra.runtime.cli import Parser, absolute_path, add_settings, positive_int, run_command
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
@@ -81,7 +81,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
-    for line in baselines_told(dataset):
+    for line in describe_baselines(dataset):
         logger.info(line)
     if options.verify:
         with explain_errors(f"the data cache {dataset.folder}"):
@@ -108,7 +108,7 @@ def configured_task(options: argparse.Namespace, name: str) -> Task:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.prepare", lambda: prepare(options))
+    return run_command("lra.prepare", lambda: prepare(options))
 
 
 if __name__ == "__main__":

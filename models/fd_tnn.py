@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import made_once
+from models.layers.kernel_cache import compute_once
 from models.layers.long_convolution import LongConvolution
 from models.layers.norms import Norm
 from models.layers.relative_position_encoder import (
@@ -133,13 +133,13 @@ class FrequencyOperator(LongConvolution):
         return self.size_for(length)
 
     def encode(self, size: int) -> Tensor:
-        """Evaluate the encoder at frequencies from 0 to pi, once within `kernels_cached`.
+        """Evaluate the encoder at frequencies from 0 to pi, once within `cache_kernels`.
 
         Args:
             size: of the transform.
         Returns: (channels, size / 2 + 1) where causal, else (2 * channels, size / 2 + 1).
         """
-        return made_once(self, ("encoded", size), lambda: self._encode(size))
+        return compute_once(self, ("encoded", size), lambda: self._encode(size))
 
     def _encode(self, size: int) -> Tensor:
         weight = next(self.parameters())
@@ -194,7 +194,7 @@ class FrequencyOperator(LongConvolution):
         if self.causal or 2 * fast_fft_length(2 * length - 1) <= size:
             return super().forward(x)
         with torch.autocast(x.device.type, enabled=False):
-            response = made_once(self, ("response", size), lambda: self.response(size))
+            response = compute_once(self, ("response", size), lambda: self.response(size))
             return circulant_multiply(response, size, x)
 
 

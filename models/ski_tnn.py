@@ -31,7 +31,7 @@ from torch.nn import functional
 
 from models.base import Mixer, MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
-from models.layers.kernel_cache import made_once
+from models.layers.kernel_cache import compute_once
 from models.layers.long_convolution import LongConvolution, PositionOperator
 from models.layers.norms import Norm
 from models.ops.activations import Activation
@@ -111,7 +111,7 @@ class SparsePlusLowRank(PositionOperator):
 
     def between_points(self, num_points: int) -> LagKernel:
         """Generate A, the kernel over lags between the first `num_points` inducing points."""
-        return made_once(self, ("between points", num_points), lambda: self._far(num_points))
+        return compute_once(self, ("between points", num_points), lambda: self._far(num_points))
 
     def _far(self, num_points: int) -> LagKernel:
         first = 1 - num_points

@@ -131,7 +131,7 @@ class Toroidal(RecurrentMixer):
         Raises: ValueError for another number of positions than the grid's.
         """
         length, torus = x.shape[1], self.positions.torus
-        places = self.positions.places(length, x.device)
+        places = self.positions.coordinates(length, x.device)
         if mask is not None:
             # Their weights are 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
@@ -212,7 +212,7 @@ class RingBuffer(PrefillRecurrence):
         age = (position[:, None] - torch.arange(self.size, device=x.device)) % self.size
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
-        apart = torus.apart(place, place - age[..., None])
+        apart = torus.count_steps(place, place - age[..., None])
         pairs = pairs_of(torus, apart, (age <= position[:, None])[:, None])
         bias = pairs.bias(self.mixer.positions.distance_weight, query.dtype)
         mixed = functional.scaled_dot_product_attention(
@@ -225,7 +225,7 @@ class RingBuffer(PrefillRecurrence):
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
         """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
-        heads = mixer.heads(x, mixer.positions.places(length, x.device))[1:]
+        heads = mixer.heads(x, mixer.positions.coordinates(length, x.device))[1:]
         keys, values = (
             latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2) for part in heads
         )

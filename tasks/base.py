@@ -170,7 +170,7 @@ class Dataset:
         return {name: len(split) for name, split in self.splits.items()}
 
 
-def checked(dataset: Dataset, info: TaskInfo) -> Dataset:
+def check_dataset(dataset: Dataset, info: TaskInfo) -> Dataset:
     """Return a data set, if its examples are such as a task says.
 
     Raises: ValueError saying what they are.

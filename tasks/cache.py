@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
 from tasks.errors import DataError
-from tasks.files import naming, reserve, write_atomically
+from tasks.files import name_file_in_errors, reserve, write_atomically
 from tasks.manifest import LARGEST_MANIFEST, Manifest, OriginFacts, canonical_hash, file_facts
 from tasks.untrusted import explain_errors, map_array, read_regular
 
@@ -177,7 +177,7 @@ class Build:
     def save(self, name: str, array: np.ndarray) -> None:
         """Write an array."""
         path = self.folder / f"{name}.npy"
-        with naming(path):
+        with name_file_in_errors(path):
             np.save(path, array, allow_pickle=False)
 
     def mapped(self, name: str, shape: tuple[int, ...], dtype: type) -> np.memmap:
@@ -195,7 +195,7 @@ class Build:
                 if (found.shape, found.dtype) == (shape, np.dtype(dtype)):
                     reserve(path)
                     return found
-        with naming(path):
+        with name_file_in_errors(path):
             array = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
         reserve(path)
         return array
@@ -266,7 +266,7 @@ def _finish(made: Build, task: str, request: dict[str, Any]) -> None:
     (made.folder / REQUEST).unlink()
     paths = sorted(made.folder.iterdir())
     for path in paths:
-        with naming(path), path.open("rb") as file:
+        with name_file_in_errors(path), path.open("rb") as file:
             os.fsync(file.fileno())
     manifest = Manifest(
         format=FORMAT,

@@ -83,7 +83,7 @@ class Examples:
         ]
 
 
-def packed(returned: object) -> Examples:
+def pack_examples(returned: object) -> Examples:
     """Check and pack what `examples(split, rng)` returned.
 
     Args:

@@ -39,7 +39,7 @@ def stream_atomically(path: Path, write: Callable[[IO[bytes]], Path]) -> Path:
     Raises: OSError naming the file.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with naming(path):
+    with name_file_in_errors(path):
         try:
             with temporary.open("wb") as file:
                 final = write(file)
@@ -51,13 +51,13 @@ def stream_atomically(path: Path, write: Callable[[IO[bytes]], Path]) -> Path:
 
 
 @contextlib.contextmanager
-def appending(path: Path) -> Iterator[IO[bytes]]:
+def open_to_append(path: Path) -> Iterator[IO[bytes]]:
     """Open a regular file to append to, made where it is missing; links and pipes are refused.
 
     Raises: OSError naming the file.
     """
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with naming(path), os.fdopen(os.open(path, flags, 0o666), "ab") as file:
+    with name_file_in_errors(path), os.fdopen(os.open(path, flags, 0o666), "ab") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file; remove it", str(path))
         yield file
@@ -72,7 +72,7 @@ def remove_leftovers(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def naming(path: Path | str) -> Iterator[None]:
+def name_file_in_errors(path: Path | str) -> Iterator[None]:
     """Let errors of the file system name the file, as those of a full disk do not by themselves.
 
     Args:
@@ -96,7 +96,7 @@ def reserve(path: Path) -> None:
     Raises: OSError naming the file if the space is not there.
     """
     size = path.stat().st_size
-    with naming(path):
+    with name_file_in_errors(path):
         if hasattr(os, "posix_fallocate"):
             with path.open("r+b") as file:
                 os.posix_fallocate(file.fileno(), 0, size)

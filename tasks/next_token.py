@@ -71,7 +71,7 @@ class NextToken(Split):
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        where, lengths, unscored = self.places(indices)
+        where, lengths, unscored = self.input_positions(indices)
         labels = self.tokens[where + 1].astype(np.int64)
         labels[unscored] = NOT_SCORED
         return Batch(
@@ -80,7 +80,7 @@ class NextToken(Split):
             torch.from_numpy(labels),
         )
 
-    def places(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def input_positions(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Say where the inputs of a batch are.
 
         Args:

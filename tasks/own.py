@@ -12,11 +12,11 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from tasks.base import MOST_CLASSES, Dataset, Task, TaskInfo, checked
+from tasks.base import MOST_CLASSES, Dataset, Task, TaskInfo, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
-from tasks.examples import Examples, packed
+from tasks.examples import Examples, pack_examples
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ExampleMaker(Protocol):
         ...
 
 
-class Declared(BaseModel):
+class DeclaredInfo(BaseModel):
     """What such a class may state of its examples, as attributes; else it is read off them."""
 
     model_config = ConfigDict(strict=True)
@@ -95,10 +95,10 @@ class OwnTask(Task):
             )
         return info
 
-    def _declared(self) -> Declared:
-        given = {name: getattr(self.own, name, None) for name in Declared.model_fields}
+    def _declared(self) -> DeclaredInfo:
+        given = {name: getattr(self.own, name, None) for name in DeclaredInfo.model_fields}
         try:
-            return Declared.model_validate(given)
+            return DeclaredInfo.model_validate(given)
         except ValidationError as error:
             first = error.errors()[0]
             raise DataError(
@@ -133,7 +133,7 @@ class OwnTask(Task):
             returned = self.own.examples(split, rng)
         try:
             with self.explain_errors("what it returned"):
-                return packed(returned)
+                return pack_examples(returned)
         except DataError as error:
             raise DataError(f"{self.task_name}: examples({split!r}, rng): {error}") from None
 
@@ -171,7 +171,7 @@ class OwnTask(Task):
                 )
         return not self.drawn["test"].same(self.draw("test", self.data_seed + 1))
 
-    def known_in_training(self, split: str) -> int:
+    def count_known_in_training(self, split: str) -> int:
         """Count the examples of a split whose sequences are in the training split, too."""
         training = set(self.drawn["train"].keys())
         return sum(key in training for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
@@ -183,7 +183,7 @@ class OwnTask(Task):
             folder, task=self.task_name, source="own", request=self.request, build=self._build
         )
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
     def _build(self, made: Build) -> None:
         if not self.seed_has_effect():
@@ -209,7 +209,7 @@ class OwnTask(Task):
                 made.save(f"{split}_metadata{number}", column)
         made.save("metadata", np.array(list(self.drawn["train"].metadata), dtype="U"))
         for split in ("val", "test"):
-            if count := self.known_in_training(split):
+            if count := self.count_known_in_training(split):
                 made.notes[f"{split} examples that are in the training split, too"] = count
         labels = {split: one.labels for split, one in self.drawn.items()}
         made.baselines["majority class"] = majority(labels["train"], labels["test"])

@@ -19,11 +19,11 @@ from tasks.next_token import NextToken
 from tasks.splits import PackedTokens, Pixels
 from tasks.unlabelled import Unlabelled
 
-Place = Callable[[np.ndarray], Tensor]
+CopyArray = Callable[[np.ndarray], Tensor]
 """A function that copies an array to the device, the same array only once."""
 
 
-def resident(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
+def put_on_device(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
     """Put the inputs of a data set on a device.
 
     Splits of a kind that is not known here stay where they are.
@@ -33,31 +33,31 @@ def resident(dataset: Dataset, device: torch.device, limit: float) -> Dataset:
         device: where the inputs are put.
         limit: most bytes to put there.
     """
-    placed: dict[int, Tensor] = {}
+    copies: dict[int, Tensor] = {}
 
-    def place(array: np.ndarray) -> Tensor:
-        if id(array) not in placed:
+    def copy_array(array: np.ndarray) -> Tensor:
+        if id(array) not in copies:
             whole = array.astype(np.int32) if array.dtype.itemsize > 1 else np.array(array)
-            placed[id(array)] = torch.from_numpy(whole).to(device)
-        return placed[id(array)]
+            copies[id(array)] = torch.from_numpy(whole).to(device)
+        return copies[id(array)]
 
     arrays = {id(a): a.size * max(1, 4 * (a.dtype.itemsize > 1)) for a in _arrays(dataset)}
     if sum(arrays.values()) > limit:
         return dataset
-    splits = {name: on_device(split, place) for name, split in dataset.splits.items()}
+    splits = {name: copy_split(split, copy_array) for name, split in dataset.splits.items()}
     return dataclasses.replace(dataset, splits=splits)
 
 
 def _arrays(dataset: Dataset) -> list[np.ndarray]:
     found: list[np.ndarray] = []
     for split in dataset.splits.values():
-        on_device(split, lambda array: found.append(array) or torch.empty(0))
+        copy_split(split, lambda array: found.append(array) or torch.empty(0))
     return found
 
 
 @functools.singledispatch
-def on_device(split: Split, place: Place) -> Split:
-    """Return a split of the same examples with inputs where `place` puts them."""
+def copy_split(split: Split, copy_array: CopyArray) -> Split:
+    """Return a split of the same examples with inputs where `copy_array` puts them."""
     return split
 
 
@@ -85,9 +85,9 @@ class ResidentTokens(Resident):
 
     split: PackedTokens
 
-    def __init__(self, split: PackedTokens, place: Place) -> None:
+    def __init__(self, split: PackedTokens, copy_array: CopyArray) -> None:
         super().__init__(split)
-        self.tokens = place(split.sequences.tokens)
+        self.tokens = copy_array(split.sequences.tokens)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
@@ -115,9 +115,9 @@ class ResidentPixels(Resident):
 
     split: Pixels
 
-    def __init__(self, split: Pixels, place: Place) -> None:
+    def __init__(self, split: Pixels, copy_array: CopyArray) -> None:
         super().__init__(split)
-        self.images = place(split.images)
+        self.images = copy_array(split.images)
         self.scale = None if split.scale is None else torch.from_numpy(split.scale)
 
     def batch(self, indices: np.ndarray) -> Batch:
@@ -139,34 +139,34 @@ class ResidentNextToken(Resident):
 
     split: NextToken
 
-    def __init__(self, split: NextToken, place: Place) -> None:
+    def __init__(self, split: NextToken, copy_array: CopyArray) -> None:
         super().__init__(split)
-        self.tokens = place(split.tokens)
+        self.tokens = copy_array(split.tokens)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        where, lengths, unscored = self.split.places(indices)
+        where, lengths, unscored = self.split.input_positions(indices)
         inside = torch.from_numpy(where).to(self.tokens.device)
         labels = self.tokens[inside + 1].long()
         labels[torch.from_numpy(unscored).to(self.tokens.device)] = NOT_SCORED
         return Batch(self.tokens[inside].long(), torch.from_numpy(lengths[:, None]), labels)
 
 
-@on_device.register
-def _(split: PackedTokens, place: Place) -> Split:
-    return ResidentTokens(split, place)
+@copy_split.register
+def _(split: PackedTokens, copy_array: CopyArray) -> Split:
+    return ResidentTokens(split, copy_array)
 
 
-@on_device.register
-def _(split: NextToken, place: Place) -> Split:
-    return ResidentNextToken(split, place)
+@copy_split.register
+def _(split: NextToken, copy_array: CopyArray) -> Split:
+    return ResidentNextToken(split, copy_array)
 
 
-@on_device.register
-def _(split: Unlabelled, place: Place) -> Split:
-    return split.over(on_device(split.split, place))
+@copy_split.register
+def _(split: Unlabelled, copy_array: CopyArray) -> Split:
+    return split.over(copy_split(split.split, copy_array))
 
 
-@on_device.register
-def _(split: Pixels, place: Place) -> Split:
-    return ResidentPixels(split, place)
+@copy_split.register
+def _(split: Pixels, copy_array: CopyArray) -> Split:
+    return ResidentPixels(split, copy_array)

@@ -21,7 +21,7 @@ from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
 from tasks.random_words import permutation
-from tasks.sources.releases import Release, sizes_differ
+from tasks.sources.releases import Release, describe_size_difference
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -107,7 +107,7 @@ class Retrieval(DocumentTask):
         pairs = {name: new_index[pairs[name]].astype(np.int32) for name in SPLITS}
         self.save_examples(made, labels, pairs)
         if made.sizes != OFFICIAL_COUNTS:
-            made.mark_unofficial(sizes_differ(made.sizes, OFFICIAL_COUNTS, "pairs"))
+            made.mark_unofficial(describe_size_difference(made.sizes, OFFICIAL_COUNTS, "pairs"))
         train, test = pairs["train"], pairs["test"]
         documents.save(made, train.ravel())
         bags = bag(documents.histogram())

@@ -118,7 +118,7 @@ def _none(labels: Tensor) -> float:
     return torch.nan if labels.is_floating_point() else NOT_SCORED
 
 
-def unlabelled(
+def build_pretraining_data(
     info: TaskInfo, dataset: Dataset, objective: str, masked_share: float
 ) -> tuple[TaskInfo, Dataset]:
     """Make the inputs of a data set its targets.

@@ -36,7 +36,7 @@ IMPORTED = """
     lra.report.page.write lra.report.page.readme pandas jinja2 PIL.Image PIL.PngImagePlugin
     sklearn.tree
     sklearn.linear_model pandas.io.formats.style matplotlib.figure matplotlib.backends.backend_svg
-    matplotlib.backends.backend_agg tasks.listops.evaluate tasks.listops.official
+    matplotlib.backends.backend_agg tasks.listops.interpreter tasks.listops.official
     tasks.pathfinder.draw tasks.pathfinder.generate tasks.pathfinder.markers
     tasks.pathfinder.official torch.utils.checkpoint
 """

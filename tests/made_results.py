@@ -13,7 +13,7 @@ from typing import Any
 
 from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
-from lra.record.positions import PositionLoss, PositionScores, bin_range, perplexity_of
+from lra.record.position_losses import PositionLoss, PositionScores, bin_range, perplexity_of
 from lra.record.run import RunRecord, folder_of
 
 VALUES = {

@@ -15,7 +15,7 @@ from lra.report.published.audit import names, read_published
 from lra.report.published.repeats import repeats
 from lra.report.published.rows import rows_of
 from lra.report.tables.reproduce import reproduce_table
-from lra.train.estimate import Timings, told
+from lra.train.training_time import Timings, describe_training_time
 from made_results import bench_record, record, save_all, write_metrics
 from own_tasks import PARITY
 from requested import compose
@@ -71,7 +71,7 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
 def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:
     timings = Timings([run(**other)], [bench_record(mode="forward", device=HERE)])
     assert timings.speed(CONFIG, HERE) is None
-    text = told(CONFIG, timings, HERE)
+    text = describe_training_time(CONFIG, timings, HERE)
     assert text.startswith("not known: of tnn no step of this task and preset was timed on a CPU")
     assert "--task listops --mixers tnn --preset paper --protocol s4" in text
 
@@ -85,12 +85,15 @@ def test_settings_that_change_no_step_are_no_others() -> None:
 
 def test_an_estimate_is_told() -> None:
     timings = Timings([run()], [])
-    assert told(CONFIG, timings, HERE) == (
+    assert describe_training_time(CONFIG, timings, HERE) == (
         "4.2 h of training on this CPU (30,000 steps, 2 a second: a run)"
     )
-    assert "on CPU A, 2 threads, not this CPU (" in told(CONFIG, timings, "CPU C")
+    assert "on CPU A, 2 threads, not this CPU (" in describe_training_time(CONFIG, timings, "CPU C")
     minutes = compose("listops", "tnn", preset="budget").config
-    assert told(minutes, timings, HERE) == "10 min of training, as train.minutes says"
+    assert (
+        describe_training_time(minutes, timings, HERE)
+        == "10 min of training, as train.minutes says"
+    )
 
 
 def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_path: Path) -> None:
@@ -100,7 +103,7 @@ def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_pat
         "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
     )
     config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick").config
-    text = told(config, Timings([], []), HERE)
+    text = describe_training_time(config, Timings([], []), HERE)
     assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
 
 

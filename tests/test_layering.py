@@ -151,7 +151,7 @@ def test_imports_point_down() -> None:
         ("lra.sweep.plan", "import run_task"),
         ("lra.train.run", "import lra"),
         ("lra.evaluate.trained", "from lra.api.model import load"),
-        ("lra.record.merge", "from lra.api.frame import records"),
+        ("lra.record.merge_results", "from lra.api.frame import records"),
     ],
 )
 def test_an_upward_import_is_noticed(module: str, line: str) -> None:

@@ -18,7 +18,7 @@ import lra
 import run_task
 from conftest import TINY, readme_example, tiny_arguments
 from lra.api import frame, model
-from lra.api.arguments import ANYTHING, checked
+from lra.api.arguments import ANYTHING, check_arguments
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
@@ -374,4 +374,4 @@ def test_signatures_are_those_of_the_functions() -> None:
     ]
     assert (lra.load.__doc__ or "").startswith("Load a run from its folder.")
     with pytest.raises(TypeError, match="have to be"):
-        checked("f", data_dir=ANYTHING)(lambda run, data_dir: None)
+        check_arguments("f", data_dir=ANYTHING)(lambda run, data_dir: None)

@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from lra.classifier import decoding
+from lra.classifier import decoders
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoding import (
+from lra.classifier.decoders import (
     LONG_PROMPT,
-    ByFullPass,
-    ByRecurrence,
     Decoder,
+    FullPassDecoder,
+    RecurrentDecoder,
     has_recurrence,
 )
 from lra.config.registry import MIXERS
-from lra.generate.sampling import Generated, Sampler, generate, read_prompt
+from lra.generate.sampling import Generation, TokenSampler, generate, read_prompt
 from models.base import MixerContext, Recurrence, RecurrentMixer, State
-from models.layers.kernel_cache import kernels_cached
+from models.layers.kernel_cache import cache_kernels
 from models.s4d import S4D
 from requested import resolve
 
@@ -101,7 +101,7 @@ def test_steps_equal_the_full_pass_in_double_precision(mixer: str, changes: list
         expected = whole(model, tokens)
         scale = expected.abs().max()
         for first in {1, length // 2 + 1, length}:  # positions that are taken together
-            for place, logits in decoded(ByRecurrence(model, length), tokens, first):
+            for place, logits in decoded(RecurrentDecoder(model, length), tokens, first):
                 found = logits / scale
                 torch.testing.assert_close(found, expected[place] / scale, rtol=0, atol=1e-9)
 
@@ -112,10 +112,10 @@ def test_a_prompt_is_not_walked_through(mixer: str, monkeypatch: pytest.MonkeyPa
     model = build(mixer, length=3 * TRAINED).double()
     tokens = torch.randint(0, 256, (3 * TRAINED,))
     with monkeypatch.context() as patched:
-        patched.delattr(ByRecurrence, "_step")
-        decoder = ByRecurrence(model, len(tokens))
+        patched.delattr(RecurrentDecoder, "_step")
+        decoder = RecurrentDecoder(model, len(tokens))
         found = decoder.take(tokens[:-1])
-    steps = ByRecurrence(model, len(tokens))
+    steps = RecurrentDecoder(model, len(tokens))
     expected = [steps.take(token) for token in tokens.split(1)]
     scale = expected[-1].abs().max()
     for one, other in ((found, expected[-2]), (decoder.take(tokens[-1:]), expected[-1])):
@@ -139,10 +139,10 @@ class StepsAlone(Recurrence):
 def test_a_recurrence_of_steps_alone_is_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
     model = build("s4d", length=LONG_PROMPT + 1).double()
     tokens = torch.randint(0, 256, (LONG_PROMPT + 1,))
-    together = ByRecurrence(model, len(tokens))
+    together = RecurrentDecoder(model, len(tokens))
     freeze = S4D.freeze
     monkeypatch.setattr(S4D, "freeze", lambda *given: StepsAlone(freeze(*given)))
-    walking = ByRecurrence(model, len(tokens))
+    walking = RecurrentDecoder(model, len(tokens))
     bars: list[tqdm[Any]] = []
 
     def shown(title: str, *, total: int, unit: str) -> tqdm[Any]:
@@ -150,8 +150,8 @@ def test_a_recurrence_of_steps_alone_is_walked_through(monkeypatch: pytest.Monke
         bars.append(tqdm(total=total, unit=unit, file=io.StringIO(), mininterval=0))
         return bars[-1]
 
-    monkeypatch.setattr(decoding, "progress", shown)
-    for decoder in (walking, together, ByFullPass(model, len(tokens))):
+    monkeypatch.setattr(decoders, "progress", shown)
+    for decoder in (walking, together, FullPassDecoder(model, len(tokens))):
         found = decoder.take(tokens[:-1])
         torch.testing.assert_close(found, whole(model, tokens[:-1])[-1], rtol=1e-9, atol=1e-9)
         decoder.take(tokens[-1:])  # one more token is no prompt
@@ -166,9 +166,9 @@ def test_full_passes_equal_the_model_as_it_is_at_the_last_length(mixer: str, len
     model = build(mixer, length=length).double()
     tokens = torch.randint(0, 256, (length,))
     expected = whole(model, tokens)
-    for context in (nullcontext, kernels_cached):
+    for context in (nullcontext, cache_kernels):
         with context():
-            for place, logits in decoded(ByFullPass(model, length), tokens, 4, length - 12):
+            for place, logits in decoded(FullPassDecoder(model, length), tokens, 4, length - 12):
                 torch.testing.assert_close(logits, expected[place], rtol=1e-9, atol=1e-9)
 
 
@@ -179,7 +179,7 @@ def test_in_training_a_pass_has_no_more_positions_than_there_are(mixer: str) -> 
     model.blocks[0].register_forward_pre_hook(lambda _, args: seen.append(len(args[0])))
     tokens = torch.randint(0, 256, (8,))
     with torch.no_grad():
-        for _ in decoded(ByFullPass(model, 8), tokens, 4):
+        for _ in decoded(FullPassDecoder(model, 8), tokens, 4):
             pass
     assert seen == [8, 5, 6, 7, 8], "kernels are made by the first pass, for all"
 
@@ -190,9 +190,11 @@ def test_which_models_have_a_recurrence(mixer: str) -> None:
     assert has_recurrence(model) == (mixer in RECURRENT)
 
 
-def drawn(way: type[Decoder], model: Classifier, count: int, temperature: float = 1.0) -> Generated:
-    sampler = Sampler(temperature, seed=1)
-    with kernels_cached():
+def drawn(
+    way: type[Decoder], model: Classifier, count: int, temperature: float = 1.0
+) -> Generation:
+    sampler = TokenSampler(temperature, seed=1)
+    with cache_kernels():
         read = read_prompt(way, model, list(b"It is"), count=count)
         return generate(read, count=count, sampler=sampler, emit=lambda token: True)
 
@@ -201,8 +203,8 @@ def drawn(way: type[Decoder], model: Classifier, count: int, temperature: float 
 @pytest.mark.parametrize(("count", "temperature"), [(20, 1.0), (60, 1.0), (60, 0.0)])
 def test_both_ways_draw_the_same_tokens(mixer: str, count: int, temperature: float) -> None:
     model = build(mixer, length=70)
-    steps = drawn(ByRecurrence, model, count, temperature)
-    passes = drawn(ByFullPass, model, count, temperature)
+    steps = drawn(RecurrentDecoder, model, count, temperature)
+    passes = drawn(FullPassDecoder, model, count, temperature)
     assert steps.tokens == passes.tokens
     assert steps.probabilities == pytest.approx(passes.probabilities, rel=1e-2)
     assert len(steps.tokens) == count

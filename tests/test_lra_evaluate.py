@@ -20,7 +20,7 @@ from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
 from lra.evaluate.__main__ import main
 from lra.evaluate.out_of_distribution import OtherData, compose_other
-from lra.evaluate.trained import best_model, config_of
+from lra.evaluate.trained import load_best_model, recompose_config
 from lra.record.__main__ import main as record_main
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import load_record
@@ -80,7 +80,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
     record = load_record(run / "result.json")
     other_data = OtherData(length=120, changes=parse_changes(["task.max_depth=4"]), examples=30)
     config = compose_other(run, record, other_data)
-    model = best_model(run, config_of(run, record), config.build_task().info)
+    model = load_best_model(run, recompose_config(run, record), config.build_task().info)
     assert model is not None
     split = config.build_task().prepare(trained / "data").splits["test"]
     with torch.no_grad():
@@ -101,7 +101,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
 def test_fresh_expressions_are_of_the_length_and_new(trained: Path) -> None:
     run = run_of(trained)
     record = load_record(run / "result.json")
-    own = config_of(run, record).build_task().prepare(trained / "data")
+    own = recompose_config(run, record).build_task().prepare(trained / "data")
     seen = {bytes(_tokens(split, i)) for split in own.splits.values() for i in range(len(split))}
     for length in (None, 100):
         config = compose_other(run, record, OtherData(length=length, changes=(), examples=30))
@@ -122,8 +122,8 @@ def test_at_its_own_length_a_model_computes_what_it_did(trained: Path) -> None:
     for mixer in ("tnn", "fd-tnn"):
         run = run_of(trained, mixer)
         record = load_record(run / "result.json")
-        config = config_of(run, record)
-        model = best_model(run, config, config.build_task().info)
+        config = recompose_config(run, record)
+        model = load_best_model(run, config, config.build_task().info)
         assert model is not None
         task = config.build_task()
         evaluator = Evaluator(
@@ -146,7 +146,9 @@ def test_what_overflows_is_wrong_and_has_no_loss(
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     run = run_of(copy)
-    monkeypatch.setattr("lra.evaluate.out_of_distribution.best_model", lambda *_: Overflowing())
+    monkeypatch.setattr(
+        "lra.evaluate.out_of_distribution.load_best_model", lambda *_: Overflowing()
+    )
     assert main(command(copy, "--run", str(run), "--lengths", "64,120")) == 0
     mixed, lost = (one for one in evaluations_of(run)[0] if not one.changes)
     config = compose_other(
@@ -244,7 +246,7 @@ def test_mixers_out_of_distribution_are_those_of_the_training(tmp_path: Path, mi
     tokens = torch.randint(0, 15, (60,))
     lengths = torch.tensor([[25], [35]])
     for longest in (40, 80, 333):
-        other = best_model(tmp_path, config, replace(info, max_length=longest))
+        other = load_best_model(tmp_path, config, replace(info, max_length=longest))
         assert other is not None
         with torch.no_grad():
             torch.testing.assert_close(other(tokens, lengths), model(tokens, lengths))
@@ -259,7 +261,7 @@ def test_grids_may_be_larger(tmp_path: Path) -> None:
     info = config.build_task().info
     save_checkpoint(tmp_path / "checkpoints", 1, state_of(Classifier(config, info)))
     larger = replace(info, max_length=4096, grid=(64, 64))
-    model = best_model(tmp_path, config, larger)
+    model = load_best_model(tmp_path, config, larger)
     assert model is not None
     with torch.no_grad():
         assert model(torch.randn(4096, 1), torch.tensor([[4096]])).isfinite().all()

@@ -17,8 +17,8 @@ import lra
 import run_task
 from attack import Place
 from conftest import ROOT
-from lra.classifier.decoding import ByFullPass, ByRecurrence
-from lra.generate.__main__ import Text, main
+from lra.classifier.decoders import FullPassDecoder, RecurrentDecoder
+from lra.generate.__main__ import TextPrinter, main
 from lra.runtime.interrupts import INTERRUPTED
 from made_results import record as made_record
 from own_tasks import PARITY
@@ -121,7 +121,7 @@ def test_characters_are_written_when_they_are_whole(
     by_bytes: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert output(by_bytes, capsys, "--tokens", "1", prompt="Él ").startswith("Él ")
-    text = Text(Bytes())
+    text = TextPrinter(Bytes())
     text.write(0xC3)
     assert capsys.readouterr().out == ""
     text.close()
@@ -189,10 +189,10 @@ def test_a_long_prompt_is_read_before_anything_is_written(
     assert main(command(by_bytes, "--tokens", "3")) == 0
     assert "reading" not in capsys.readouterr().err, "a short prompt takes no time"
 
-    def fail(self: ByRecurrence, tokens: Tensor) -> Tensor:
+    def fail(self: RecurrentDecoder, tokens: Tensor) -> Tensor:
         raise MemoryError
 
-    monkeypatch.setattr(ByRecurrence, "take", fail)
+    monkeypatch.setattr(RecurrentDecoder, "take", fail)
     assert main(command(by_bytes)) == 5
     assert capsys.readouterr().out == ""
 
@@ -210,14 +210,14 @@ def test_progress_is_shown_where_the_text_is_not(
 def test_a_difference_is_named(
     by_bytes: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = ByFullPass.take
+    take = FullPassDecoder.take
 
-    def wrong(self: ByFullPass, tokens: Tensor) -> Tensor:
+    def wrong(self: FullPassDecoder, tokens: Tensor) -> Tensor:
         logits = take(self, tokens)
         assert self.tokens is not None
         return logits + 99 * torch.eye(256)[ord("#")] * (len(self.tokens) >= 9)
 
-    monkeypatch.setattr(ByFullPass, "take", wrong)
+    monkeypatch.setattr(FullPassDecoder, "take", wrong)
     assert main(command(by_bytes, "--compare", "--tokens", "9", "--temperature", "0")) == 1
     line = capsys.readouterr().err.splitlines()[-1]
     pattern = (

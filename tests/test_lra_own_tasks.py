@@ -21,7 +21,7 @@ from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from requested import compose_task, resolve
 from tasks.errors import DataError, KnownError
-from tasks.examples import packed
+from tasks.examples import pack_examples
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -238,11 +238,13 @@ def test_mistakes_are_one_line(source: str, part: str) -> None:
 def test_what_fits_is_kept_whatever_its_type() -> None:
     """All whole types become tokens and labels, all real ones float32, up to the largest number."""
     tokens = [np.array([0, 1], kind) for kind in ("?", "u1", "i1", "u8", "i8")]
-    kept = packed((tokens, np.array([0, 1, 0, 1, 0], "u8"), {"a": np.array([2**63 - 1] * 5, "u8")}))
+    kept = pack_examples(
+        (tokens, np.array([0, 1, 0, 1, 0], "u8"), {"a": np.array([2**63 - 1] * 5, "u8")})
+    )
     assert (kept.values.dtype, kept.values.tolist()) == (np.dtype(np.int32), [0, 1] * 5)
     assert kept.metadata["a"].tolist() == [2**63 - 1] * 5
     largest = np.finfo(np.float32).max
-    reals = packed(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
+    reals = pack_examples(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
     assert reals.values.tolist() == [[1.0], [-largest]] * 2
 
 

@@ -190,9 +190,9 @@ def test_silence_is_noticed_and_a_regular_end_is_none(monkeypatch: pytest.Monkey
 def test_errors_of_torch_about_others_are_named() -> None:
     for error in (RuntimeError("[gloo/x.cc:1] Connection closed by peer"), dist.DistError("gone")):
         named = pytest.raises(peers.LostPeer, match="another process of this run ended")
-        with named, peers.lost_peers_named():
+        with named, peers.explain_lost_peers():
             raise UserError("own.py: the run failed") from error
-    with pytest.raises(RuntimeError, match="shapes"), peers.lost_peers_named():
+    with pytest.raises(RuntimeError, match="shapes"), peers.explain_lost_peers():
         raise RuntimeError("shapes do not match")
 
 

@@ -18,11 +18,11 @@ from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
-from lra.train.pretraining import (
+from lra.train.self_pretraining import (
     fine_tuning_config,
     pretraining_config,
     pretraining_data,
-    transferred,
+    transfer_weights,
 )
 from lra.train.trainer import Trainer
 from made_data import SMALLER, place_made_data
@@ -196,7 +196,7 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
     before, _ = pretraining_data(config, info, nothing)
     pretrained, fresh = Classifier(config, before), Classifier(config, info)
     weights, own = pretrained.state_dict(), fresh.state_dict()
-    found = transferred(weights, own)
+    found = transfer_weights(weights, own)
     fresh.load_state_dict(found)
     assert found.keys() == own.keys()
     for name, value in found.items():

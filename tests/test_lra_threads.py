@@ -20,7 +20,7 @@ from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from lra.report.tables.speed import speed_table
 from lra.report.tables.task_table import task_table
 from lra.runtime import environment, threads
-from lra.runtime.threads import Threads, choose_threads, chosen_variables, others_load
+from lra.runtime.threads import Threads, choose_threads, chosen_variables, measure_other_load
 from made_results import bench_record, record, save
 from tasks.cores import Quota
 
@@ -46,7 +46,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def loaded(monkeypatch: pytest.MonkeyPatch, load: float | None) -> None:
-    monkeypatch.setattr(threads, "others_load", lambda seconds: load)
+    monkeypatch.setattr(threads, "measure_other_load", lambda seconds: load)
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,14 @@ def test_where_the_system_does_not_say_the_load_is_not_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "visible_cores", lambda: [10**6])
-    assert others_load(0.01) is None
+    assert measure_other_load(0.01) is None
     monkeypatch.undo()
 
     def refuse(*, percpu: bool) -> None:
         raise PermissionError("/proc/stat")
 
     monkeypatch.setattr("psutil.cpu_times", refuse)
-    assert others_load(0.01) is None
+    assert measure_other_load(0.01) is None
     loaded(monkeypatch, None)
     assert not Threads("short spin", 4, None).is_busy(100)
 
@@ -157,7 +157,7 @@ def test_under_a_quota_the_load_is_what_others_take_of_it(
     monkeypatch.setattr(threads.time, "process_time", lambda: 0.0)
     monkeypatch.setattr(threads.time, "monotonic", lambda: clock["now"])
     monkeypatch.setattr(threads.time, "sleep", lambda seconds: clock.update(now=seconds))
-    assert others_load(0.5) == expected
+    assert measure_other_load(0.5) == expected
 
 
 def test_a_program_that_is_no_command_does_not_know() -> None:
@@ -180,7 +180,7 @@ def test_the_load_is_that_of_other_processes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     # This process counts as its own, whatever it does meanwhile.
     monkeypatch.setattr(threads.time, "sleep", spin)
-    load = others_load(0.4)
+    load = measure_other_load(0.4)
     assert load is not None
     assert load > 0.3
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from models.layers.kernel_cache import kept_for, kernels_cached, made_once
+from models.layers.kernel_cache import cache_kernels, compute_once, find_cache
 from models.layers.long_convolution import LongConvolution
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
@@ -40,7 +40,7 @@ def test_kernels_are_made_once_for_the_longest_and_cut() -> None:
     assert lengths_of_kernels(convolution, *lengths) == [*lengths]
     assert convolution.made == [8, 4, 8, 9, 2]
     convolution.made.clear()
-    with kernels_cached(), kernels_cached():
+    with cache_kernels(), cache_kernels():
         assert lengths_of_kernels(convolution, *lengths) == [*lengths]
         assert convolution.made == [8, 9]
         with reference_forms():
@@ -52,9 +52,9 @@ def test_kernels_are_made_once_for_the_longest_and_cut() -> None:
 
 def test_what_is_kept_is_told_apart_by_owner_and_role() -> None:
     first, second = nn.Linear(1, 1), nn.Linear(1, 1)
-    with kernels_cached():
+    with cache_kernels():
         made = [
-            made_once(owner, role, object)
+            compute_once(owner, role, object)
             for owner in (first, second)
             for role in ("a", ("a", 2), "a")
         ]
@@ -67,7 +67,7 @@ def test_what_is_kept_is_told_apart_by_owner_and_role() -> None:
 def test_a_changed_parameter_is_noticed(change: str) -> None:
     convolution = Given(1, 4)
     optimizer = torch.optim.SGD(convolution.parameters(), lr=1.0)
-    with kernels_cached():
+    with cache_kernels():
         before = convolution.kernel(4).coefficients.detach().clone()
         if change == "in place":
             with torch.no_grad():
@@ -87,7 +87,7 @@ def test_a_changed_parameter_is_noticed(change: str) -> None:
 
 def test_modules_that_change_type_get_new_kernels() -> None:
     convolution = Given(1, 4)
-    with kernels_cached():
+    with cache_kernels():
         convolution.kernel(4)
         assert convolution.float().kernel(4).coefficients.dtype == torch.float32
 
@@ -97,7 +97,7 @@ def test_what_was_made_without_gradients_is_not_trained_with(
     mode: Callable[[], AbstractContextManager[None]],
 ) -> None:
     convolution, x = Given(1, 4), torch.randn(1, 4, 1, dtype=torch.float64)
-    with kernels_cached():
+    with cache_kernels():
         with mode():
             convolution(x)
         convolution(x).sum().backward()
@@ -106,7 +106,7 @@ def test_what_was_made_without_gradients_is_not_trained_with(
 
 def test_kernels_are_kept_in_inference_mode() -> None:
     convolution = Given(1, 4)
-    with torch.inference_mode(), kernels_cached():
+    with torch.inference_mode(), cache_kernels():
         convolution.kernel(4)
         convolution.kernel(3)
     assert convolution.made == [4]
@@ -140,7 +140,7 @@ def assert_equals_reference(convolution: Given, rows: int, lengths: tuple[int, .
     ]
 
     def compute() -> Tensor:
-        with kernels_cached():
+        with cache_kernels():
             return torch.cat([convolution(x).flatten() for x in groups])
 
     def by_reference() -> Tensor:
@@ -152,9 +152,9 @@ def assert_equals_reference(convolution: Given, rows: int, lengths: tuple[int, .
 
 def test_few_transforms_of_a_kernel_are_kept() -> None:
     convolution = Given(1, 64)
-    with kernels_cached(), torch.no_grad():
+    with cache_kernels(), torch.no_grad():
         for length in range(64, 2, -4):
             convolution(torch.randn(100, length, 1, dtype=torch.float64))
-        kept = kept_for(convolution) or {}
+        kept = find_cache(convolution) or {}
         (responses,) = [made for role, made in kept.items() if "responses" in str(role)]
     assert len(responses) == 4

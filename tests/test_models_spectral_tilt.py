@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.base import MixerContext
-from models.layers.kernel_cache import kernels_cached
+from models.layers.kernel_cache import cache_kernels
 from models.s4d import S4D, DiagonalConvolution
 from references import close
 
@@ -87,6 +87,6 @@ def test_beyond_the_longest_length_a_kernel_that_is_kept_is_not_cut() -> None:
     mixer = tilted().eval()
     x = torch.randn(1, 60, 3, dtype=torch.float64)
     alone = mixer(x[:, :24])
-    with torch.no_grad(), kernels_cached():
+    with torch.no_grad(), cache_kernels():
         mixer(x)
         close(mixer(x[:, :24]), alone)

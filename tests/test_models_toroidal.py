@@ -100,7 +100,7 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
     bias.copy_(bias[:, :1].expand_as(bias).clone())
     torus = mixer.positions.torus
     query, key, _ = mixer.heads(
-        torch.zeros(1, 12, 32).double(), torus.places(torch.arange(12))[None]
+        torch.zeros(1, 12, 32).double(), torus.coordinates(torch.arange(12))[None]
     )
     position = torch.arange(12)
     weight = mixer.positions.distance_weight

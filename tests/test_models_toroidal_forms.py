@@ -108,7 +108,7 @@ def by_definition(parts: Sequence[Tensor], torus: Torus, window: int | None) -> 
         *((size, torus.wrap) for size in torus.sizes),
         (torus.num_platters, torus.depth_wrap),
     ]
-    places = torus.places(torch.arange(len(query))).tolist()
+    places = torus.coordinates(torch.arange(len(query))).tolist()
     cells: dict[tuple[int, ...], tuple[int, int]] = {
         (*place, platter): (position, platter)
         for position, place in enumerate(places)

@@ -15,7 +15,7 @@ from references import close
 @pytest.mark.parametrize("sizes", [(32,), (30,), (6, 10)])
 def test_the_encoding_is_periodic_with_integer_harmonics_alone(sizes: tuple[int, ...]) -> None:
     torus = Torus(sizes, 4, depth_wrap=True)
-    places = torus.places(torch.arange(min(sizes)))[None]
+    places = torus.coordinates(torch.arange(min(sizes)))[None]
     here = torus.angles(places, 16, "integer")
     for axis, size in enumerate(sizes):
         turned = places.clone()
@@ -39,9 +39,9 @@ def test_integer_harmonics_reach_from_one_turn_to_half_of_the_period() -> None:
 def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None:
     count = torch.Size(torus.sizes).numel()
     channels, scale = 8, max(2 * torus.num_platters, 3)
-    angles = torus.angles(torus.places(torch.arange(count)), channels, "rope")
+    angles = torus.angles(torus.coordinates(torch.arange(count)), channels, "rope")
     assert angles.dtype == torch.float64
-    for position, place in enumerate(torus.places(torch.arange(count)).tolist()):
+    for position, place in enumerate(torus.coordinates(torch.arange(count)).tolist()):
         for platter in range(torus.num_platters):
             for pair in range(channels // 2):
                 axis = pair % len(torus.sizes)
@@ -55,7 +55,7 @@ def test_the_described_angles_are_those_of_the_description(torus: Torus) -> None
 
 def test_no_two_places_of_a_line_are_encoded_alike() -> None:
     torus = Torus((16,), 3, wrap=False)
-    angles = torus.angles(torus.places(torch.arange(16))[None], 8, "integer").flatten(0, 2)
+    angles = torus.angles(torus.coordinates(torch.arange(16))[None], 8, "integer").flatten(0, 2)
     points = torch.cat([angles.cos(), angles.sin()], dim=-1)
     assert torch.nn.functional.pdist(points).min() > 0.1
 
@@ -65,8 +65,8 @@ def test_no_two_places_of_a_line_are_encoded_alike() -> None:
 @pytest.mark.parametrize("sizes", [(9,), (3, 4)])
 def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap: bool) -> None:
     torus = Torus(sizes, 3, wrap=wrap, depth_wrap=depth_wrap)
-    places = torus.places(torch.arange(torch.Size(sizes).numel()))
-    across = torus.distance(torus.apart(places, places))
+    places = torus.coordinates(torch.arange(torch.Size(sizes).numel()))
+    across = torus.distance(torus.count_steps(places, places))
     beneath = torus.platter_distance(torch.device("cpu"))
     delta = (across[:, None, :, None] + beneath[:, None, :]).flatten(2).flatten(0, 1)
     close(delta, delta.T)
@@ -77,8 +77,8 @@ def test_the_distance_is_a_metric(sizes: tuple[int, ...], wrap: bool, depth_wrap
 def test_the_ends_of_a_circle_are_neighbours_and_of_a_line_are_not() -> None:
     for wrap, expected in [(True, 1 / 32), (False, 31 / 32)]:
         torus = Torus((32,), 4, wrap=wrap)
-        places = torus.places(torch.arange(32))
-        distance = torus.distance(torus.apart(places, places))
+        places = torus.coordinates(torch.arange(32))
+        distance = torus.distance(torus.count_steps(places, places))
         assert distance[0, 31].item() == pytest.approx(expected)
         assert distance.max() == (0.5 if wrap else 31 / 32)
     assert Torus((32,), 4).platter_distance(torch.device("cpu"))[0].tolist() == [0, 0.25, 0.5, 0.75]
@@ -95,7 +95,7 @@ def test_who_attends_to_whom_and_how_far_apart_pair_by_pair(
     """Also where sequences are longer than the torus, which a circle goes around and a line not."""
     torus = Torus(sizes, 2, wrap=wrap)
     position = torch.arange(length)
-    places = torus.places(position).tolist()
+    places = torus.coordinates(position).tolist()
     beneath = torch.tensor([[0, 0.5], [0.5, 0]], dtype=torch.float64)
     for window in (None, 1, 2, 3):
         pairs = Reach(torus, causal=causal, window=window).pairs(position, position)

@@ -12,9 +12,14 @@ import torch
 from torch import Tensor
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.starts import fans, fitting
+from lra.classifier.initialization import compute_fans, match_patterns
+from lra.config.initial_values import (
+    INITIAL_DISTRIBUTIONS,
+    Fan,
+    Initialization,
+    parse_initial_distribution,
+)
 from lra.config.request import parse_alternatives
-from lra.config.starts import LAWS, Fan, Start, read_law
 from lra.report.published.audit import FOLDER, StatedStart, names, read_published
 from lra.report.published.starting_laws import expected_start, stated_starts
 from lra.runtime.errors import UserError
@@ -35,7 +40,7 @@ def shallow(name: str, task: str, *overrides: str) -> Classifier:
     return Classifier(config, config.build_task().info)
 
 
-def fault(start: Start, values: Tensor) -> str | None:
+def fault(start: Initialization, values: Tensor) -> str | None:
     """Say how far values are from a law, if they are farther than chance would have it."""
     mean, deviation = values.mean().item(), values.std(correction=0).item()
     if start.mean == 0 and start.measures_size:
@@ -52,12 +57,12 @@ def faults(name: str, folder: Path = FOLDER) -> list[str]:
     stated, own = stated_starts(name, folder), read_published(name, folder).starts
     found: list[str] = []
     measured: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
-    laws: dict[tuple[str, str], Start] = {}
+    laws: dict[tuple[str, str], Initialization] = {}
     for task in read_published(name, folder).tasks:
         model = shallow(name, task)
-        fan_of = fans(model)
+        fan_of = compute_fans(model)
         for parameter, tensor in model.named_parameters():
-            pattern = next(reversed(fitting(parameter, stated)), None)
+            pattern = next(reversed(match_patterns(parameter, stated)), None)
             expected = None if pattern is None else expected_start(stated[pattern], task)
             if pattern is None or expected is None:
                 found.append(f"{parameter} on {task}: no law is stated, or ours without a word")
@@ -113,10 +118,12 @@ def test_a_start_of_ours_needs_a_word() -> None:
     assert (stated.law("lm"), stated.text("lm")) == ("zeros", "ones → zeros")
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", INITIAL_DISTRIBUTIONS)
 def test_what_a_law_draws_has_its_moments(law: str) -> None:
-    numbers = {"uniform": "-1 3", "xavier_uniform_of": "3"}.get(law, "0.5" * LAWS[law].numbers)
-    start = read_law(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
+    numbers = {"uniform": "-1 3", "xavier_uniform_of": "3"}.get(
+        law, "0.5" * INITIAL_DISTRIBUTIONS[law].numbers
+    )
+    start = parse_initial_distribution(f"{law} {numbers}")(Fan(inputs=200, outputs=300))
     torch.manual_seed(0)
     assert fault(start, start.draw(torch.full((300, 200), math.nan))) is None
 

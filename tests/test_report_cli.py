@@ -29,7 +29,7 @@ from lra.report.tables.markdown import escape
 from lra.report.tables.table import Table, text_columns
 from lra.report.tables.task_table import task_table
 from lra.runtime.console import csv_table
-from lra.train.estimate import Timings
+from lra.train.training_time import Timings
 from made_results import (
     bench_record,
     made_records,

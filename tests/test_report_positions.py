@@ -16,7 +16,7 @@ from conftest import tiny_settings
 from figure_checks import overlaps
 from lra.evaluate.__main__ import _table as evaluation_text
 from lra.evaluate.__main__ import main as evaluate_main
-from lra.record.positions import PositionLoss, PositionScores, position_losses
+from lra.record.position_losses import PositionLoss, PositionScores, position_losses
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.evaluations import evaluation_boards

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tasks.sources.downloads import Address, DownloadError, download, registered
+from tasks.sources.downloads import Address, DownloadError, download, look_up_address
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -135,6 +135,6 @@ def test_no_network_fails_quickly(tmp_path: Path, host: str) -> None:
 def test_addresses_are_those_that_tensorflow_datasets_registers(
     dataset: str, file: str, size: int
 ) -> None:
-    address = registered(dataset)
+    address = look_up_address(dataset)
     assert (address.file_name, address.bytes) == (file, size)
     assert address.url.startswith(("http://", "https://")) and len(address.sha256) == 64

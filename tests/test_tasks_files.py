@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import pytest
 
-from tasks.files import naming, stream_atomically, write_atomically
+from tasks.files import name_file_in_errors, stream_atomically, write_atomically
 from tasks.pathfinder.format import write_release
 from tasks.pathfinder.law import find_law
 
@@ -42,7 +42,7 @@ def test_a_full_disk(tmp_path: Path, write: Callable[[Path], None], name: str) -
 
 
 def test_the_kind_of_an_error_stays() -> None:
-    with pytest.raises(BrokenPipeError) as caught, naming("standard output"):
+    with pytest.raises(BrokenPipeError) as caught, name_file_in_errors("standard output"):
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
     assert caught.value.filename == "standard output"
 

@@ -19,11 +19,16 @@ from hypothesis import strategies as st
 from conftest import ROOT
 from tasks.base import Dataset
 from tasks.errors import DataError
-from tasks.listops.evaluate import Survey, check_answers, evaluate, survey
 from tasks.listops.format import write_official
 from tasks.listops.generate import generate
+from tasks.listops.interpreter import (
+    ExpressionStatistics,
+    check_answers,
+    compute_statistics,
+    evaluate_expression,
+)
 from tasks.listops.law import OFFICIAL_LAW, TOKENS, Expressions, Law, grow
-from tasks.listops.official import beyond_law, short_of_law
+from tasks.listops.official import describe_excess, describe_shortfall
 from tasks.listops.task import ListOps, PackedExpressions
 from tasks.splits import Sequences
 
@@ -258,9 +263,9 @@ def test_sequences_longer_than_the_model_are_refused(tmp_path: Path) -> None:
 
 def test_operators_without_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="no arguments"):
-        evaluate(bytes([13, 15]))
+        evaluate_expression(bytes([13, 15]))
     with pytest.raises(ValueError, match="do not match"):
-        evaluate(bytes([13, 1]))
+        evaluate_expression(bytes([13, 1]))
 
 
 def expressions_of(*rows: list[int], labels: list[int] | None = None) -> Expressions:
@@ -285,8 +290,8 @@ def expressions_of(*rows: list[int], labels: list[int] | None = None) -> Express
 def test_malformed_expressions_have_no_value(text: str) -> None:
     tokens = [TOKENS.index(word) + 1 for word in text.split()]
     with pytest.raises(ValueError, match=r"token|brackets"):
-        evaluate(bytes(tokens))
-    assert survey(expressions_of(tokens)).values.tolist() == [-1]
+        evaluate_expression(bytes(tokens))
+    assert compute_statistics(expressions_of(tokens)).values.tolist() == [-1]
 
 
 @settings(deadline=None, max_examples=300)
@@ -294,21 +299,21 @@ def test_malformed_expressions_have_no_value(text: str) -> None:
 def test_compiled_evaluation_is_the_plain_one_for_any_tokens(rows: list[list[int]]) -> None:
     def value(row: list[int]) -> int:
         try:
-            return evaluate(bytes(row))
+            return evaluate_expression(bytes(row))
         except ValueError:
             return -1
 
-    assert survey(expressions_of(*rows)).values.tolist() == [value(row) for row in rows]
+    assert compute_statistics(expressions_of(*rows)).values.tolist() == [value(row) for row in rows]
 
 
 @pytest.mark.parametrize("law", [SHORT, OFFICIAL_LAW], ids=["short", "official"])
 def test_compiled_evaluation_is_the_plain_one_on_the_law(law: Law) -> None:
     expressions = grow(law, seed=3, group=1)
-    found = survey(expressions)
+    found = compute_statistics(expressions)
     ends = np.cumsum(expressions.lengths)
     starts = ends - expressions.lengths
     parts = [expressions.tokens[a:b].tobytes() for a, b in zip(starts, ends, strict=True)]
-    assert found.values.tolist() == [evaluate(part) for part in parts]
+    assert found.values.tolist() == [evaluate_expression(part) for part in parts]
     assert (found.values == expressions.labels).all()
     assert found.fewest.min() == 2
     assert found.most.max() == 10
@@ -320,7 +325,7 @@ def test_wrong_answers_are_counted() -> None:
     rows = [[12, 3, 4, 15]] * 3
     expressions = expressions_of(*rows, labels=[3, 9, 8])
     with pytest.raises(DataError, match=r"here 1: .* worth 3, but its label is 9 \(2 such"):
-        check_answers(expressions, survey(expressions), lambda i: f"here {i}")
+        check_answers(expressions, compute_statistics(expressions), lambda i: f"here {i}")
 
 
 OFFICIAL_FEW = {"train": 400, "val": 20, "test": 20}
@@ -388,7 +393,9 @@ def test_our_expressions_are_known_without_a_mark(tmp_path: Path, seed: int) -> 
     assert prepared_few(tmp_path).unofficial_because == reason
 
 
-def surveyed(**changes: list[int]) -> tuple[dict[str, Expressions], dict[str, Survey]]:
+def surveyed(
+    **changes: list[int],
+) -> tuple[dict[str, Expressions], dict[str, ExpressionStatistics]]:
     """Make two examples a split that meet the official law, and change those of the test split."""
     splits, surveys = {}, {}
     for name in COUNTS:
@@ -397,7 +404,7 @@ def surveyed(**changes: list[int]) -> tuple[dict[str, Expressions], dict[str, Su
         arrays = {key: np.array(values) for key, values in facts.items()}
         tokens, labels = np.zeros(0, np.uint8), arrays.pop("labels")
         splits[name] = Expressions(tokens, arrays.pop("lengths"), labels)
-        surveys[name] = Survey(values=labels, **arrays)
+        surveys[name] = ExpressionStatistics(values=labels, **arrays)
     return splits, surveys
 
 
@@ -412,22 +419,22 @@ def surveyed(**changes: list[int]) -> tuple[dict[str, Expressions], dict[str, Su
     ],
 )
 def test_one_split_beyond_the_law_is_enough(changes: dict[str, list[int]], reason: str) -> None:
-    assert reason in beyond_law(*surveyed(**changes))
-    assert beyond_law(*surveyed()) == ""
+    assert reason in describe_excess(*surveyed(**changes))
+    assert describe_excess(*surveyed()) == ""
 
 
 def test_what_falls_short_of_the_law_is_named() -> None:
     splits, surveys = surveyed()
-    assert short_of_law(splits, surveys).startswith("its examples are of 2 classes")
+    assert describe_shortfall(splits, surveys).startswith("its examples are of 2 classes")
     whole = {**splits, "val": dataclasses.replace(splits["val"], labels=np.arange(10))}
-    assert short_of_law(whole, surveys) == ""
+    assert describe_shortfall(whole, surveys) == ""
     for field, value, reason in (
         ("depths", 8, "nested up to 8 deep"),
         ("fewest", 3, "have 3 to 10 arguments"),
         ("most", 9, "have 2 to 9 arguments"),
     ):
         changed = {name: s._replace(**{field: np.full(2, value)}) for name, s in surveys.items()}
-        assert reason in short_of_law(whole, changed)
+        assert reason in describe_shortfall(whole, changed)
 
 
 def test_marks_count_for_the_files_that_they_were_written_for(tmp_path: Path) -> None:

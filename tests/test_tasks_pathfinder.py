@@ -135,7 +135,7 @@ def test_what_was_drawn_is_not_drawn_again(tmp_path: Path, monkeypatch: pytest.M
             raise KeyboardInterrupt
         draw_images(law, seed, first, images, labels)
 
-    monkeypatch.setattr("tasks.pathfinder.generate.draw", interrupted)
+    monkeypatch.setattr("tasks.pathfinder.generate.draw_images", interrupted)
     monkeypatch.setattr("tasks.pathfinder.generate.core_count", lambda: 1)
     with pytest.raises(KeyboardInterrupt):
         small().prepare(tmp_path)

@@ -11,7 +11,7 @@ import torch
 
 from tasks.base import Dataset, Split
 from tasks.next_token import NextToken, windows
-from tasks.resident import Resident, ResidentTokens, resident
+from tasks.resident import Resident, ResidentTokens, put_on_device
 from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 CPU = torch.device("cpu")
@@ -63,7 +63,7 @@ SPLITS = {
 @pytest.mark.parametrize("name", SPLITS)
 def test_batches_are_the_same(name: str, device: torch.device) -> None:
     split = SPLITS[name]
-    moved = resident(dataset_of(split), device, limit=1e9).splits["train"]
+    moved = put_on_device(dataset_of(split), device, limit=1e9).splits["train"]
     assert isinstance(moved, Resident)
     for indices in (np.array([0]), np.array([5, 0, 5, 8]), np.arange(len(split))):
         got, wanted = moved.batch(indices), split.batch(indices)
@@ -80,14 +80,14 @@ def test_batches_are_the_same(name: str, device: torch.device) -> None:
 def test_what_is_known_of_the_text_and_its_law_stays_known() -> None:
     split = windows_of(np.uint8)
     split.text_bytes, split.ideal_bits = 100, np.ones((len(split), 16))
-    moved = resident(dataset_of(split), CPU, limit=1e9).splits["train"]
+    moved = put_on_device(dataset_of(split), CPU, limit=1e9).splits["train"]
     assert moved.text_bytes == split.text_bytes
     assert moved.ideal_bits is split.ideal_bits
 
 
 def test_arrays_of_several_splits_are_placed_once() -> None:
     split = SPLITS["ended"]
-    dataset = resident(dataset_of(split), CPU, limit=len(split.sequences.tokens))
+    dataset = put_on_device(dataset_of(split), CPU, limit=len(split.sequences.tokens))
     first, second = (dataset.splits[name] for name in ("train", "val"))
     assert isinstance(first, ResidentTokens) and isinstance(second, ResidentTokens)
     assert first.tokens is second.tokens
@@ -96,12 +96,12 @@ def test_arrays_of_several_splits_are_placed_once() -> None:
 def test_what_does_not_fit_or_cannot_stays() -> None:
     split = SPLITS["ended"]
     dataset = dataset_of(split)
-    assert resident(dataset, CPU, limit=len(split.sequences.tokens) - 1) is dataset
+    assert put_on_device(dataset, CPU, limit=len(split.sequences.tokens) - 1) is dataset
 
     class Own(Split):
         def batch(self, indices: np.ndarray) -> object:  # type: ignore[override]
             raise NotImplementedError
 
     own = Own()
-    kept = resident(replace(dataset, splits={"train": own}), CPU, limit=1e9)
+    kept = put_on_device(replace(dataset, splits={"train": own}), CPU, limit=1e9)
     assert kept.splits["train"] is own

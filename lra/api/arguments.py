@@ -59,7 +59,7 @@ SEED = Expected(f"a whole number from 0 to {LARGEST_INT}", _is_seed)
 SWITCH = Expected("True or False", lambda value: isinstance(value, (bool, np.bool_)))
 
 
-def checked(name: str, **expected: Expected) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def check_arguments(name: str, **expected: Expected) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Check the arguments of a function, and turn errors of the file system into UserErrors.
 
     Args:
@@ -85,7 +85,7 @@ def checked(name: str, **expected: Expected) -> Callable[[Callable[P, R]], Calla
                 raise UserError(f"{name}: {error}") from None
             for key, wanted in expected.items():
                 if key in given and not wanted.fits(given[key]):
-                    raise UserError(f"{name}: {key}: got {shown(given[key])}, expected "
+                    raise UserError(f"{name}: {key}: got {format_value(given[key])}, expected "
                                     f"{wanted.words}")  # fmt: skip
             try:
                 return function(*args, **kwargs)
@@ -97,7 +97,7 @@ def checked(name: str, **expected: Expected) -> Callable[[Callable[P, R]], Calla
     return decorate
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Write a wrong value, a long one cut short, whatever its own `__repr__` does."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE

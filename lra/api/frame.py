@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
-from lra.api.arguments import PATH, SWITCH, checked
+from lra.api.arguments import PATH, SWITCH, check_arguments
 from lra.config.settings_files import parse_layer
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
-from lra.record.merge import read_folder
+from lra.record.merge_results import read_folder
 from lra.record.run import RunRecord
 from lra.runtime.console import as_typed
 from lra.runtime.errors import UserError
@@ -31,7 +31,7 @@ MOST_SETTINGS = 1000
 """Most settings of a run; a file with more is taken as damaged."""
 
 
-@checked("lra.records", results_dir=PATH, with_shipped=SWITCH)
+@check_arguments("lra.records", results_dir=PATH, with_shipped=SWITCH)
 def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
     """Return a row for each run of a results folder; what cannot be read is named in a warning.
 

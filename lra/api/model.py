@@ -11,12 +11,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lra.api.arguments import ANYTHING, NAME, PATH, SEED, SWITCH, checked, instance_of, shown
+from lra.api.arguments import (
+    ANYTHING,
+    NAME,
+    PATH,
+    SEED,
+    SWITCH,
+    check_arguments,
+    format_value,
+    instance_of,
+)
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.config.schema import RunConfig
-from lra.evaluate.trained import best_model, config_of, data_of
+from lra.evaluate.trained import load_best_model, prepare_data, recompose_config
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything
 from lra.runtime.errors import UserError, unknown
@@ -38,7 +47,9 @@ class Built(NamedTuple):
     info: TaskInfo
 
 
-@checked("lra.build", task=NAME, mixer=NAME, preset=NAME, protocol=NAME, data_dir=PATH, seed=SEED)
+@check_arguments(
+    "lra.build", task=NAME, mixer=NAME, preset=NAME, protocol=NAME, data_dir=PATH, seed=SEED
+)
 def build(
     task: str,
     mixer: str,
@@ -75,7 +86,7 @@ def build(
     return Built(config, model, dataset, built_task.info)
 
 
-@checked("lra.load", run=PATH, data_dir=PATH, trust_code=SWITCH, device=NAME)
+@check_arguments("lra.load", run=PATH, data_dir=PATH, trust_code=SWITCH, device=NAME)
 def load(
     run: Path | str,
     *,
@@ -99,14 +110,14 @@ def load(
     if not path.is_file():
         raise UserError(f"{folder}: there is no {RESULT}, expected the folder of a run")
     record, folder = load_record(path), folder.absolute()
-    config = config_of(folder, record, trust_code=trust_code)
+    config = recompose_config(folder, record, trust_code=trust_code)
     return TrainedRun(folder, record, config, data_dir, choose_device(device))
 
 
 class TrainedRun:
     """A run: its record and settings and, each made when it is first used, its model and data."""
 
-    @checked(
+    @check_arguments(
         "lra.TrainedRun",
         folder=instance_of(Path),
         record=instance_of(RunRecord),
@@ -132,28 +143,28 @@ class TrainedRun:
         return f"TrainedRun({str(self.folder)!r})"
 
     @functools.cached_property
-    @checked("TrainedRun.model")
+    @check_arguments("TrainedRun.model")
     def model(self) -> Classifier:
         """The classifier with its best weights, in evaluation mode.
 
         Raises: UserError if there is no checkpoint, or it does not fit.
         """
         with self.config.mixer_component.explain_errors("its trained model cannot be built"):
-            model = best_model(self.folder, self.config, self.config.build_task().info)
+            model = load_best_model(self.folder, self.config, self.config.build_task().info)
         if model is None:
             raise UserError(f"{self.folder}: there is no checkpoint of this run")
         return model.to(self.device)
 
     @functools.cached_property
-    @checked("TrainedRun.dataset")
+    @check_arguments("TrainedRun.dataset")
     def dataset(self) -> Dataset:
         """The data of the run.
 
         Raises: DataError if it can neither be found nor made; UserError if it is other data.
         """
-        return data_of(self.folder, self.record, self.config, self.data_dir)
+        return prepare_data(self.folder, self.record, self.config, self.data_dir)
 
-    @checked("TrainedRun.logits", split=NAME, indices=ANYTHING)
+    @check_arguments("TrainedRun.logits", split=NAME, indices=ANYTHING)
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -189,7 +200,7 @@ class TrainedRun:
             evaluator.compute_logits(examples, receive, chosen)
         return found
 
-    @checked("TrainedRun.predict", split=NAME, indices=ANYTHING)
+    @check_arguments("TrainedRun.predict", split=NAME, indices=ANYTHING)
     def predict(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
@@ -224,7 +235,7 @@ def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray
         indices = np.asarray(given)
     except Exception as error:
         raise UserError(
-            f"indices: got {shown(given)}, expected whole numbers ({describe(error)})"
+            f"indices: got {format_value(given)}, expected whole numbers ({describe(error)})"
         ) from None
     if not indices.size:
         return np.empty(0, dtype=np.int64)

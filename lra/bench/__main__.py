@@ -35,10 +35,10 @@ from lra.runtime.cli import (
     add_overrides,
     add_preset,
     add_threads,
-    carry_out,
     name_in_help,
     name_list,
     positive_int,
+    run_command,
     whole_numbers,
 )
 from lra.runtime.console import write_out
@@ -277,7 +277,7 @@ def bench(options: argparse.Namespace) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.bench", lambda: bench(options))
+    return run_command("lra.bench", lambda: bench(options))
 
 
 if __name__ == "__main__":

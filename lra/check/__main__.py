@@ -20,7 +20,7 @@ from lra.config.plugin import FORMS, load_class
 from lra.config.request import parse_changes
 from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
-from lra.runtime.cli import carry_out as carry_out_command
+from lra.runtime.cli import run_command as carry_out_command
 from lra.runtime.console import write_out
 from lra.runtime.errors import UserError
 

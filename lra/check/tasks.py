@@ -110,7 +110,7 @@ def _seed(task: OwnTask) -> str | None:
 
 
 def _leaks(task: OwnTask, split: str) -> str | None:
-    count, total = task.known_in_training(split), len(task.drawn[split].labels)
+    count, total = task.count_known_in_training(split), len(task.drawn[split].labels)
     if count == total:
         raise DataError(
             f"all {total:,} of them are in both: a model can score by heart; draw from more "

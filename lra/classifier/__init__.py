@@ -4,7 +4,8 @@ __all__ = [
     "axes",
     "block",
     "classifier",
-    "decoding",
+    "decoders",
+    "initialization",
     "loss",
     "match_params",
     "packing",
@@ -12,5 +13,4 @@ __all__ = [
     "position_targets",
     "reference",
     "resolve",
-    "starts",
 ]

@@ -19,7 +19,7 @@ from models.layers.linear_map import LinearMap
 from models.layers.norms import ScaleNorm, SimpleRMSNorm
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
-from models.ops.reference import forms_as_now
+from models.ops.reference import keep_forms
 
 # On packed positions all are free of padding: no mask to heed, nothing to leak.
 NORMS: dict[str, Callable[[int], nn.Module]] = {
@@ -110,7 +110,7 @@ class Residual(nn.Module):
 
 
 @contextlib.contextmanager
-def _computed_again(block: nn.Module, forms: AbstractContextManager[None]) -> Iterator[None]:
+def _recompute(block: nn.Module, forms: AbstractContextManager[None]) -> Iterator[None]:
     """Compute a block a second time, leaving the running statistics of its norms as they are.
 
     Args:
@@ -167,7 +167,7 @@ class Block(nn.Module):
 
     def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
         """Compute `forward`, keeping x alone, and again in the backward pass."""
-        again = _computed_again(self, forms_as_now())
+        again = _recompute(self, keep_forms())
         contexts = lambda: (contextlib.nullcontext(), again)  # noqa: E731
         result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)
         assert isinstance(result, Tensor)

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from lra.classifier.axes import build_layers
 from lra.classifier.block import NORMS, Block
+from lra.classifier.initialization import initialize_parameters
 from lra.classifier.packing import Packing
-from lra.classifier.starts import draw_starts
 from lra.config.schema import ModelConfig, RunConfig
 from models.layers.dropout import Dropout
 from models.layers.linear_map import LinearMap
@@ -159,7 +159,7 @@ class Classifier(nn.Module):
                 self.output.weight = self.embedding.table.weight
         else:
             self._build_head(model, info)
-        draw_starts(self, config)
+        initialize_parameters(self, config)
 
     def _build_head(self, model: ModelConfig, info: TaskInfo) -> None:
         features = model.dim * (4 if info.towers > 1 else 1)

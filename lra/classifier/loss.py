@@ -22,7 +22,7 @@ def is_scored(labels: Tensor) -> Tensor:
     return labels != NOT_SCORED
 
 
-def losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Score each row: by cross-entropy in nats, or real numbers by their mean absolute error.
 
     Args:
@@ -39,7 +39,7 @@ def losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return found, logits.argmax(dim=-1) == labels
 
 
-def summed(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def sum_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Add up the losses of all targets, and how many are right: two numbers; see `losses`."""
-    found, correct = losses(logits, labels)
+    found, correct = compute_losses(logits, labels)
     return found.sum(), correct.sum()

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from models.layers.kernel_cache import kernels_cached
+from models.layers.kernel_cache import cache_kernels
 
 SHORTEST_OVER_LONGEST = 0.7
 """Sequences down to this share of the longest one's length are in its group."""
@@ -123,7 +123,7 @@ class Packing:
 
     def mix(self, mixer: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Apply a mixer to packed positions: (positions, channels) -> the same shape."""
-        with kernels_cached():  # the first group is the longest
+        with cache_kernels():  # the first group is the longest
             return self.packed([mixer(part, mask) for part, mask in self.padded(x)])
 
     def repeated(self, values: Tensor) -> Tensor:

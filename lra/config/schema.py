@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from lra.config.component import Component
+from lra.config.initial_values import InitialDistributionText
 from lra.config.mixers import MixerComponent
 from lra.config.registry import NoEffect, Section
 from lra.config.request import SECTIONS
-from lra.config.starts import LawText
 from lra.config.strict_yaml import plain
 from lra.config.tasks import TaskComponent
 from models.base import Added
@@ -66,10 +66,10 @@ class ModelConfig(Section):
     """What the mlp head applies in between. None: what the channel mixer does."""
     head_bias: Annotated[bool, Added(True)] = True
     """Whether the map to classes has a bias."""
-    starts: Annotated[dict[str, LawText], Added({})] = Field(default={})
-    """Laws of `lra.config.starts` that parameters are drawn by at the start, by patterns of their
-    names: {"output.weight": xavier_uniform}. One pattern at most may fit a parameter; those that
-    none fits start as their modules do."""
+    starts: Annotated[dict[str, InitialDistributionText], Added({})] = Field(default={})
+    """Distributions of `lra.config.initial_values` that parameters are drawn from at the start, by
+    patterns of their names: {"output.weight": xavier_uniform}. One pattern at most may fit a
+    parameter; those that none fits start as their modules do."""
     tied_embeddings: Annotated[bool, Added(False)] = False
     """Whether the logits of a position are the products of its features with the embeddings of
     tokens; these then start at a deviation of dim ** -0.5 and enter dim ** 0.5 times as large."""

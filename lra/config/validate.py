@@ -65,7 +65,8 @@ def _refuse_unrecordable(section: str, options: Section, component: Component) -
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise UserError(
-                f"{component.origin}: no record can hold {section}.{name}, a {type(value).__name__}; "
+                f"{component.origin}: no record can hold {section}.{name}, a "
+                f"{type(value).__name__}; "
                 f"give it a plain type: a number, text, boolean or list"
             ) from None
 

@@ -18,17 +18,17 @@ from pathlib import Path
 
 from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
-from lra.evaluate.trained import finished_run
+from lra.evaluate.trained import read_finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
-from lra.record.positions import unit_of
+from lra.record.position_losses import unit_of
 from lra.record.run import RunRecord
 from lra.runtime.cli import (
     STOPPED,
     Parser,
     absolute_path,
     add_trained_model,
-    carry_out,
     positive_int,
+    run_command,
     whole_numbers,
 )
 from lra.runtime.console import MISSING, markdown, write_out
@@ -89,7 +89,7 @@ def _table(folders: list[Path]) -> str:
     columns = sorted((one for records in found.values() for one in records), key=evaluation_order)
     rows: list[dict[str, str]] = []
     for folder, records in found.items():
-        run = finished_run(folder)
+        run = read_finished_run(folder)
         scored = {one.label: _scored(one) for one in records}
         for measured, text in _scored(run).items():
             rows.append(
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
     device = choose_device(options.device)
-    runs = [(folder, finished_run(folder)) for folder in options.run]
+    runs = [(folder, read_finished_run(folder)) for folder in options.run]
     conditions = _conditions(options)
     with StopRequest() as stop:
         for (folder, record), other in itertools.product(runs, conditions):
@@ -150,7 +150,7 @@ def _tell(found: EvaluationRecord, path: Path) -> None:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.evaluate", lambda: run(options))
+    return run_command("lra.evaluate", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from lra.config.registry import TASKS
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.recorded_code import is_changed
-from lra.evaluate.trained import best_model, config_of, has_changed_code
+from lra.evaluate.trained import has_changed_code, load_best_model, recompose_config
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
@@ -59,7 +59,7 @@ def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfi
                 f"{change.origin}: only options of the task can differ from the run's; expected "
                 f"task.KEY=VALUE"
             )
-    composed = functools.partial(config_of, folder, record, trust_code=other.trust_code)
+    composed = functools.partial(recompose_config, folder, record, trust_code=other.trust_code)
     config = composed(other.changes)
     task = config.build_task()
     if other.examples is not None and not task.draws_data:
@@ -128,10 +128,10 @@ def evaluate_on(
     Raises: UserError if there is no checkpoint, and where `compose_other` or `best_model` does.
     """
     config = compose_other(folder, record, other)
-    trained = config_of(folder, record, trust_code=other.trust_code)
+    trained = recompose_config(folder, record, trust_code=other.trust_code)
     task = config.build_task()
     with config.mixer_component.explain_errors("its trained model cannot be built"):
-        model = best_model(folder, trained, task.info)
+        model = load_best_model(folder, trained, task.info)
     if model is None:
         raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
     dataset = task.prepare(data_dir)

@@ -22,7 +22,7 @@ from tasks.errors import DataError
 from tasks.untrusted import explain_errors, read_text
 
 
-def finished_run(folder: Path) -> RunRecord:
+def read_finished_run(folder: Path) -> RunRecord:
     """Read the record of a run that --run names.
 
     Raises: UserError if there is no such run, or it is not finished.
@@ -36,7 +36,7 @@ def finished_run(folder: Path) -> RunRecord:
     return record
 
 
-def config_of(
+def recompose_config(
     folder: Path, record: RunRecord, changes: Iterable[Change] = (), *, trust_code: bool = False
 ) -> RunConfig:
     """Compose the settings of a run again; a plug-in is read from where it was.
@@ -106,7 +106,7 @@ def _difference(folder: Path, config: RunConfig) -> str:
     return f"{', '.join(changed[:3])}{more}" if changed else "settings files have changed since"
 
 
-def data_of(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) -> Dataset:
+def prepare_data(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) -> Dataset:
     """Prepare the data of a run.
 
     Args:
@@ -128,7 +128,7 @@ def data_of(folder: Path, record: RunRecord, config: RunConfig, data_dir: Path) 
     return dataset
 
 
-def best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:
+def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifier | None:
     """Build the model of a run with its best weights, for evaluation.
 
     Args:

@@ -21,23 +21,23 @@ from dataclasses import replace
 from pathlib import Path
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoding import ByFullPass, ByRecurrence, Decoder, has_recurrence
+from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.config.schema import RunConfig
-from lra.evaluate.trained import best_model, config_of, data_of, finished_run
-from lra.generate.sampling import Generated, Sampler, generate, positions_for, read_prompt
+from lra.evaluate.trained import load_best_model, prepare_data, read_finished_run, recompose_config
+from lra.generate.sampling import Generation, TokenSampler, count_positions, generate, read_prompt
 from lra.runtime.cli import (
     Parser,
     absolute_path,
     add_trained_model,
-    carry_out,
     non_negative_float,
     positive_int,
+    run_command,
     seed,
 )
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
-from models.layers.kernel_cache import kernels_cached
+from models.layers.kernel_cache import cache_kernels
 from tasks.base import Task
 from tasks.errors import DataError
 from tasks.progress import progress
@@ -48,7 +48,10 @@ logger = logging.getLogger("lra.generate")
 DIFFERENT = 1
 MOST_TOKENS = 2**20
 """Most tokens that may be asked for."""
-WAYS: dict[type[Decoder], str] = {ByRecurrence: "by the recurrence", ByFullPass: "by full passes"}
+WAYS: dict[type[Decoder], str] = {
+    RecurrentDecoder: "by the recurrence",
+    FullPassDecoder: "by full passes",
+}
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -88,13 +91,13 @@ def run(options: argparse.Namespace) -> int:
     use_threads(options.threads)
     device = choose_device(options.device)
     folder: Path = options.run
-    record = finished_run(folder)
-    config = config_of(folder, record, trust_code=options.trust_code)
+    record = read_finished_run(folder)
+    config = recompose_config(folder, record, trust_code=options.trust_code)
     task = config.build_task()
     if task.info.targets != "position" or task.info.vocab_size != task.info.num_classes:
         kind = "examples" if task.info.targets == "example" else "no tokens"
         raise UserError(f"--run {folder}: targets of {record.task} are {kind}: nothing to generate")
-    prepared = functools.partial(data_of, folder, record, config, options.data_dir)
+    prepared = functools.partial(prepare_data, folder, record, config, options.data_dir)
     with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(prepared)
         prompt = _prompt(vocabulary, options.prompt)
@@ -124,13 +127,13 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
 
     Raises: UserError if there is no checkpoint, or the model cannot have so many positions.
     """
-    trained, needed = task.info.max_length, positions_for(prompt, count)
+    trained, needed = task.info.max_length, count_positions(prompt, count)
     if needed > trained and config.model.positions == "learned":
         raise UserError(
             f"--tokens {count}: with the prompt that is {needed} positions, and the run has "
             f"learned {trained}; expected a prompt and tokens of {trained + 1} together"
         )
-    model = best_model(folder, config, replace(task.info, max_length=max(trained, needed)))
+    model = load_best_model(folder, config, replace(task.info, max_length=max(trained, needed)))
     if model is None:
         raise UserError(f"--run {folder}: there is no checkpoint of this run to generate by")
     if needed > trained:
@@ -141,9 +144,9 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
 def _generate(
     model: Classifier, vocabulary: Vocabulary, prompt: list[int], options: argparse.Namespace
 ) -> int:
-    way = ByRecurrence if has_recurrence(model) else ByFullPass
+    way = RecurrentDecoder if has_recurrence(model) else FullPassDecoder
     draw = functools.partial(_draw, model=model, prompt=prompt, options=options)
-    text = Text(vocabulary)
+    text = TextPrinter(vocabulary)
 
     def begin() -> None:
         for token in prompt:
@@ -157,8 +160,8 @@ def _generate(
     _tell(way, found)
     if not options.compare:
         return 0
-    other = draw(ByFullPass, begin=lambda: None, emit=lambda token: True, has_bar=True)
-    _tell(ByFullPass, other)
+    other = draw(FullPassDecoder, begin=lambda: None, emit=lambda token: True, has_bar=True)
+    _tell(FullPassDecoder, other)
     return _compare(vocabulary, found, other)
 
 
@@ -171,9 +174,9 @@ def _draw(
     begin: Callable[[], None],
     emit: Callable[[int], bool],
     has_bar: bool,
-) -> Generated:
+) -> Generation:
     """Read the prompt, call `begin`, and draw tokens, with a progress bar if there is to be one."""
-    with kernels_cached(), contextlib.ExitStack() as shown:
+    with cache_kernels(), contextlib.ExitStack() as shown:
         read = read_prompt(way, model, prompt, count=options.tokens)
         begin()
         bar = None
@@ -185,11 +188,11 @@ def _draw(
                 bar.update()
             return emit(token)
 
-        sampler = Sampler(options.temperature, options.seed)
+        sampler = TokenSampler(options.temperature, options.seed)
         return generate(read, count=options.tokens, sampler=sampler, emit=emit_counted)
 
 
-class Text:
+class TextPrinter:
     """Standard output, character by character as their bytes are complete.
 
     Args:
@@ -215,26 +218,26 @@ class Text:
             write_out(self.decoder.decode(b"", final=True) + "\n")
 
 
-def _tell(way: type[Decoder], found: Generated) -> None:
+def _tell(way: type[Decoder], found: Generation) -> None:
     speed = found.tokens_per_second
     further = "" if speed is None else f", then {len(found.tokens) - 1} at {speed:.1f} tokens/s"
     logger.info(f"{WAYS[way]}: the first token after {found.first_seconds:.3f} s{further}")
 
 
-def _compare(vocabulary: Vocabulary, found: Generated, other: Generated) -> int:
+def _compare(vocabulary: Vocabulary, found: Generation, other: Generation) -> int:
     place = found.first_difference(other)
     if place is None:
         logger.info(f"all {len(found.tokens)} tokens are equal")
         return 0
 
-    def shown(one: Generated) -> str:
+    def shown(one: Generation) -> str:
         token = one.tokens[place]
         text = vocabulary.decode(token).decode(errors="replace")
         return f"{token} ({text!r}), of probability {one.probabilities[place]:.6g}"
 
     logger.warning(
-        f"tokens differ from number {place + 1} on: {WAYS[ByRecurrence]} {shown(found)}, "
-        f"{WAYS[ByFullPass]} {shown(other)}"
+        f"tokens differ from number {place + 1} on: {WAYS[RecurrentDecoder]} {shown(found)}, "
+        f"{WAYS[FullPassDecoder]} {shown(other)}"
     )
     return DIFFERENT
 
@@ -242,7 +245,7 @@ def _compare(vocabulary: Vocabulary, found: Generated, other: Generated) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.generate", lambda: run(options))
+    return run_command("lra.generate", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.decoding import Decoder
+from lra.classifier.decoders import Decoder
 from lra.runtime.errors import UserError
 from tasks.random_words import RandomWords
 
@@ -19,7 +19,7 @@ BITS = 52
 """Bits of a random number below 1: so many that its product with a sum stays below the sum."""
 
 
-class Sampler:
+class TokenSampler:
     """Draws tokens by their logits, with one random number each: equal seeds draw alike.
 
     The number goes through the inverse of the cumulative distribution, in double precision, so
@@ -54,7 +54,7 @@ class Sampler:
 
 
 @dataclass
-class Generated:
+class Generation:
     """Tokens that a model gave, with their probabilities, and the time that it took."""
 
     tokens: list[int] = field(default_factory=list)
@@ -70,14 +70,14 @@ class Generated:
         further = len(self.tokens) - 1
         return further / self.further_seconds if further > 0 and self.further_seconds else None
 
-    def first_difference(self, other: Generated) -> int | None:
+    def first_difference(self, other: Generation) -> int | None:
         """Return the first place where the tokens of another differ; None if there is none."""
         pairs = zip(self.tokens, other.tokens, strict=False)
         return next((place for place, (a, b) in enumerate(pairs) if a != b), None)
 
 
 @dataclass(frozen=True)
-class ReadPrompt:
+class PromptState:
     """A model that has read a prompt."""
 
     decoder: Decoder
@@ -90,8 +90,8 @@ class ReadPrompt:
 @torch.inference_mode()
 def read_prompt(
     way: type[Decoder], model: Classifier, prompt: Sequence[int], *, count: int
-) -> ReadPrompt:
-    """Read a prompt, within the same `kernels_cached` in which `generate` then goes on from it.
+) -> PromptState:
+    """Read a prompt, within the same `cache_kernels` in which `generate` then goes on from it.
 
     Args:
         way: by which the model computes.
@@ -100,15 +100,15 @@ def read_prompt(
         count: most tokens that will be drawn, at least one.
     """
     start = time.perf_counter()
-    decoder = way(model, positions_for(len(prompt), count))
+    decoder = way(model, count_positions(len(prompt), count))
     logits = decoder.take(torch.tensor(prompt, device=next(model.parameters()).device))
-    return ReadPrompt(decoder, logits, time.perf_counter() - start)
+    return PromptState(decoder, logits, time.perf_counter() - start)
 
 
 @torch.inference_mode()
 def generate(
-    read: ReadPrompt, *, count: int, sampler: Sampler, emit: Callable[[int], bool]
-) -> Generated:
+    read: PromptState, *, count: int, sampler: TokenSampler, emit: Callable[[int], bool]
+) -> Generation:
     """Go on from a prompt.
 
     Args:
@@ -117,7 +117,7 @@ def generate(
         sampler: draws them.
         emit: is given each token; returns whether to go on.
     """
-    found = Generated()
+    found = Generation()
     logits = read.logits
     start = first = time.perf_counter()
     while len(found.tokens) < count:
@@ -135,6 +135,6 @@ def generate(
     return found
 
 
-def positions_for(prompt: int, count: int) -> int:
+def count_positions(prompt: int, count: int) -> int:
     """Return the positions that so many tokens after a prompt need: nothing follows the last."""
     return prompt + count - 1

@@ -16,9 +16,9 @@ from pathlib import Path
 from lra.api.frame import read_runs, to_frame
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.merge import merge, read_folder
+from lra.record.merge_results import merge_results, read_folder
 from lra.record.run import RunRecord, folder_of
-from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, carry_out, new_file
+from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, csv_table, markdown, write_out
 from tasks.files import write_atomically
 
@@ -50,7 +50,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     merge = commands.add_parser(
         "merge", parents=[folder], help="copy the runs of other results folders into this one"
     )
-    merge.add_argument("sources", nargs="+", type=absolute_path, metavar="FOLDER")
+    merge.add_argument("folders", nargs="+", type=absolute_path, metavar="FOLDER")
     return parser.parse_args(arguments)
 
 
@@ -79,7 +79,7 @@ def carry(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     folder = options.results_dir
     if options.command == "merge":
-        copied, present, faults = merge(folder, options.sources)
+        copied, present, faults = merge_results(folder, options.folders)
         logger.info(f"{copied} records copied into {folder}, {present} were there already")
     elif options.command == "export":
         faults = _export(folder, options.csv, with_shipped=options.with_shipped)
@@ -118,7 +118,7 @@ def _export(folder: Path, file: Path | None, *, with_shipped: bool) -> list[str]
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.record", lambda: carry(options))
+    return run_command("lra.record", lambda: carry(options))
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from typing import Literal
 from lra.record.schema import (
     Amount,
     Count,
-    Facts,
-    Label,
-    Name,
+    FileName,
+    GitFacts,
     Positive,
     PositiveCount,
+    PrintableText,
     Record,
-    Text,
+    ShortText,
     ThreadsRecord,
     read_all,
 )
@@ -41,20 +41,20 @@ class BenchRecord(Record):
     """In pretraining, hidden layers of the encoder of positions."""
     rounds_rpe_layers: tuple[Count, ...] = ()
     """In pretraining, the numbers of layers that were measured in the same interleaved rounds."""
-    part: Name | None = None
+    part: FileName | None = None
     """Part of the mixer. In op: whole, mixing, kernel or product; in decode: recurrence or prefix
     (all positions so far)."""
     status: Literal["done", "oom"] = "done"
-    mixer: Name
-    mixer_code: Label | None = None
+    mixer: FileName
+    mixer_code: ShortText | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
-    task: Name | None = None
+    task: FileName | None = None
     """Task that the classifier is for; null for op and decode, as are preset and protocol."""
-    preset: Name | None = None
-    protocol: Name | None = None
-    overrides: tuple[Text, ...] = ()
+    preset: FileName | None = None
+    protocol: FileName | None = None
+    overrides: tuple[PrintableText, ...] = ()
     """Settings that --set and --vary changed, each as "section.key=value"."""
-    varied: tuple[Text, ...] = ()
+    varied: tuple[PrintableText, ...] = ()
     """Settings of which several values were measured in the same interleaved rounds, each as
     "section.key=value,value"; this record's own values are among `overrides`."""
     lengths: Literal["full", "task"] = "full"
@@ -64,10 +64,10 @@ class BenchRecord(Record):
     batch_size: PositiveCount
     channels: PositiveCount | None = None
     """Channels that a part of a mixer works on; null for classifiers."""
-    device: Label
+    device: ShortText
     threads: ThreadsRecord | None = None
     """What it was computed with; null on a GPU, and in records older than this field."""
-    precision: Name
+    precision: FileName
     repeats: Count
     """Number of rounds that medians and quartiles are taken over."""
     steps_per_second: Positive | None
@@ -91,12 +91,12 @@ class BenchRecord(Record):
     reference_base_memory_mib: Amount | None = None
     params: Count | None
     flops_per_step: Amount | None
-    time_breakdown: dict[Label, Amount] | None = None
+    time_breakdown: dict[ShortText, Amount] | None = None
     """Percent of a training step's time by purpose, such as kernels or matrix products."""
-    measured_with: tuple[Label, ...]
+    measured_with: tuple[ShortText, ...]
     """Mixers that were measured in the same interleaved rounds."""
-    versions: dict[Label, Label]
-    git: Facts
+    versions: dict[ShortText, ShortText]
+    git: GitFacts
 
     @property
     def method(self) -> str:

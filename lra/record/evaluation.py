@@ -10,19 +10,19 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lra.record.positions import PositionScores
+from lra.record.position_losses import PositionScores
 from lra.record.schema import (
     ROUNDING,
     Amount,
     Count,
     DataRecord,
-    Facts,
-    Label,
-    Name,
+    FileName,
+    GitFacts,
     Percent,
     PositiveCount,
+    PrintableText,
     Record,
-    Text,
+    ShortText,
     ThreadsRecord,
     read_all,
     refuse_excess,
@@ -37,17 +37,17 @@ class EvaluationRecord(Record):
     """What a trained model scores out of distribution."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: Name
-    task: Name
-    mixer: Name
+    run_id: FileName
+    task: FileName
+    mixer: FileName
     seed: Count
-    config_hash: Label
+    config_hash: ShortText
     """Hash of the settings of the run whose model was evaluated."""
     has_changed_code: bool = False
     """Whether a plug-in's code was no longer that of the run."""
     length: PositiveCount | None
     """Length that was asked for, in positions; null if none was."""
-    changes: list[Text]
+    changes: list[PrintableText]
     """Other options of the task that were changed, each as "task.key=value"."""
     trained_length: PositiveCount
     """Positions of the longest sequence that the task admitted in training."""
@@ -60,17 +60,17 @@ class EvaluationRecord(Record):
     than this field."""
     loss: Annotated[float, Field(ge=0)] | None
     """Mean over targets in nats; null if it is not finite."""
-    baselines: dict[Label, Percent]
+    baselines: dict[ShortText, Percent]
     largest_class: Percent
     positions: PositionScores | None = None
     """What is measured where targets are positions; null where they are examples."""
     examples_per_second: Amount
-    device: Label
+    device: ShortText
     threads: ThreadsRecord | None = None
     """What it was computed with; null on a GPU, and in records older than this field."""
-    precision: Label
-    versions: dict[Label, Label]
-    git: Facts
+    precision: ShortText
+    versions: dict[ShortText, ShortText]
+    git: GitFacts
     data: DataRecord
 
     @model_validator(mode="after")

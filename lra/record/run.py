@@ -7,23 +7,23 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lra.record.positions import PositionScores
+from lra.record.position_losses import PositionScores
 from lra.record.schema import (
     ROUNDING,
     SHIPPED,
     Amount,
     Count,
     DataRecord,
-    Facts,
-    Label,
-    Name,
+    FileName,
+    GitFacts,
     Percent,
     Positive,
     PositiveCount,
+    PrintableText,
     Record,
     RowLabel,
+    ShortText,
     Status,
-    Text,
     ThreadsRecord,
     read_all,
     read_record,
@@ -40,7 +40,7 @@ LARGEST_METRICS = 2**30
 class PretrainingRecord(Record):
     """What a model learned of its task's inputs before it learned labels."""
 
-    objective: Label
+    objective: ShortText
     """masked or next."""
     masked_share: Annotated[float, Field(gt=0, lt=1)] | None
     """Share of the positions that were masked; null where none was."""
@@ -61,26 +61,26 @@ class RunRecord(Record):
     """Everything that tables need to know of a run; null stands for what was not measured."""
 
     schema_version: Literal[1] = SCHEMA_VERSION
-    run_id: Name
-    task: Name
-    mixer: Name
-    mixer_code: Label | None = None
+    run_id: FileName
+    task: FileName
+    mixer: FileName
+    mixer_code: ShortText | None = None
     """Start of the SHA-256 of a plug-in's file; null for a registered mixer."""
-    mixer_from: Text | None = None
+    mixer_from: PrintableText | None = None
     """Argument of --mixer, if it named a plug-in."""
-    task_code: Label | None = None
+    task_code: ShortText | None = None
     """Start of the SHA-256 of a plug-in task's file; null for a registered task."""
-    task_from: Text | None = None
+    task_from: PrintableText | None = None
     """Argument of --task, if it named a plug-in."""
-    preset: Name
-    protocol: Name
-    overrides: list[Text]
+    preset: FileName
+    protocol: FileName
+    overrides: list[PrintableText]
     """Settings changed by flags; a run with any of them differs from its preset."""
     label: RowLabel | None = None
     """Name in tables that the user gave, in the place of changed settings and a plug-in's code."""
     seed: Count
     status: Status
-    message: Text | None
+    message: PrintableText | None
     """Why the run ended, if it is not done."""
     test_accuracy: Percent | None
     """Accuracy on the test set in percent, measured once, when the run is done."""
@@ -116,15 +116,15 @@ class RunRecord(Record):
     """Seconds of all training steps; null in records older than this field."""
     wall_seconds: Amount
     """Seconds of training and evaluation, resumed runs included, without preparation of data."""
-    device: Label
+    device: ShortText
     threads: ThreadsRecord | None = None
     """What it was computed with, when last worked on; null on a GPU, and in records older than this
     field."""
-    precision: Label
-    versions: dict[Label, Label]
-    git: Facts
-    config_hash: Label
-    baselines: dict[Label, Percent]
+    precision: ShortText
+    versions: dict[ShortText, ShortText]
+    git: GitFacts
+    config_hash: ShortText
+    baselines: dict[ShortText, Percent]
     """Test accuracy in percent of trivial baselines."""
     largest_class: Percent | None = None
     """Percent of the test set that is in its largest class: the highest score of one answer to all.

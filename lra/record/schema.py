@@ -19,7 +19,7 @@ from tasks.untrusted import read_regular
 ROUNDING = 1e-6
 """Percentage points by which an accuracy may differ from the one that its counts give."""
 
-Name = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
+FileName = Annotated[str, Field(pattern=r"^[\w-][\w.-]{0,99}$")]
 """Name of a file or folder, which cannot lead to a place outside the folder that it is in."""
 Status = Literal["done", "stopped", "diverged", "oom"]
 """How a run ended."""
@@ -39,11 +39,11 @@ def _printable(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)]
+PrintableText = Annotated[str, Field(max_length=LONGEST_TEXT), AfterValidator(_printable)]
 """Text that can be shown on a terminal, in a figure and on a page."""
 
 
-Label = Annotated[Text, Field(max_length=200)]
+ShortText = Annotated[PrintableText, Field(max_length=200)]
 """A short text, such as the name of a device."""
 
 LONGEST_LABEL = 60
@@ -56,10 +56,10 @@ def _trimmed(text: str) -> str:
     return text
 
 
-RowLabel = Annotated[Text, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
+RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
 """What a user calls a row of a table."""
 
-LONGEST_FACTS = 100_000
+LONGEST_GIT_FACTS = 100_000
 """Most letters of all that git says."""
 
 
@@ -75,12 +75,12 @@ def _texts(value: object) -> Iterator[str]:
 
 def _all_printable(facts: dict[str, Any]) -> dict[str, Any]:
     text = _printable("".join(_texts(facts)))
-    if len(text) > LONGEST_FACTS:
-        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
+    if len(text) > LONGEST_GIT_FACTS:
+        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_GIT_FACTS:,}")
     return facts
 
 
-Facts = Annotated[dict[str, Any], AfterValidator(_all_printable)]
+GitFacts = Annotated[dict[str, Any], AfterValidator(_all_printable)]
 """What git says of the code: the commit, whether files differ from it, all commits of a run."""
 
 SHIPPED = "shipped"
@@ -100,7 +100,7 @@ class Record(BaseModel):
         return path
 
 
-Kind = TypeVar("Kind", bound=Record)
+AnyRecord = TypeVar("AnyRecord", bound=Record)
 
 
 class ThreadsRecord(BaseModel):
@@ -136,12 +136,12 @@ class ThreadsRecord(BaseModel):
 class DataRecord(Record):
     """The data a run used."""
 
-    source: Label
-    unofficial_because: Text = ""
+    source: ShortText
+    unofficial_because: PrintableText = ""
     """What the data has in another way than the official release, if its source is unofficial."""
-    fingerprint: Label
-    sizes: dict[Label, Count]
-    notes: dict[Label, Count] = {}
+    fingerprint: ShortText
+    sizes: dict[ShortText, Count]
+    notes: dict[ShortText, Count] = {}
     """Counts that a user should know of, such as skipped lines and texts in two splits."""
 
     @classmethod
@@ -188,7 +188,7 @@ def row_label(text: str, flag: str) -> str:
         ) from None
 
 
-def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
+def read_record(kind: type[AnyRecord], path: Path, version: int) -> AnyRecord:
     """Read and check a record of a kind and a version of its schema.
 
     Raises: UserError naming the file and what is wrong with it.
@@ -204,8 +204,8 @@ def read_record(kind: type[Kind], path: Path, version: int) -> Kind:
 
 
 def read_all(
-    kind: type[Kind], paths: Iterable[Path], version: int, path_of: Callable[[Kind], Path]
-) -> tuple[list[Kind], list[str]]:
+    kind: type[AnyRecord], paths: Iterable[Path], version: int, path_of: Callable[[AnyRecord], Path]
+) -> tuple[list[AnyRecord], list[str]]:
     """Read records of a kind; list the faults of files that are unreadable or misplaced.
 
     Args:
@@ -214,7 +214,7 @@ def read_all(
         version: of the records' schema.
         path_of: returns the file that a record belongs into.
     """
-    records: list[Kind] = []
+    records: list[AnyRecord] = []
     faults: list[str] = []
     for path in sorted(paths):
         if path.parent.name.startswith("."):

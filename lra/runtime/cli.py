@@ -205,7 +205,7 @@ def non_negative_float(text: str) -> float:
     return value
 
 
-def carry_out(program: str, action: Callable[[], int]) -> int:
+def run_command(program: str, action: Callable[[], int]) -> int:
     """Run a command; turn a user's mistake, or running out of memory, into a line and an exit code.
 
     While it runs, what the packages have to say, and warnings of libraries, are printed.
@@ -232,9 +232,9 @@ def report_error(program: str, text: str) -> None:
     if not is_launched():
         say(line)
         return
-    from lra.runtime.peers import one_report
+    from lra.runtime.peers import report_once
 
-    with one_report() as is_first:
+    with report_once() as is_first:
         if is_first:
             say(line)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from tasks.files import naming
+from tasks.files import name_file_in_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -120,7 +120,7 @@ def write_out(text: str) -> bool:
     encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
     shown = printable(as_typed(text))
     try:
-        with naming("standard output"):
+        with name_file_in_errors("standard output"):
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))
             sys.stdout.flush()
     except OSError as error:

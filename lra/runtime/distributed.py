@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched, launch_number
-from lra.runtime.peers import LostPeer, Peers, connect, lost_peers_named, of_this_attempt
+from lra.runtime.peers import LostPeer, Peers, connect, explain_lost_peers, select_attempt
 from lra.runtime.synchronized_norm import synchronize_norms
 from tasks.errors import KnownError
 
@@ -195,7 +195,7 @@ def local_device(name: str) -> str:
 
 
 @contextlib.contextmanager
-def joined(
+def join_processes(
     device: torch.device,
     list_facts: Callable[[], Mapping[str, Any]],
     on_lost: Callable[[LostPeer], object],
@@ -212,7 +212,7 @@ def joined(
         return
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    with lost_peers_named():
+    with explain_lost_peers():
         store, rank, world_size = next(rendezvous("env://"))
         peers = Peers(rank, world_size, connect(), on_lost)
         is_done = False
@@ -220,7 +220,7 @@ def joined(
             peers.compare("settings", list_facts())
             dist.init_process_group(
                 "nccl" if device.type == "cuda" else "gloo",
-                store=of_this_attempt(store),
+                store=select_attempt(store),
                 rank=rank,
                 world_size=world_size,
                 timeout=timedelta(seconds=LONGEST_EXCHANGE),

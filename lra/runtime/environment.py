@@ -56,7 +56,7 @@ def use_threads(count: int | None) -> None:
     """
     if count is not None and count != torch.get_num_threads():  # torch was loaded before
         torch.set_num_threads(count)
-    told = threads().told(torch.get_num_threads())
+    told = threads().describe_load(torch.get_num_threads())
     if told is not None:
         logger.warning(told)
 

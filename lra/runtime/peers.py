@@ -60,10 +60,10 @@ def connect() -> Store:
         timeout=timedelta(seconds=CONNECT_SECONDS),
     )
     store.set_timeout(timedelta(seconds=LONGEST_SILENCE))
-    return of_this_attempt(PrefixStore("lra", store))
+    return select_attempt(PrefixStore("lra", store))
 
 
-def of_this_attempt(store: Store) -> Store:
+def select_attempt(store: Store) -> Store:
     """Hide what the processes before a restart left in a store.
 
     On several machines there is no common count of restarts.
@@ -165,7 +165,7 @@ class Peers:
 
 
 @contextlib.contextmanager
-def lost_peers_named() -> Iterator[None]:
+def explain_lost_peers() -> Iterator[None]:
     """Turn the errors that torch raises when another process is gone into a LostPeer.
 
     Plug-ins may have wrapped them, as they appear within the backward pass too.
@@ -193,7 +193,7 @@ def list_differences(first: Mapping[str, Any], other: Mapping[str, Any], rank: i
 
 
 @contextlib.contextmanager
-def one_report() -> Iterator[bool]:
+def report_once() -> Iterator[bool]:
     """Let the first process that ends with an error print it, within; tell which one that is.
 
     The others wait until it has: torchrun ends all as soon as one of them is gone. On several

@@ -53,7 +53,7 @@ class Threads:
         """Say whether the machine has too few cores for so many threads and the other processes."""
         return self.load is not None and count + self.load > BUSY * self.cores
 
-    def told(self, count: int) -> str | None:
+    def describe_load(self, count: int) -> str | None:
         """Describe a machine that is too busy for so many threads in a line; None if it is not."""
         if not self.is_busy(count):
             return None
@@ -92,7 +92,7 @@ def choose_threads(arguments: Sequence[str]) -> None:
     count = _asked_for(arguments)
     if count is not None:
         os.environ["OMP_NUM_THREADS"] = str(count)
-    load = others_load(SECONDS_WATCHED)
+    load = measure_other_load(SECONDS_WATCHED)
     cores = core_count()
     has_quota = cores < len(visible_cores())
     if has_quota and "OMP_NUM_THREADS" not in os.environ:  # torch knows nothing of quotas
@@ -135,7 +135,7 @@ def _torch_is_loaded() -> bool:
     return "torch" in sys.modules
 
 
-def others_load(seconds: float) -> float | None:
+def measure_other_load(seconds: float) -> float | None:
     """Watch what other processes use of the cores that this process may use.
 
     Under a quota, these are processes of the same control group, and those of the whole machine as

@@ -23,19 +23,19 @@ from lra.runtime.cli import (
     absolute_path,
     add_overrides,
     add_preset,
-    carry_out,
     name_in_help,
     name_list,
     non_negative_float,
     positive_int,
+    run_command,
     whole_numbers,
 )
 from lra.runtime.console import markdown, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
-from lra.sweep.estimate import Estimates
 from lra.sweep.local import LocalSweep, make_slots
 from lra.sweep.plan import MOST_RUNS, OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
+from lra.sweep.remaining_time import RemainingTimes
 from lra.train.stopping import StopRequest
 from tasks.base import BENCHMARK
 
@@ -126,7 +126,7 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
     )
 
 
-def _table(runs: Sequence[PlannedRun], limits: Limits, estimates: Estimates | None) -> str:
+def _table(runs: Sequence[PlannedRun], limits: Limits, estimates: RemainingTimes | None) -> str:
     """Write a table of how far every run is and, given estimates, how long the rest takes."""
     rows: list[dict[str, str]] = []
     common = set.intersection(*(set(run.overrides) for run in runs))
@@ -181,7 +181,7 @@ def sweep(options: argparse.Namespace) -> int:
     runs = _plan(options)
     if options.dry_run:
         (first, *_) = make_slots(options.device, 1)
-        estimates = Estimates(options.results_dir, torch.device(first.device), limits)
+        estimates = RemainingTimes(options.results_dir, torch.device(first.device), limits)
         write_out(_table(runs, limits, estimates) + "\n")
         logger.info(estimates.total([run for run in runs if run.state(limits)[0] in OPEN]))
         return 0
@@ -217,7 +217,7 @@ def _submit(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namesp
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     options = parse_arguments(arguments)
-    return carry_out("lra.sweep", lambda: sweep(options))
+    return run_command("lra.sweep", lambda: sweep(options))
 
 
 if __name__ == "__main__":

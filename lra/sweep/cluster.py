@@ -17,7 +17,7 @@ from lra.runtime.errors import UserError
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder
 from tasks.errors import DataError
-from tasks.files import appending, write_atomically
+from tasks.files import open_to_append, write_atomically
 from tasks.untrusted import read_regular
 
 JOB = "job.json"
@@ -49,7 +49,7 @@ class ClusterRun:
         limits = limit_flags(self.limits, folder)
         # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        with appending(self.log) as log:
+        with open_to_append(self.log) as log:
             command = [*self.command, *limits, "--stop-with", str(os.getpid())]
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log

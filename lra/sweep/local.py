@@ -16,7 +16,7 @@ from lra.runtime.cli import HELD
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Limits, PlannedRun, State, limit_flags, note_failure
 from lra.train.stopping import StopRequest
-from tasks.files import appending
+from tasks.files import open_to_append
 
 logger = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ class LocalSweep:
         limits = limit_flags(self.limits, run.folder)
         command = [*run.command(slot.device), *limits, "--stop-with", str(os.getpid())]
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
-        with appending(run.log) as log:
+        with open_to_append(run.log) as log:
             # In a session of its own: Ctrl-C comes to the sweep alone, which asks it to stop.
             slot.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,

@@ -2,19 +2,19 @@
 
 __all__ = [
     "checkpoint",
-    "estimate",
     "evaluation",
     "interval",
     "loggers",
     "messages",
     "micro_batch",
     "optimizer",
-    "pretraining",
     "run",
     "run_folder",
     "run_length",
+    "self_pretraining",
     "session",
     "state",
     "stopping",
     "trainer",
+    "training_time",
 ]

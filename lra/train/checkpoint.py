@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 
 from lra.record.schema import fault_of
-from lra.train.state import RunState, checked
+from lra.train.state import RunState, check_run_state
 from tasks.errors import DataError
 from tasks.files import stream_atomically
 from tasks.untrusted import explain_errors, read_regular
@@ -134,7 +134,7 @@ def _load_sound(path: Path) -> RunState | str:
             return "its content is not what its name says"
         with explain_errors("its content"):
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        return checked(state)
+        return check_run_state(state)
     except ValidationError as error:
         return f"it is no state of a run: {fault_of(error)}"
     except (DataError, ValueError) as error:

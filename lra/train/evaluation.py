@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from lra.classifier.loss import is_scored, losses
-from lra.record.positions import (
+from lra.classifier.loss import compute_losses, is_scored
+from lra.record.position_losses import (
     PositionLoss,
     PositionScores,
     bin_of,
@@ -23,7 +23,7 @@ from lra.record.positions import (
 )
 from lra.record.run import NO_PREDICTION
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from models.layers.kernel_cache import kernels_cached
+from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
 from tasks.progress import is_live
@@ -76,7 +76,7 @@ class _ExampleTally:
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """Take in the logits of a batch, whose examples have these indices in the split."""
-        self.loss += float(losses(logits, batch.labels)[0].sum())
+        self.loss += float(compute_losses(logits, batch.labels)[0].sum())
         is_sound = logits.isfinite().all(dim=-1)
         found = torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION)
         self.predictions[indices] = found.cpu().numpy()
@@ -104,7 +104,7 @@ class _PositionTally:
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
-        loss, correct = losses(logits, batch.labels)
+        loss, correct = compute_losses(logits, batch.labels)
         self.correct += int((correct & loss.isfinite()).sum())  # NaN has an argmax, too
         lengths = batch.lengths.sum(dim=1).numpy()
         first = np.cumsum(lengths) - lengths
@@ -164,7 +164,7 @@ class Evaluator:
         was_training = self.model.training
         self.model.eval()
         try:
-            with torch.inference_mode(), kernels_cached():
+            with torch.inference_mode(), cache_kernels():
                 # The longest first: kernels made for them serve all, and what does not fit fails.
                 batches = evaluation_batches(split.lengths[chosen], self.batch_size)[::-1]
                 batches = batches[self.group.rank :: self.group.world_size]

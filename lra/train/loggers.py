@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from tasks.files import naming, write_atomically
+from tasks.files import name_file_in_errors, write_atomically
 from tasks.untrusted import read_text
 
 VALIDATED = "val_"
@@ -50,12 +50,12 @@ class TensorBoard:
     def write(self, step: int, numbers: Mapping[str, float]) -> None:
         """See `MetricsLogger.write`."""
         for name, number in numbers.items():
-            with naming(self._folder):
+            with name_file_in_errors(self._folder):
                 self._writer.add_scalar(_grouped(name), number, step)
 
     def close(self) -> None:
         """See `MetricsLogger.close`."""
-        with naming(self._folder):
+        with name_file_in_errors(self._folder):
             self._writer.close()
 
 

@@ -63,7 +63,7 @@ def time_left(
     return message
 
 
-def how_to_go_on(reason: str, steps: int, total_steps: int, *, is_repeat: bool) -> str:
+def describe_resume(reason: str, steps: int, total_steps: int, *, is_repeat: bool) -> str:
     """Tell what stopped a run and what makes it go on.
 
     Args:

@@ -7,13 +7,13 @@ from collections.abc import Callable
 
 from lra.config.schema import RunConfig
 from lra.train.messages import warnings_at_start
-from lra.train.pretraining import (
-    Pretrained,
+from lra.train.self_pretraining import (
+    PretrainingResult,
     fine_tuning_config,
     pretraining_config,
     pretraining_data,
-    trained_so_far,
-    transferred,
+    summarize_pretraining,
+    transfer_weights,
 )
 from lra.train.state import RunState, restore
 from lra.train.trainer import Trainer
@@ -43,7 +43,9 @@ class Phases:
         self.info = info
         self.dataset = dataset
         self.build = build
-        self.pretrained: Pretrained | None = None if state is None else state.get("pretraining")
+        self.pretrained: PretrainingResult | None = (
+            None if state is None else state.get("pretraining")
+        )
         """What a pretraining came to that is over; until then the trainer is its."""
         self.trainer = self._built()
         """The trainer of the present phase."""
@@ -89,11 +91,11 @@ class Phases:
         """Let a fresh head read what the pretraining's best model has learned."""
         self.trainer.load_best()
         weights = self.trainer.model.state_dict()
-        self.pretrained = trained_so_far(self.trainer)
+        self.pretrained = summarize_pretraining(self.trainer)
         logger.info(f"pretrained for {self.pretrained['steps']} steps; labels from now on")
         self.trainer = self._built()
         model = self.trainer.model
-        model.load_state_dict(transferred(weights, model.state_dict()))
+        model.load_state_dict(transfer_weights(weights, model.state_dict()))
 
     def warn(self) -> None:
         """Say what a user should know before the present phase."""

@@ -22,7 +22,7 @@ from lra.runtime.progress import Progress
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
 from lra.train.messages import (
-    how_to_go_on,
+    describe_resume,
     out_of_memory,
     time_left,
     warmup_warning,
@@ -124,7 +124,7 @@ class Run:
             self._checkpoint()
             done, total = self.phases.step, self.phases.total_steps
             is_repeat = self.folder.is_repeat
-            logger.info(how_to_go_on(str(reason), done, total, is_repeat=is_repeat))
+            logger.info(describe_resume(str(reason), done, total, is_repeat=is_repeat))
             return self._finish("stopped", f"stopped by {reason}")
         except Diverged as error:
             logger.info(f"diverged: {error}")
@@ -157,7 +157,7 @@ class Run:
         if self.group.is_main_process:
             self.folder.drop_later_metrics(self.phases.step, self.phases.validated_step)
 
-    def _tell_time_left(self) -> None:
+    def _log_time_left(self) -> None:
         trainer = self.trainer
         if (warning := warmup_warning(trainer.config, trainer.total_steps)) is not None:
             logger.warning(warning)
@@ -193,7 +193,7 @@ class Run:
                     self._log({**means, **facts})
                     trainer.interval.clear()
                 if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
-                    self._tell_time_left()
+                    self._log_time_left()
                 if self._checkpoint_is_due():
                     self._checkpoint()
         finally:

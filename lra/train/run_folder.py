@@ -24,7 +24,7 @@ from lra.train.checkpoint import load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import Split
 from tasks.errors import DataError
-from tasks.files import appending, remove_leftovers, write_atomically
+from tasks.files import open_to_append, remove_leftovers, write_atomically
 from tasks.untrusted import open_regular, read_regular
 
 logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ class RunFolder:
     def log(self, line: dict[str, Any]) -> None:
         """Append a line of metrics."""
         self.require_held()
-        with appending(self._metrics) as file:
+        with open_to_append(self._metrics) as file:
             file.write(json.dumps(line).encode() + b"\n")
 
     def save_predictions(self, split: Split, predictions: np.ndarray) -> None:

@@ -9,13 +9,13 @@ import torch
 from pydantic import ValidationError
 
 from lra.config.schema import RunConfig
-from lra.record.positions import PositionScores
+from lra.record.position_losses import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
 from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
 from lra.runtime.environment import versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, position_scores
-from lra.train.pretraining import Pretrained, trained_so_far
+from lra.train.self_pretraining import PretrainingResult, summarize_pretraining
 from lra.train.session import Session
 from lra.train.trainer import Best, Trainer
 from tasks.base import Dataset, TaskInfo, largest_class
@@ -35,7 +35,7 @@ class Recorder:
     """What tables are to call it."""
     session: Session
 
-    def check(self, trainer: Trainer, pretrained: Pretrained | None) -> None:
+    def check(self, trainer: Trainer, pretrained: PretrainingResult | None) -> None:
         """Make the record that the run is to end with, its results apart.
 
         Raises: UserError naming what would keep it from being written.
@@ -50,7 +50,7 @@ class Recorder:
     def record(
         self,
         trainer: Trainer,
-        pretrained: Pretrained | None,
+        pretrained: PretrainingResult | None,
         status: Status,
         message: str | None,
         test: Score | None,
@@ -125,7 +125,7 @@ class Recorder:
         return found.model_copy(update={"val_loss": val_loss})
 
     def _pretraining(
-        self, trainer: Trainer, pretrained: Pretrained | None
+        self, trainer: Trainer, pretrained: PretrainingResult | None
     ) -> PretrainingRecord | None:
         """Describe a run's pretraining, as it ended or so far."""
         pretrain = self.config.pretrain
@@ -134,5 +134,5 @@ class Recorder:
         return PretrainingRecord(
             objective=pretrain.objective,
             masked_share=pretrain.masked_share if pretrain.objective == "masked" else None,
-            **(pretrained or trained_so_far(trainer)),
+            **(pretrained or summarize_pretraining(trainer)),
         )

@@ -21,14 +21,14 @@ from typing_extensions import TypedDict
 from lra.runtime.environment import DenseTensor, RandomState, random_state, restore_random_state
 from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
-from lra.train.pretraining import Pretrained
+from lra.train.self_pretraining import PretrainingResult
 from lra.train.trainer import Best, StepNumber, Trainer
 from tasks.untrusted import explain_errors
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
 
 
-class Sampler(TypedDict):
+class SamplerState(TypedDict):
     """The order of the examples."""
 
     seed: NonNegativeInt
@@ -45,7 +45,7 @@ class TrainerState(TypedDict):
     validated_step: StepNumber
     validated_seconds: NotRequired[Seconds]
     micro_batch: NotRequired[PositiveInt | None]
-    sampler: Sampler
+    sampler: SamplerState
     model: dict[str, DenseTensor]
     optimizer: dict[str, Any]
     plateau: NotRequired[dict[str, float | None]]
@@ -68,7 +68,7 @@ class RunState(TypedDict):
     peak_memory_mib: Annotated[float, Field(ge=0, lt=1e18)]
     device: str
     commits: list[str]
-    pretraining: NotRequired[Pretrained | None]
+    pretraining: NotRequired[PretrainingResult | None]
     """What a pretraining came to that is over; until then the trainer is its."""
     identity: Annotated[dict[str, Any], AfterValidator(_PLAIN.validate_python)]
     """All settings, the seed and the data, see `RunFolder.resume`."""
@@ -78,7 +78,7 @@ _RUN_STATE = TypeAdapter(RunState)
 _MOMENT = TypeAdapter(DenseTensor)
 
 
-def checked(content: object) -> RunState:
+def check_run_state(content: object) -> RunState:
     """Return what a checkpoint holds, if it is the state of a run.
 
     Raises: ValueError for anything else, most often the ValidationError of pydantic.

@@ -16,7 +16,7 @@ from torch.profiler import record_function
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.loss import is_scored, summed
+from lra.classifier.loss import is_scored, sum_losses
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
@@ -38,7 +38,7 @@ from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import KnownError
 from tasks.order import BatchOrder
-from tasks.resident import resident
+from tasks.resident import put_on_device
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
@@ -97,7 +97,7 @@ class Trainer:
         self.train_config = config.train
         if device.type == "cuda":
             limit = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
-            dataset = resident(dataset, device, limit)
+            dataset = put_on_device(dataset, device, limit)
         self.dataset = dataset
         self.info = info
         self.device = device
@@ -222,7 +222,7 @@ class Trainer:
             with self.group.gradients_synchronized(self._parallel, number == len(passes)):
                 with autocast_of(self.train_config.precision, self.device):
                     logits = self._parallel(part.inputs, part.lengths)
-                total, correct = summed(logits, part.labels)
+                total, correct = sum_losses(logits, part.labels)
                 loss = total * weight / max(1, targets)
                 # Of all processes' gradients the mean is taken.
                 (loss * self.group.world_size).backward()

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass
-class _Kept:
+class _CachedKernels:
     """What was made of a module's parameters and buffers as they were."""
 
     tensors: list[Tensor]
@@ -38,33 +38,35 @@ class _Kept:
         return same and state == self.state
 
 
-_KEPT: ContextVar[dict[nn.Module, _Kept] | None] = ContextVar("kept_kernels", default=None)
+_CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
+    "cached_kernels", default=None
+)
 
 
 @contextlib.contextmanager
-def kernels_cached() -> Iterator[None]:
+def cache_kernels() -> Iterator[None]:
     """Open a block that keeps what is made in it, as long as no parameter changes.
 
     What is kept lives until the outermost such block ends; a block inside another adds nothing.
     """
-    if _KEPT.get() is not None:
+    if _CACHES.get() is not None:
         yield
         return
-    token = _KEPT.set({})
+    token = _CACHES.set({})
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _CACHES.reset(token)
 
 
-def kept_for(owner: nn.Module) -> dict[Hashable, Any] | None:
-    """Return what is kept of a module by role; None outside of `kernels_cached`.
+def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
+    """Return what is kept of a module by role; None outside of `cache_kernels`.
 
     A parameter or buffer of the module that was changed in place, moved or replaced since empties
     it, and so does another mode of autograd. (What writes through `.data` cannot be seen.) Within
     `reference_forms` nothing is kept, as published code does.
     """
-    kept = _KEPT.get()
+    kept = _CACHES.get()
     if kept is None or reference_forms_are_used():
         return None
     tensors = [*owner.parameters(), *owner.buffers()]
@@ -74,11 +76,11 @@ def kept_for(owner: nn.Module) -> dict[Hashable, Any] | None:
         *((0 if t.is_inference() else t._version, t.data_ptr(), t.dtype) for t in tensors),
     )
     if owner not in kept or not kept[owner].holds_for(tensors, state):
-        kept[owner] = _Kept(tensors, state)
+        kept[owner] = _CachedKernels(tensors, state)
     return kept[owner].by_role
 
 
-def made_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
+def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
     """Make something from a module's parameters, or return what is kept for the same role.
 
     Args:
@@ -86,7 +88,7 @@ def made_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
         role: names the result and all that it depends on except the parameters.
         make: makes the result.
     """
-    kept = kept_for(owner)
+    kept = find_cache(owner)
     if kept is not None and role in kept:
         return kept[role]
     with record_function("kernel"):  # what a profile of a step calls it

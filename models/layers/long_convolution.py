@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from models.layers.kernel_cache import kept_for
+from models.layers.kernel_cache import find_cache
 from models.ops.circulant import circulant_multiply
 from models.ops.toeplitz import LagKernel, fast_fft_length
 
@@ -52,7 +52,7 @@ class LongConvolution(PositionOperator):
 
         Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
         """
-        return self._kernel(length, kept_for(self))
+        return self._kernel(length, find_cache(self))
 
     def _kernel(self, length: int, kept: dict[Hashable, Any] | None) -> LagKernel:
         role = ("kernel", self.resolution(length))
@@ -91,7 +91,7 @@ class LongConvolution(PositionOperator):
         transform of the kernel.
         """
         batch, length, _ = x.shape
-        kept = kept_for(self)
+        kept = find_cache(self)
         kernel = self._kernel(length, kept)
         if kept is None:
             return kernel.multiply(x)

@@ -66,14 +66,14 @@ class TorusPositions(nn.Module):
         """The weight of the distance in the scores of each head, (heads,); None if it has none."""
         return None if self.distance_logit is None else functional.softplus(self.distance_logit)
 
-    def places(self, length: int, device: torch.device) -> Tensor:
+    def coordinates(self, length: int, device: torch.device) -> Tensor:
         """Tell where positions lie: (1, length, axes) int64.
 
         Raises: ValueError for another number of positions than the grid has.
         """
         if self.grid is not None:
             self.grid.check_length(length)
-        return self.torus.places(torch.arange(length, device=device))[None]
+        return self.torus.coordinates(torch.arange(length, device=device))[None]
 
     def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
         """Compute the angles that encode places; see `Torus.angles`.

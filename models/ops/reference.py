@@ -38,7 +38,7 @@ def reference_forms_are_used() -> bool:
     return _ARE_USED.get()
 
 
-def forms_as_now() -> AbstractContextManager[None]:
+def keep_forms() -> AbstractContextManager[None]:
     """Return a context within which functions run the forms that are in use at this call.
 
     A checkpointed pass is computed again in the backward pass, which may run after the block of

@@ -57,7 +57,7 @@ class Torus:
             return replace(self, sizes=(length,))
         return self
 
-    def places(self, position: Tensor) -> Tensor:
+    def coordinates(self, position: Tensor) -> Tensor:
         """Tell where positions (...) int64 lie, in raster order on two axes: (..., axes) int64.
 
         On one axis a place may be beyond the circle: distances and integer harmonics go around.
@@ -108,7 +108,7 @@ class Torus:
         dealt = torch.stack(across, dim=-1).flatten(-2)
         return dealt[..., None, :] + beneath
 
-    def apart(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
+    def count_steps(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Tensor:
         """Count the steps between places along each axis, on a circle the shorter way around.
 
         Args:

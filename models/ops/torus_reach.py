@@ -89,7 +89,9 @@ class Reach:
             mask: (batch, length) bool, True at real positions. None: all are real.
             periods: (batch, 1), of the one axis, where they are not the torus's own.
         """
-        apart = self.torus.apart(self.torus.places(query), self.torus.places(key), periods)
+        apart = self.torus.count_steps(
+            self.torus.coordinates(query), self.torus.coordinates(key), periods
+        )
         allowed = self._allowed(query, key, apart)
         if mask is not None:
             real = mask[:, None, key] | (query[:, None] == key)
@@ -116,7 +118,7 @@ class Reach:
             return key
         if self.causal and len(self.torus.sizes) == 1:
             return key[max(0, start - self.window + 1) :]
-        rows = self.torus.places(key)[:, 0]
+        rows = self.torus.coordinates(key)[:, 0]
         first, last = int(rows[start]), int(rows[stop - 1])
         period = self.torus.periods[0]
         ahead = (rows[key] - first) % period  # steps along the circle from the first query

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, checked
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
 from tasks.documents.documents import Alphabet, check_documents, open_documents
@@ -92,7 +92,7 @@ class DocumentTask(Task):
             read=self.read,
         )
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:
         sequences = open_documents(cache, self.alphabet)

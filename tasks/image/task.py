@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Dataset, Task, TaskInfo, checked, split_proportionally
+from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
 from tasks.errors import DataError
@@ -119,7 +119,7 @@ class Image(Task):
             read=self._read,
         )
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:
         images, labels = cache.array("images"), np.asarray(cache.array("labels"))

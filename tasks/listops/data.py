@@ -15,7 +15,7 @@ from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.manifest import origin_facts
 from tasks.sources.copies import note_copies
-from tasks.sources.exports import MARK, settle_source
+from tasks.sources.exports import MARK, determine_source
 from tasks.untrusted import explain_errors, map_array, read_regular
 
 ARRAYS = ("tokens", "offsets", "labels")
@@ -61,8 +61,13 @@ def open_files(
     request = {"source": "official", "files": sizes, "counts": dict(counts)}
 
     def build(made: Build) -> None:
-        from tasks.listops.evaluate import check_answers, survey
-        from tasks.listops.official import beyond_law, generated_by_us, other_numbers, short_of_law
+        from tasks.listops.interpreter import check_answers, compute_statistics
+        from tasks.listops.official import (
+            describe_excess,
+            describe_other_counts,
+            describe_shortfall,
+            find_own_seed,
+        )
 
         made.origin = {
             str(path.relative_to(data_dir)): origin_facts(path) for path in files.values()
@@ -71,19 +76,19 @@ def open_files(
         for name, path in files.items():
             with explain_errors(f"{path}"):
                 splits[name] = read_official(path)
-        surveys = {name: survey(split) for name, split in splits.items()}
+        surveys = {name: compute_statistics(split) for name, split in splits.items()}
         for name, split in splits.items():
             # The header is line 1, and no line is left out.
             check_answers(split, surveys[name], lambda i, path=files[name]: f"{path}:{i + 2}")
         _save(made, splits)
-        beyond = beyond_law(splits, surveys)
-        doubt = other_numbers(splits) or beyond or short_of_law(splits, surveys)
+        beyond = describe_excess(splits, surveys)
+        doubt = describe_other_counts(splits) or beyond or describe_shortfall(splits, surveys)
         mark = files["train"].with_name(MARK)
-        settle_source(
+        determine_source(
             made,
             read_regular(mark) if mark.is_file() else None,
             content_of(made.folder),
-            doubt or generated_by_us(splits),
+            doubt or find_own_seed(splits),
         )
         note_copies(made, files["train"].parent, [other["train"].parent for other in others])
         if beyond and made.source != "unofficial":  # an export of ours, but of another law

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.files import naming
+from tasks.files import name_file_in_errors
 from tasks.listops.law import CLOSE_ID, OPERATOR_ID, TOKENS, Expressions
 from tasks.progress import progress
 from tasks.untrusted import open_regular
@@ -120,7 +120,7 @@ def write_official(path: Path, tokens: np.ndarray, offsets: np.ndarray, labels: 
     """Write expressions, stored end to end as in `PackedTokens`, in the official format."""
     words = _words()
     partial = path.with_name(f"{path.name}.partial")
-    with naming(path), partial.open("wb") as file:
+    with name_file_in_errors(path), partial.open("wb") as file:
         file.write(_HEADER + b"\r\n")
         chunks = range(0, len(labels), CHUNK)
         for start in progress(f"writing {path}", chunks, unit="thousand"):

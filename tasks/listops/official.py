@@ -6,23 +6,29 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from tasks.listops.evaluate import Survey
 from tasks.listops.generate import example_digest
+from tasks.listops.interpreter import ExpressionStatistics
 from tasks.listops.law import OFFICIAL_COUNTS, OFFICIAL_LAW, Expressions, grow
 from tasks.sources.exports import SEEDS_TRIED
-from tasks.sources.releases import sizes_differ
+from tasks.sources.releases import describe_size_difference
 
 FEWEST_ARGUMENTS = 2
 CLASSES = 10
 
 
-def other_numbers(splits: Mapping[str, Expressions]) -> str:
+def describe_other_counts(splits: Mapping[str, Expressions]) -> str:
     """Say that splits have other numbers of examples than the official ones; empty if not."""
     sizes = {name: len(split.labels) for name, split in splits.items()}
-    return "" if sizes == OFFICIAL_COUNTS else sizes_differ(sizes, OFFICIAL_COUNTS, "examples")
+    return (
+        ""
+        if sizes == OFFICIAL_COUNTS
+        else describe_size_difference(sizes, OFFICIAL_COUNTS, "examples")
+    )
 
 
-def beyond_law(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+def describe_excess(
+    splits: Mapping[str, Expressions], surveys: Mapping[str, ExpressionStatistics]
+) -> str:
     """Say which limit of the official law an expression exceeds; empty if none.
 
     Args:
@@ -42,7 +48,9 @@ def beyond_law(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey])
     return _other_depth(depth) if depth > law.max_depth - 1 else ""
 
 
-def short_of_law(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey]) -> str:
+def describe_shortfall(
+    splits: Mapping[str, Expressions], surveys: Mapping[str, ExpressionStatistics]
+) -> str:
     """Say which limit no expression reaches, as some of the official ones do; empty if none.
 
     Args:
@@ -60,7 +68,7 @@ def short_of_law(splits: Mapping[str, Expressions], surveys: Mapping[str, Survey
     return ""
 
 
-def _extremes(surveys: Mapping[str, Survey]) -> tuple[int, int, int]:
+def _extremes(surveys: Mapping[str, ExpressionStatistics]) -> tuple[int, int, int]:
     """Find how deep operators are nested, and the fewest and the most arguments of one."""
     found = surveys.values()
     depth = max(int(each.depths.max()) for each in found)
@@ -80,7 +88,7 @@ def _other_depth(depth: int) -> str:
     return f"its operators are nested up to {depth} deep, those of the release up to {deepest}"
 
 
-def generated_by_us(splits: Mapping[str, Expressions]) -> str:
+def find_own_seed(splits: Mapping[str, Expressions]) -> str:
     """Name the seed with which our generator makes one of these; empty if there is none."""
     known = {digest for split in splits.values() for digest in _digests(split)}
     for seed in range(SEEDS_TRIED):

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Added, Dataset, Task, TaskInfo, checked
+from tasks.base import Added, Dataset, Task, TaskInfo, check_dataset
 from tasks.cache import Cache, read_cache
 from tasks.errors import DataError
 from tasks.listops.data import content_of, open_files, open_generated, split_arrays
@@ -115,7 +115,7 @@ class ListOps(Task):
             cache = open_files(data_dir, copies, self.counts)
             check_official(cache, self.source)
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
     def _files(self, data_dir: Path) -> list[dict[str, Path]]:
         """Find files in the official format, if they are wanted and can be what is asked for.
@@ -180,7 +180,7 @@ class ListOps(Task):
 
     def verify(self, dataset: Dataset) -> list[str]:
         """See `Task.verify`: checks checksums, lengths and answers, and that no example recurs."""
-        from tasks.listops.evaluate import check_answers, survey
+        from tasks.listops.interpreter import check_answers, compute_statistics
 
         cache = read_cache(dataset.folder)
         cache.check_files(checksums=True)
@@ -190,7 +190,9 @@ class ListOps(Task):
             tokens, offsets, labels = split_arrays(cache, name)
             examples = Expressions(np.asarray(tokens), np.diff(offsets), labels)
             where = f"{dataset.folder}: {name} example"
-            check_answers(examples, survey(examples), lambda i, where=where: f"{where} {i}")
+            check_answers(
+                examples, compute_statistics(examples), lambda i, where=where: f"{where} {i}"
+            )
             for i in progress(f"checking {name}", range(len(labels)), unit="examples"):
                 seen.add(example_digest(tokens[offsets[i] : offsets[i + 1]].tobytes()))
             total += len(labels)

@@ -27,7 +27,7 @@ _ALIASES = {"valid": "val", "validation": "val"}
 
 
 @dataclass(frozen=True)
-class Text:
+class TextFile:
     """What a file holds."""
 
     file: str
@@ -38,11 +38,11 @@ class Text:
         return hashlib.new(name, self.content, usedforsecurity=False).hexdigest()
 
 
-Texts = Mapping[str, Text]
+TextFiles = Mapping[str, TextFile]
 """The files of a corpus, by the split that each holds, or a single one as WHOLE."""
 
 
-def read_texts(path: Path, files: re.Pattern[str]) -> Texts:
+def read_texts(path: Path, files: re.Pattern[str]) -> TextFiles:
     """Read a corpus.
 
     Args:
@@ -52,14 +52,14 @@ def read_texts(path: Path, files: re.Pattern[str]) -> Texts:
     Raises: DataError for files that are missing, or there twice.
     """
     if files is not SPLIT_FILE and not is_zip(path):
-        return {WHOLE: Text(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
-    found: dict[str, Text] = {}
+        return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
+    found: dict[str, TextFile] = {}
     limits = {"largest": LARGEST_TEXT, "total": LARGEST_TOTAL}
     for match, file in walk(path, files, inside="*", **limits):
         split = _ALIASES.get(match[1], match[1]) if files is SPLIT_FILE else WHOLE
         if split in found:
             raise DataError(f"{path} has {split} twice: {found[split].file} and {match.string}")
-        found[split] = Text(match.string, file.read())
+        found[split] = TextFile(match.string, file.read())
     missing = [name for name in (SPLITS if files is SPLIT_FILE else [WHOLE]) if name not in found]
     if missing:
         raise DataError(
@@ -69,7 +69,7 @@ def read_texts(path: Path, files: re.Pattern[str]) -> Texts:
     return found
 
 
-def read_own(corpus: str) -> Texts:
+def read_own(corpus: str) -> TextFiles:
     """Read a user's own text: a file, or a folder or archive with a file a split.
 
     Raises: DataError for a name of nothing, and as `read_texts`.
@@ -78,7 +78,7 @@ def read_own(corpus: str) -> Texts:
     if path.is_dir() or (path.is_file() and _ARCHIVE.search(path.name)):
         return read_texts(path, SPLIT_FILE)
     if path.is_file():
-        return {WHOLE: Text(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
+        return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
     near = difflib.get_close_matches(corpus, CORPORA, n=1, cutoff=0.5)
     meant = f"; did you mean {near[0]}?" if near else ";"
     raise DataError(
@@ -87,7 +87,7 @@ def read_own(corpus: str) -> Texts:
     )
 
 
-def differences(texts: Texts, digests: Mapping[str, str]) -> list[str]:
+def differences(texts: TextFiles, digests: Mapping[str, str]) -> list[str]:
     """List the files whose content is not that of a release."""
     return [
         texts[name].file
@@ -96,7 +96,7 @@ def differences(texts: Texts, digests: Mapping[str, str]) -> list[str]:
     ]
 
 
-def divide(texts: Texts, *, held_out_once: bool) -> dict[str, np.ndarray]:
+def divide(texts: TextFiles, *, held_out_once: bool) -> dict[str, np.ndarray]:
     """Divide a corpus that comes in one file: 90, 5 and 5 % in order, or 90 and 10 %.
 
     Returns: bytes, (length,) uint8 each; without val where the test split serves both.

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Dataset, Task, TaskInfo, checked, split_proportionally
+from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
 from tasks.lm.baselines import View, open_baselines
 from tasks.lm.corpora import CORPORA, MORE_WORDS, SPLITS, Unit
-from tasks.lm.reading import Texts, differences, divide, read_own, read_texts
+from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts
 from tasks.lm.words import Words, check_utf8, first_words
 from tasks.manifest import canonical_hash
 from tasks.next_token import NextToken, windows
@@ -126,7 +126,7 @@ class LanguageModelling(Task):
             selected_on="test" if self.held_out_once else "val",
         )
         with cache.explain_errors():
-            return checked(dataset, self.info)
+            return check_dataset(dataset, self.info)
 
     def _open(self, data_dir: Path) -> Cache:
         """Open the cache of the whole text."""
@@ -160,7 +160,7 @@ class LanguageModelling(Task):
             made.mark_unofficial(f"the checksum is not that of the release: {', '.join(other)}")
         self._save(made, texts)
 
-    def _save(self, made: Build, texts: Texts) -> None:
+    def _save(self, made: Build, texts: TextFiles) -> None:
         """Write the bytes of each split, and its words where these are the tokens."""
         if self.unit == "word":
             for text in texts.values():

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from tasks.errors import DataError
-from tasks.lm.reading import Text
+from tasks.lm.reading import TextFile
 from tasks.progress import progress
 from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
 
@@ -37,7 +37,7 @@ def chunks(text: np.ndarray) -> Iterator[tuple[int, bytes]]:
         start = stop
 
 
-def check_utf8(text: Text) -> None:
+def check_utf8(text: TextFile) -> None:
     """Make sure that words can be told from one another.
 
     Raises: DataError naming the file and the first byte that is no UTF-8.

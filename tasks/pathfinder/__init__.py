@@ -38,6 +38,8 @@ The generator follows `snakes2_wrapper.py`, `snakes2.py` and `snakes.py` of drew
     draw_line_n_mask                   primitives._draw_dash
     generate_dilation_struct           primitives._disk
     draw_circle                        primitives._draw_markers, draw._paint_marker
+
+All other names are this package's own.
 """
 
 from tasks.pathfinder.pathx import PathX

@@ -19,7 +19,7 @@ import numpy as np
 
 from tasks.cache import Build
 from tasks.errors import DataError
-from tasks.files import naming
+from tasks.files import name_file_in_errors
 from tasks.pathfinder.law import Law
 from tasks.progress import progress
 from tasks.sources.archives import walk
@@ -242,9 +242,9 @@ def write_release(
         for i, row in enumerate(rows[first : first + IMAGES_A_BATCH].tolist()):
             pixels = images[row].reshape(law.size, law.size)
             path = place / f"sample_{i}.png"
-            with naming(path):
+            with name_file_in_errors(path):
                 Image.fromarray(pixels).save(path, compress_level=1)
             lines.append(f"imgs/{batch} sample_{i}.png {i} {labels[row]} {facts}\n")
         path = folder / "metadata" / f"{batch}.npy"
-        with naming(path):
+        with name_file_in_errors(path):
             path.write_text("".join(lines), encoding="utf-8")

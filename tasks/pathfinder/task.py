@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, checked
+from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
@@ -23,7 +23,7 @@ from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.pathfinder.official import OFFICIAL_COUNT, describe_difference, describe_unrelated_labels
-from tasks.sources.exports import mark_export, settle_source
+from tasks.sources.exports import determine_source, mark_export
 from tasks.sources.releases import Release, open_release
 from tasks.splits import Pixels, scale
 
@@ -108,7 +108,7 @@ class Pathfinder(Task):
         """See `Task.prepare`."""
         cache = self._official(data_dir) or self._generated(data_dir)
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
     def _dataset(self, cache: Cache) -> Dataset:
         rows, labels = np.asarray(cache.array("rows")), np.asarray(cache.array("labels"))
@@ -180,7 +180,7 @@ class Pathfinder(Task):
         images, labels, rows, predictions = map(made.array, names)
         doubt = describe_difference(listing, images, labels, self.size, self.contour)
         doubt = doubt or describe_unrelated_labels(labels, predictions, self.size)
-        settle_source(made, listing.mark, _select_content(images, labels, rows), doubt)
+        determine_source(made, listing.mark, _select_content(images, labels, rows), doubt)
 
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate

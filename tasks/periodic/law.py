@@ -75,7 +75,7 @@ def choose_periods(length: int, which: Periods) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PeriodicExamples:
     """Examples of a law."""
 
     tokens: np.ndarray
@@ -85,12 +85,12 @@ class Drawn:
     is_replaced: np.ndarray
     """(examples, length + 1) bool, where tokens are not those of the repeated word."""
 
-    def first(self, count: int) -> Drawn:
+    def first(self, count: int) -> PeriodicExamples:
         """Keep some examples."""
-        return Drawn(self.tokens[:count], self.periods[:count], self.is_replaced[:count])
+        return PeriodicExamples(self.tokens[:count], self.periods[:count], self.is_replaced[:count])
 
 
-def draw(law: Law, seed: int, split: int, group: int) -> Drawn:
+def draw(law: Law, seed: int, split: int, group: int) -> PeriodicExamples:
     """Draw a group of GROUP examples: a function of its arguments.
 
     Args:
@@ -109,7 +109,7 @@ def draw(law: Law, seed: int, split: int, group: int) -> Drawn:
     shift = 1 + _below(law.vocab_size - 1, random.draw(GROUP * positions)).reshape(shape)
     tokens = np.take_along_axis(words, np.arange(positions) % periods[:, None], axis=1)
     tokens = np.where(is_replaced, (tokens + shift) % law.vocab_size, tokens)
-    return Drawn(tokens, periods, is_replaced)
+    return PeriodicExamples(tokens, periods, is_replaced)
 
 
 def _below(bound: int, words: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Dataset, Task, TaskInfo, checked
+from tasks.base import Dataset, Task, TaskInfo, check_dataset
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
 from tasks.next_token import NextToken
@@ -19,8 +19,8 @@ from tasks.periodic.law import (
     FEWEST_REPEATS,
     GROUP,
     SHORTEST_PERIOD,
-    Drawn,
     Law,
+    PeriodicExamples,
     Periods,
     choose_periods,
     draw,
@@ -109,9 +109,9 @@ class Periodic(Task):
             folder, task=self.name, source="generated", request=request, build=self._build
         )
         with cache.explain_errors():
-            return checked(self._dataset(cache), self.info)
+            return check_dataset(self._dataset(cache), self.info)
 
-    def _draw(self, split: str, title: str) -> Iterator[tuple[slice, Drawn]]:
+    def _draw(self, split: str, title: str) -> Iterator[tuple[slice, PeriodicExamples]]:
         """Draw a split, group by group: the rows of the split that each has, and its examples."""
         count, number = self.counts[split], SPLITS.index(split)
         for start in progress(f"{title} {split}", range(0, count, GROUP), unit="groups"):

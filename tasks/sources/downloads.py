@@ -10,7 +10,7 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.errors import KnownError
-from tasks.files import naming
+from tasks.files import name_file_in_errors
 from tasks.manifest import file_facts
 from tasks.progress import progress
 
@@ -37,7 +37,7 @@ class Address:
     sha256: str
 
 
-def registered(dataset: str) -> Address:
+def look_up_address(dataset: str) -> Address:
     """Look up the address of a data set's only file as tensorflow-datasets registers it."""
     import tensorflow_datasets
 
@@ -103,7 +103,7 @@ def _append(address: Address, partial: Path, bar: Any) -> None:
         with partial.open("ab" if is_rest else "wb") as file:
             bar.update(file.tell() - bar.n)
             for chunk in answer.iter_content(CHUNK):
-                with naming(partial):
+                with name_file_in_errors(partial):
                     file.write(chunk)
                 bar.update(len(chunk))
                 if file.tell() > address.bytes:  # the server sends another file

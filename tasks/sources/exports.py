@@ -80,7 +80,7 @@ def read_mark(content: bytes) -> Mark | None:
         return None
 
 
-def settle_source(
+def determine_source(
     made: Build, mark: bytes | None, content: Iterable[np.ndarray], doubt: str
 ) -> None:
     """Say in a cache whether the files that it was read from are official.

@@ -12,7 +12,7 @@ from tasks.cache import Build, Cache, cache_folder, open_or_build
 from tasks.errors import DataError
 from tasks.manifest import origin_facts
 from tasks.sources.copies import copy_order, note_copies
-from tasks.sources.downloads import DownloadError, download, registered
+from tasks.sources.downloads import DownloadError, download, look_up_address
 from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class Release:
         if found or source not in ("auto", "download") or self.registered_as is None:
             return found
         try:
-            address = registered(self.registered_as)
+            address = look_up_address(self.registered_as)
             return [download(address, data_dir / (self.saved_as or address.file_name))]
         except DownloadError as error:
             raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
@@ -128,7 +128,9 @@ def open_release(
     return cache
 
 
-def sizes_differ(sizes: Mapping[str, int], official: Mapping[str, int], unit: str) -> str:
+def describe_size_difference(
+    sizes: Mapping[str, int], official: Mapping[str, int], unit: str
+) -> str:
     """Say that splits have other sizes than those of the release."""
     has, expected = (
         ", ".join(f"{name} {count:,}" for name, count in counts.items())

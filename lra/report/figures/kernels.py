@@ -84,12 +84,12 @@ def trained_model(results: Results, record: RunRecord) -> TrainedModel | None:
     if not _has_model(results, record):
         return None
     from lra.classifier.classifier import input_length
-    from lra.evaluate.trained import best_model, config_of
+    from lra.evaluate.trained import load_best_model, recompose_config
 
     folder = results.path(record)
-    config = config_of(folder, record)
+    config = recompose_config(folder, record)
     info = config.build_task().info
-    model = best_model(folder, config, info)
+    model = load_best_model(folder, config, info)
     if model is None:
         return None
     is_grid = info.grid is not None and config.model.axes != "flat"

@@ -5,27 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from lra.config.starts import LAWS, Fan, Law, Start, read_law
+from lra.config.initial_values import (
+    INITIAL_DISTRIBUTIONS,
+    Fan,
+    InitialDistribution,
+    Initialization,
+    parse_initial_distribution,
+)
 from lra.report.published.audit import FOLDER, StatedStart, read_harness, read_published
 
 
-def _measured(mean: float, deviation: float) -> Start:
+def _measured(mean: float, deviation: float) -> Initialization:
     """Describe a parameter whose values released code computes: for comparing, never to draw."""
-    return Start(mean, deviation, lambda tensor: tensor)
+    return Initialization(mean, deviation, lambda tensor: tensor)
 
 
-MEASURES: Mapping[str, Law] = {
-    **LAWS,
-    "moments": Law(
+MEASURES: Mapping[str, InitialDistribution] = {
+    **INITIAL_DISTRIBUTIONS,
+    "moments": InitialDistribution(
         lambda fan, mean, deviation: _measured(mean, deviation),
         "mean and standard deviation of what is drawn", numbers=2,
     ),
-    "values": Law(
+    "values": InitialDistribution(
         lambda fan, mean, deviation: _measured(mean, deviation),
         "mean and standard deviation of given values", numbers=2,
     ),
-    "root_mean_square": Law(
-        lambda fan, size: Start(0.0, size, lambda tensor: tensor, measures_size=True),
+    "root_mean_square": InitialDistribution(
+        lambda fan, size: Initialization(0.0, size, lambda tensor: tensor, measures_size=True),
         "of given values, in a basis that a library chooses", numbers=1,
     ),
 }  # fmt: skip
@@ -37,10 +43,10 @@ def stated_starts(name: str, folder: Path = FOLDER) -> dict[str, StatedStart]:
     return {**read_published(name, folder).starts, **read_harness(folder).starts}
 
 
-def expected_start(stated: StatedStart, task: str) -> Callable[[Fan], Start] | None:
+def expected_start(stated: StatedStart, task: str) -> Callable[[Fan], Initialization] | None:
     """Say how a parameter of ours starts: as released, or by a law of ours that a word explains.
 
     Returns: None where neither is stated.
     """
     law = stated.law(task)
-    return None if law is None else read_law(law, MEASURES)
+    return None if law is None else parse_initial_distribution(law, MEASURES)

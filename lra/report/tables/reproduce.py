@@ -13,7 +13,7 @@ from lra.report.boards.results import Results
 from lra.report.published.repeats import Repeat, repeats
 from lra.report.tables.table import Table, text_columns
 from lra.runtime.progress import duration
-from lra.train.estimate import Speed, Timings, is_cpu
+from lra.train.training_time import EstimatedSpeed, Timings, is_cpu
 
 KINDS = ("CPU", "GPU")
 SHARES = (10, 50)
@@ -86,12 +86,12 @@ def _device(timings: Timings, kind: str) -> str | None:
     return max(sorted(counts), key=lambda device: counts[device], default=None)
 
 
-def _speed(timings: Timings, config: RunConfig, device: str | None) -> Speed | None:
+def _speed(timings: Timings, config: RunConfig, device: str | None) -> EstimatedSpeed | None:
     speed = None if device is None else timings.speed(config, device)
     return speed if speed is not None and speed.device == device else None
 
 
-def _time(steps: int | None, speed: Speed | None) -> str | None:
+def _time(steps: int | None, speed: EstimatedSpeed | None) -> str | None:
     if steps is None or speed is None:
         return None
     return duration(steps / speed.steps_per_second)

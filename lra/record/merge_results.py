@@ -39,7 +39,7 @@ def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
     return all_records(folder)
 
 
-def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
+def merge_results(target: Path, folders: Sequence[Path]) -> tuple[int, int, list[str]]:
     """Copy the records of other results folders into one, or nothing if any of them conflicts.
 
     Runs, measurements and evaluations that the target has with the same record are left alone.
@@ -49,23 +49,23 @@ def merge(target: Path, sources: Sequence[Path]) -> tuple[int, int, list[str]]:
     Raises: UserError listing what the target has with another record.
     """
     _, faults = all_records(target)
-    _choose(target, sources)  # so that a mistake makes no folder
+    _choose(target, folders)  # so that a mistake makes no folder
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
         # Another merge may have copied meanwhile.
-        taken, present, more = _choose(target, sources)
+        taken, present, more = _choose(target, folders)
         _remove_leftovers(target)
-        for place, (source, new) in taken.items():
+        for place, (root, new) in taken.items():
             if new.is_dir():
-                _copy_run(source, new, place)
+                _copy_run(root, new, place)
             else:
                 place.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(place, _read_inside(source, new))
+                write_atomically(place, _read_inside(root, new))
     return len(taken), present, faults + more
 
 
 def _choose(
-    target: Path, sources: Sequence[Path]
+    target: Path, folders: Sequence[Path]
 ) -> tuple[dict[Path, tuple[Path, Path]], int, list[str]]:
     """Choose what is to be copied.
 
@@ -76,24 +76,24 @@ def _choose(
     conflicts: list[str] = []
     faults: list[str] = []
     present = 0
-    for source in sources:
-        records, more = read_folder(source, "merge")
-        measured, others = all_bench_records(source)
+    for folder in folders:
+        records, more = read_folder(folder, "merge")
+        measured, others = all_bench_records(folder)
         faults += more + others
-        found = [(folder_of(target, r), folder_of(source, r)) for r in records]
-        found += [(r.path(target), r.path(source)) for r in measured]
+        found = [(folder_of(target, r), folder_of(folder, r)) for r in records]
+        found += [(r.path(target), r.path(folder)) for r in measured]
         found += [
             (folder_of(target, r) / path.name, path)
             for r in records
-            for path in folder_of(source, r).glob(EVALUATIONS)
+            for path in folder_of(folder, r).glob(EVALUATIONS)
         ]
         for place, new in found:
-            if (outside := _outside(source, new)) is not None:
+            if (outside := _outside(folder, new)) is not None:
                 faults.append(outside)
                 continue
             _, old = taken.get(place, (target, place))
             if old == place and not place.exists():
-                taken[place] = source, new
+                taken[place] = folder, new
             elif _record_in(new) == _record_in(old):
                 present += 1
             else:
@@ -106,7 +106,7 @@ def _choose(
     return taken, present, faults
 
 
-def _outside(source: Path, path: Path) -> str | None:
+def _outside(root: Path, path: Path) -> str | None:
     """Name the first of the files of a run, or the file itself, that leads out of its folder."""
     files = [path / name for name in COPIED] if path.is_dir() else [path]
     for file in [path, *files]:
@@ -114,14 +114,14 @@ def _outside(source: Path, path: Path) -> str | None:
             file.resolve()
         except (OSError, RuntimeError):  # as older versions of Python say it
             return f"{file} is a loop of symbolic links"
-        if not file.resolve().is_relative_to(source.resolve()):
-            return f"{file} leads to {file.resolve()}, outside {source}"
+        if not file.resolve().is_relative_to(root.resolve()):
+            return f"{file} leads to {file.resolve()}, outside {root}"
     return None
 
 
-def _read_inside(source: Path, path: Path) -> bytes:
+def _read_inside(root: Path, path: Path) -> bytes:
     """Read a file that lies in a folder of somebody else."""
-    if (outside := _outside(source, path)) is not None:
+    if (outside := _outside(root, path)) is not None:
         raise DataError(outside)
     return read_regular(path, largest=LARGEST)
 
@@ -132,14 +132,14 @@ def _record_in(path: Path) -> bytes | None:
     return read_regular(file, largest=LARGEST) if file.is_file() else None
 
 
-def _copy_run(source: Path, folder: Path, place: Path) -> None:
+def _copy_run(root: Path, folder: Path, place: Path) -> None:
     """Copy a run so that its folder appears complete or not at all."""
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=place.parent))
     try:
         for name in COPIED:
             if (folder / name).exists():
-                write_atomically(temporary / name, _read_inside(source, folder / name))
+                write_atomically(temporary / name, _read_inside(root, folder / name))
         temporary.chmod(0o755)
         temporary.rename(place)
     finally:

@@ -13,14 +13,14 @@ from typing_extensions import TypedDict
 from lra.config.schema import PretrainConfig, RunConfig, TrainConfig
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, TaskInfo
-from tasks.unlabelled import unlabelled
+from tasks.unlabelled import build_pretraining_data
 
 HEAD = ("hidden.", "output.")
 """Starts of the names of weights that read features, which labels are to have of their own."""
 
 
-class Pretrained(TypedDict):
-    """What a pretraining came to."""
+class PretrainingResult(TypedDict):
+    """The result of a pretraining."""
 
     steps: Annotated[int, Field(ge=1, lt=2**53)]
     epochs: Annotated[float, Field(ge=0, lt=1e18)]
@@ -76,10 +76,12 @@ def pretraining_data(
     config: RunConfig, info: TaskInfo, dataset: Dataset
 ) -> tuple[TaskInfo, Dataset]:
     """Return the data of a run's pretraining, and what a model must know of it."""
-    return unlabelled(info, dataset, config.pretrain.objective, config.pretrain.masked_share)
+    return build_pretraining_data(
+        info, dataset, config.pretrain.objective, config.pretrain.masked_share
+    )
 
 
-def transferred(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def transfer_weights(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Give a fresh model what a pretraining has learned.
 
     The head stays fresh, and of embeddings what stood for hidden positions is left out.
@@ -97,8 +99,8 @@ def transferred(weights: Mapping[str, Tensor], own: Mapping[str, Tensor]) -> dic
     }
 
 
-def trained_so_far(trainer: Trainer) -> Pretrained:
-    """Say what a pretraining has come to."""
+def summarize_pretraining(trainer: Trainer) -> PretrainingResult:
+    """Return the steps, epochs, time and loss of a pretraining so far."""
     best = trainer.best
     return {
         "steps": trainer.step,

@@ -14,15 +14,15 @@ from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import SHIPPED, read_all
 from lra.runtime.progress import duration
-from lra.train.pretraining import pretraining_config
 from lra.train.run_length import RunLength
+from lra.train.self_pretraining import pretraining_config
 
 _CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
 """Settings of training that change how long a step takes; of the others only the batch does."""
 
 
 @dataclass(frozen=True)
-class Speed:
+class EstimatedSpeed:
     """How fast a run's training steps will be, and how that is known."""
 
     steps_per_second: float
@@ -79,14 +79,14 @@ class Timings:
         train = config.train
         if train.minutes is not None:
             return None
-        data = _only(config.overrides, "task.")
+        data = _select_sections(config.overrides, "task.")
         examples = next(
             (
                 record.data.sizes["train"]
                 for record in self.runs
                 if (record.task, record.task_code, record.preset, record.protocol)
                 == (config.task_name, config.task_component.code, config.preset, config.protocol)
-                and _only(record.overrides, "task.") == data
+                and _select_sections(record.overrides, "task.") == data
                 and "train" in record.data.sizes
             ),
             config.build_task().training_examples(),
@@ -96,7 +96,7 @@ class Timings:
         phases = [config, pretraining_config(config)] if config.is_pretrained else [config]
         return sum(_total_steps(phase.train, examples) for phase in phases)
 
-    def speed(self, config: RunConfig, here: str) -> Speed | None:
+    def speed(self, config: RunConfig, here: str) -> EstimatedSpeed | None:
         """Return how fast a run's steps will be; None if nothing like it was measured.
 
         Args:
@@ -108,19 +108,19 @@ class Timings:
             record
             for record in (*self.runs, *self.measured)
             if record.steps_per_second is not None
-            and _is_of(record, config)
+            and _is_comparable(record, config)
             and is_cpu(record.device) == is_cpu(here)
         ]
         best = min(found, key=lambda r: _rank(r, config, length, here), default=None)
-        return None if best is None else _scaled(best, config, length)
+        return None if best is None else _scale_speed(best, config, length)
 
 
 def _total_steps(train: TrainConfig, examples: int) -> int:
     return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
 
 
-def told(config: RunConfig, timings: Timings, here: str) -> str:
-    """Say how long a run will train on a device, and from what that is known, or what is lacking.
+def describe_training_time(config: RunConfig, timings: Timings, here: str) -> str:
+    """Describe how long a run will train on a device, and how that is known or what is missing.
 
     Args:
         config: the run's.
@@ -154,28 +154,30 @@ def is_cpu(device: str) -> bool:
     return "CPU" in device
 
 
-def _only(overrides: Sequence[str], *sections: str) -> set[str]:
+def _select_sections(overrides: Sequence[str], *sections: str) -> set[str]:
     return {text for text in overrides if text.startswith(sections)}
 
 
-def _that_matter(overrides: Sequence[str]) -> set[str]:
+def _select_relevant(overrides: Sequence[str]) -> set[str]:
     """Keep the changed settings that a step's duration depends on, its batch apart."""
-    return _only(overrides, "task.", "mixer.", "model.", *_CHANGE_A_STEP)
+    return _select_sections(overrides, "task.", "mixer.", "model.", *_CHANGE_A_STEP)
 
 
-def _is_of(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
+def _is_comparable(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     """Whether a record is of a run's task and mixer, at its settings or at the preset's."""
     of_record = (record.task, record.mixer, record.mixer_code, record.preset, record.protocol)
     of_run = (config.task_name, config.mixer_name, config.mixer_component.code)
     if of_record != (*of_run, config.preset, config.protocol):
         return False
-    is_at_preset = _that_matter(record.overrides) == _only(record.overrides, "task.")
+    is_at_preset = _select_relevant(record.overrides) == _select_sections(record.overrides, "task.")
     return is_at_preset or _has_settings(record, config)
 
 
 def _has_settings(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     same_precision = record.precision == config.train.precision
-    return same_precision and _that_matter(record.overrides) == _that_matter(config.overrides)
+    return same_precision and _select_relevant(record.overrides) == _select_relevant(
+        config.overrides
+    )
 
 
 def _rank(
@@ -192,7 +194,7 @@ def _rank(
     )
 
 
-def _scaled(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> Speed:
+def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> EstimatedSpeed:
     """Turn what was measured into the speed of a run's steps."""
     batch = config.train.batch_size
     said = ["a run" if isinstance(record, RunRecord) else "lra.bench step"]
@@ -207,4 +209,4 @@ def _scaled(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> 
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")
     factor = record.batch_size / batch * (record.length / length)
-    return Speed((record.steps_per_second or 0.0) * factor, record.device, ", ".join(said))
+    return EstimatedSpeed((record.steps_per_second or 0.0) * factor, record.device, ", ".join(said))

@@ -1,4 +1,4 @@
-"""Parameters drawn at the start by laws that settings name."""
+"""Initialization of parameters from the distributions that `model.starts` names."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from fnmatch import fnmatchcase
 import torch
 from torch import nn
 
+from lra.config.initial_values import Fan, parse_initial_distribution
 from lra.config.schema import RunConfig
-from lra.config.starts import Fan, read_law
 from lra.runtime.errors import UserError
 
 
-def fans(model: nn.Module) -> dict[str, Fan]:
+def compute_fans(model: nn.Module) -> dict[str, Fan]:
     """Return the fan of every parameter by its name; a bias has that of its module's weight.
 
     A parameter of any other shape than a map's has the fan (0, 0).
@@ -29,13 +29,13 @@ def fans(model: nn.Module) -> dict[str, Fan]:
     return found
 
 
-def fitting(name: str, patterns: Iterable[str]) -> list[str]:
+def match_patterns(name: str, patterns: Iterable[str]) -> list[str]:
     """Return the patterns that fit a name, as shells match them."""
     return [pattern for pattern in patterns if fnmatchcase(name, pattern)]
 
 
 @torch.no_grad()
-def draw_starts(model: nn.Module, config: RunConfig) -> None:
+def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
     """Draw the parameters that `model.starts` names.
 
     Patterns of a settings file may concern parts that a model lacks, a head's hidden layer for
@@ -48,10 +48,10 @@ def draw_starts(model: nn.Module, config: RunConfig) -> None:
     starts = config.model.starts
     if not starts:
         return
-    fan_of = fans(model)
+    fan_of = compute_fans(model)
     used: set[str] = set()
     for name, parameter in model.named_parameters():
-        patterns = fitting(name, starts)
+        patterns = match_patterns(name, starts)
         if not patterns:
             continue
         pattern, *more = patterns
@@ -59,7 +59,7 @@ def draw_starts(model: nn.Module, config: RunConfig) -> None:
             raise UserError(f"model.starts: {pattern} and {more[0]} both fit {name}; leave one out")
         used.add(pattern)
         try:
-            start = read_law(starts[pattern])(fan_of[name])
+            start = parse_initial_distribution(starts[pattern])(fan_of[name])
         except ZeroDivisionError:
             raise UserError(
                 f"model.starts: law {starts[pattern]} depends on the size of a linear map, and "

@@ -1,4 +1,4 @@
-"""Estimates of how long the runs of a sweep will take, from earlier runs and measurements."""
+"""Estimates of the time that the runs of a sweep have left, from earlier runs and measurements."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import torch
 from lra.runtime.environment import device_name
 from lra.runtime.progress import duration
 from lra.sweep.plan import Limits, PlannedRun
-from lra.train.estimate import Timings
+from lra.train.training_time import Timings
 
 
-class Estimates:
-    """Estimates of the time that runs have left; what their speeds are taken from: `Timings`.
+class RemainingTimes:
+    """The estimated time that runs have left; `Timings` says what their speeds are taken from.
 
     Args:
         results_dir: folder of one's own results, with the shipped ones in it.
@@ -26,7 +26,7 @@ class Estimates:
     def __init__(self, results_dir: Path, device: torch.device, limits: Limits) -> None:
         self.limits = limits
         self.timings = Timings.read(results_dir)
-        self.here = device_name(device)
+        self.device_name = device_name(device)
 
     def seconds(self, run: PlannedRun) -> float | None:
         """Estimate the seconds of training left, without evaluations; None if not known."""
@@ -38,7 +38,10 @@ class Estimates:
         if train.minutes is not None:
             done = (record.train_seconds or 0.0) if record else 0.0
             return max(0.0, min(limit, 60 * train.minutes - done))
-        speed, steps = self.timings.speed(run.config, self.here), self.timings.steps(run.config)
+        speed, steps = (
+            self.timings.speed(run.config, self.device_name),
+            self.timings.steps(run.config),
+        )
         if speed is None or steps is None:
             return None
         steps = min(steps, self.limits.max_steps or steps)

@@ -31,7 +31,9 @@ def _blocks(model: Classifier) -> list[Block]:
 
 
 @contextlib.contextmanager
-def _progress_shown(positions: int, *, total: int, unit: str) -> Iterator[Callable[..., None]]:
+def _show_prompt_progress(
+    positions: int, *, total: int, unit: str
+) -> Iterator[Callable[..., None]]:
     """Show how far the reading of a long prompt is.
 
     Yields: what counts one unit more, whatever it is given.
@@ -69,7 +71,7 @@ class Decoder(abc.ABC):
         """
 
 
-class ByRecurrence(Decoder):
+class RecurrentDecoder(Decoder):
     """One position at a time, by the recurrences of the mixers: each at the same cost.
 
     The first positions go through each block together where its recurrence can take them so.
@@ -84,7 +86,7 @@ class ByRecurrence(Decoder):
             assert isinstance(block.mixer, RecurrentMixer)
             self.recurrences.append(block.mixer.recurrence(length))
         self.states = [recurrence.initial_state(1) for recurrence in self.recurrences]
-        self.taken = 0
+        self.num_positions = 0
 
     def take(self, tokens: Tensor) -> Tensor:
         """See `Decoder.take`."""
@@ -95,7 +97,7 @@ class ByRecurrence(Decoder):
 
     def _can_prefill(self, tokens: Tensor) -> bool:
         return (
-            self.taken == 0
+            self.num_positions == 0
             and len(tokens) > 1
             and all(isinstance(recurrence, PrefillRecurrence) for recurrence in self.recurrences)
         )
@@ -108,11 +110,11 @@ class ByRecurrence(Decoder):
         embedding = self.model.embedding
         positions = torch.arange(count, device=tokens.device)
         x = embedding.locate(embedding.encode(tokens), positions)
-        with _progress_shown(count, total=len(blocks), unit="blocks") as advance:
+        with _show_prompt_progress(count, total=len(blocks), unit="blocks") as advance:
             for layer, block in enumerate(blocks):
                 x = block.around(functools.partial(self._mix_prefix, layer), x, packing)
                 advance()
-        self.taken = count
+        self.num_positions = count
         return x[-1:]
 
     def _mix_prefix(self, layer: int, x: Tensor) -> Tensor:
@@ -125,7 +127,7 @@ class ByRecurrence(Decoder):
         """Take in positions one by one: what the last block makes of the last one, (1, dim)."""
         single = Packing(torch.ones(1, dtype=torch.int64), tokens.device)
         x = tokens
-        with _progress_shown(len(tokens), total=len(tokens), unit="positions") as advance:
+        with _show_prompt_progress(len(tokens), total=len(tokens), unit="positions") as advance:
             for token in tokens.split(1):
                 x = self._step(token, single)
                 advance()
@@ -134,10 +136,10 @@ class ByRecurrence(Decoder):
     def _step(self, token: Tensor, single: Packing) -> Tensor:
         """Take in a position: token (1,) -> what the last block makes of it, (1, dim)."""
         embedding = self.model.embedding
-        x = embedding.locate(embedding.encode(token), torch.full_like(token, self.taken))
+        x = embedding.locate(embedding.encode(token), torch.full_like(token, self.num_positions))
         for layer, block in enumerate(_blocks(self.model)):
             x = block.around(functools.partial(self._mix, layer), x, single)
-        self.taken += 1
+        self.num_positions += 1
         return x
 
     def _mix(self, layer: int, x: Tensor) -> Tensor:
@@ -148,10 +150,10 @@ class ByRecurrence(Decoder):
         return mixed
 
 
-class ByFullPass(Decoder):
+class FullPassDecoder(Decoder):
     """All positions so far again for each that is taken in.
 
-    Within `kernels_cached` the first pass has all positions that there will be, so that kernels
+    Within `cache_kernels` the first pass has all positions that there will be, so that kernels
     over lags are made once. Beyond the length of training they may depend on the sequence's
     length, and so all passes do there.
     """
@@ -164,17 +166,17 @@ class ByFullPass(Decoder):
         """See `Decoder.take`."""
         is_first = self.tokens is None
         self.tokens = tokens if self.tokens is None else torch.cat([self.tokens, tokens])
-        taken = len(self.tokens)
+        count = len(self.tokens)
         is_whole = is_first or self.length > self.model.trained_length
-        positions = self.length if is_whole else taken
-        inputs = functional.pad(self.tokens, (0, positions - taken))
+        positions = self.length if is_whole else count
+        inputs = functional.pad(self.tokens, (0, positions - count))
         # A single token follows text, which is seen to go on.
         blocks = _blocks(self.model) if len(tokens) > 1 else []
-        with _progress_shown(len(tokens), total=len(blocks), unit="blocks") as advance:
+        with _show_prompt_progress(len(tokens), total=len(blocks), unit="blocks") as advance:
             hooks = [block.register_forward_hook(advance) for block in blocks]
             try:
                 logits = self.model(inputs, torch.tensor([[positions]]))
             finally:
                 for hook in hooks:
                     hook.remove()
-        return logits[taken - 1]
+        return logits[count - 1]

@@ -16,7 +16,7 @@ _DIGITS = 10
 _MIN, _MAX, _SM = (OPERATOR_ID + OPERATORS.index(name) for name in ("[MIN", "[MAX", "[SM"))
 
 
-class Survey(NamedTuple):
+class ExpressionStatistics(NamedTuple):
     """What expressions are made of; for one that is malformed, only the value counts."""
 
     values: np.ndarray
@@ -29,7 +29,7 @@ class Survey(NamedTuple):
     """(expressions,) int64, arguments of the operator with the most."""
 
 
-def evaluate(tokens: bytes) -> int:
+def evaluate_expression(tokens: bytes) -> int:
     """Evaluate one expression by reading its token ids: the reference for all other evaluations.
 
     Raises: ValueError if it is not one operator with its arguments and matching brackets.
@@ -66,19 +66,19 @@ def _median(arguments: list[int]) -> int:
 _OPERATIONS = (min, max, _median, lambda arguments: sum(arguments) % 10)
 
 
-def survey(expressions: Expressions) -> Survey:
+def compute_statistics(expressions: Expressions) -> ExpressionStatistics:
     """Evaluate expressions and count what they are made of: `evaluate`, compiled."""
     count, longest = len(expressions.lengths), int(expressions.lengths.max(initial=0))
-    found = Survey(*np.zeros((4, count), dtype=np.int64))
+    found = ExpressionStatistics(*np.zeros((4, count), dtype=np.int64))
     # An operator at depth d needs d tokens to be opened, and an argument has one at least.
     arguments = np.zeros((longest + 1, _DIGITS), dtype=np.int64)
     operators = np.zeros(longest + 1, dtype=np.int64)
-    _survey(expressions.tokens, expressions.lengths, operators, arguments, *found)
+    _fill_statistics(expressions.tokens, expressions.lengths, operators, arguments, *found)
     return found
 
 
 @njit(nogil=True, cache=True)
-def _survey(tokens, lengths, operators, arguments, values, depths, fewest, most):  # noqa: PLR0917
+def _fill_statistics(tokens, lengths, operators, arguments, values, depths, fewest, most):  # noqa: PLR0917
     """Fill values, depths, fewest and most; arguments (levels, 10) count those of each value."""
     start = 0
     for i in range(len(lengths)):
@@ -137,7 +137,9 @@ def _ranked(counts, rank):
     return value
 
 
-def check_answers(expressions: Expressions, found: Survey, place: Callable[[int], str]) -> None:
+def check_answers(
+    expressions: Expressions, found: ExpressionStatistics, place: Callable[[int], str]
+) -> None:
     """Compare labels with the values of expressions.
 
     Args:
@@ -153,7 +155,9 @@ def check_answers(expressions: Expressions, found: Survey, place: Callable[[int]
     start = int(expressions.lengths[:first].sum())
     tokens = expressions.tokens[start : start + int(expressions.lengths[first])].tobytes()
     try:
-        what = f"is worth {evaluate(tokens)}, but its label is {expressions.labels[first]}"
+        what = (
+            f"is worth {evaluate_expression(tokens)}, but its label is {expressions.labels[first]}"
+        )
     except ValueError as error:
         what = f"is malformed: {error}"
     more = f" ({len(wrong):,} such expressions in all)" if len(wrong) > 1 else ""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from lra.record.schema import Amount, Count, Label, PositiveCount, Record
+from lra.record.schema import Amount, Count, PositiveCount, Record, ShortText
 from tasks.base import Dataset
 
 MOST_VALUES = 32
@@ -22,9 +22,9 @@ LARGEST_PERPLEXITY = 1e18
 class PositionLoss(Record):
     """The mean loss of targets at a range of positions of their windows."""
 
-    field: Label = ""
+    field: ShortText = ""
     """A field of metadata by which the windows are told apart; empty: all windows."""
-    value: Label = ""
+    value: ShortText = ""
     """What the field is in these windows."""
     first: Count
     """First position of the range, 0-based."""
@@ -50,9 +50,9 @@ class PositionScores(Record):
     """Exponential of the mean test loss."""
     text_bytes: PositiveCount | None = None
     """Bytes of the text that the test targets stand for; null where they are no text."""
-    baseline_bits: dict[Label, Amount] = Field(default_factory=dict)
+    baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
     """What trivial baselines take, by name, in bits a byte, or a target where there is no text."""
-    lowest_bits: dict[Label, Amount] = Field(default_factory=dict)
+    lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
     """What no model is below on average, by name, in the same unit, where the law is known."""
     by_position: list[PositionLoss] = Field(default_factory=list)
     """Test losses by where in their windows the targets stand."""
@@ -78,7 +78,7 @@ def unit_of(text_bytes: int | None) -> str:
     return "token" if text_bytes is None else "byte"
 
 
-def baselines_told(dataset: Dataset) -> list[str]:
+def describe_baselines(dataset: Dataset) -> list[str]:
     """Write a line on each trivial baseline and each bound of a data set."""
     unit = f"bits a {unit_of(dataset.splits['test'].text_bytes)}"
     return [

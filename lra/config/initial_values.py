@@ -1,0 +1,154 @@
+"""Distributions that initial values of parameters are drawn from, by name.
+
+A distribution is written as its name and its numbers: "normal 0.02". Those that depend on the size
+of a linear map take its inputs and outputs, its fan. Messages and settings call them laws.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
+
+from pydantic import AfterValidator
+from torch import Tensor, nn
+
+from models.ops.truncated_normal import draw_truncated_normal
+
+
+class Fan(NamedTuple):
+    """The size of a linear map; a table of tokens is one of tokens in, channels out."""
+
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
+class Initialization:
+    """How a parameter is initialized: mean, standard deviation, and what draws it in place."""
+
+    mean: float
+    deviation: float
+    draw: Callable[[Tensor], Tensor]
+    measures_size: bool = False
+    """Whether the deviation is the root of the mean square, of a mean that is not stated."""
+
+
+def _constant(value: float) -> Initialization:
+    return Initialization(value, 0.0, lambda tensor: nn.init.constant_(tensor, value))
+
+
+def _normal(deviation: float) -> Initialization:
+    return Initialization(0.0, deviation, lambda tensor: nn.init.normal_(tensor, std=deviation))
+
+
+def _truncated_normal(deviation: float) -> Initialization:
+    return Initialization(0.0, deviation, lambda tensor: draw_truncated_normal(tensor, deviation))
+
+
+def _uniform(low: float, high: float) -> Initialization:
+    deviation = (high - low) / math.sqrt(12)
+    return Initialization(
+        (low + high) / 2, deviation, lambda tensor: nn.init.uniform_(tensor, low, high)
+    )
+
+
+def _xavier_uniform(fan: Fan, maps: float) -> Initialization:
+    bound = math.sqrt(6 / (fan.inputs + fan.outputs / maps))
+    return _uniform(-bound, bound)
+
+
+def _linear(fan: Fan) -> Initialization:
+    bound = fan.inputs**-0.5
+    return _uniform(-bound, bound)
+
+
+@dataclass(frozen=True)
+class InitialDistribution:
+    """A named distribution.
+
+    Args:
+        start: returns the initialization of a parameter, by its fan and the numbers after the name.
+        meaning: what it is, in words.
+        numbers: how many there are.
+        above: what the last one exceeds.
+        is_range: whether the first is below the last.
+    """
+
+    start: Callable[..., Initialization]
+    meaning: str
+    numbers: int = 0
+    above: float = -math.inf
+    is_range: bool = False
+
+
+INITIAL_DISTRIBUTIONS: Mapping[str, InitialDistribution] = {
+    "zeros": InitialDistribution(lambda fan: _constant(0.0), "0"),
+    "ones": InitialDistribution(lambda fan: _constant(1.0), "1"),
+    "constant": InitialDistribution(lambda fan, value: _constant(value), "a number", numbers=1),
+    "normal": InitialDistribution(
+        lambda fan, deviation: _normal(deviation), "a deviation above 0", numbers=1, above=0
+    ),
+    "truncated_normal": InitialDistribution(
+        lambda fan, deviation: _truncated_normal(deviation), "a deviation above 0, of what is left "
+        "of a normal law within twice its own", numbers=1, above=0,
+    ),
+    "uniform": InitialDistribution(
+        lambda fan, low, high: _uniform(low, high), "a number, and one above it", numbers=2,
+        is_range=True,
+    ),
+    "linear": InitialDistribution(
+        _linear, "uniform within inputs ** -0.5, as torch starts linear maps"
+    ),
+    "lecun_normal": InitialDistribution(
+        lambda fan: _truncated_normal(fan.inputs**-0.5),
+        "truncated_normal of deviation inputs ** -0.5, as flax starts weights",
+    ),
+    "fan_out_normal": InitialDistribution(
+        lambda fan: _normal(fan.outputs**-0.5), "normal of deviation outputs ** -0.5"
+    ),
+    "xavier_uniform": InitialDistribution(
+        lambda fan: _xavier_uniform(fan, 1),
+        "uniform of deviation (2 / (inputs + outputs)) ** 0.5",
+    ),
+    "xavier_uniform_of": InitialDistribution(
+        _xavier_uniform, "how many maps of equal size one tensor holds, each xavier_uniform",
+        numbers=1, above=0,
+    ),
+}  # fmt: skip
+
+
+def parse_initial_distribution(
+    text: str, distributions: Mapping[str, InitialDistribution] = INITIAL_DISTRIBUTIONS
+) -> Callable[[Fan], Initialization]:
+    """Parse a distribution.
+
+    Returns: a function from the fan of a parameter to its initialization.
+    Raises: ValueError for one that is not there, or for other numbers than it takes.
+    """
+    name, *rest = text.split() or [""]
+    if name not in distributions:
+        raise ValueError(f"there is no law {name!r}; expected one of {', '.join(distributions)}")
+    distribution = distributions[name]
+    try:
+        numbers = [float(number) for number in rest]
+    except ValueError:
+        numbers = [math.nan]
+    if len(numbers) != distribution.numbers or not all(map(math.isfinite, numbers)):
+        raise ValueError(
+            f"law {name} takes {distribution.numbers} numbers, and got {' '.join(rest)!r}"
+        )
+    is_falling = distribution.is_range and numbers[0] >= numbers[-1]
+    if numbers and (numbers[-1] <= distribution.above or is_falling):
+        raise ValueError(f"law {text!r}: expected {distribution.meaning}")
+    return lambda fan: distribution.start(fan, *numbers)
+
+
+def _checked(text: str) -> str:
+    parse_initial_distribution(text)
+    return text
+
+
+InitialDistributionText = Annotated[str, AfterValidator(_checked)]
+"""A distribution as text: "normal 0.02"."""
