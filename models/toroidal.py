@@ -212,8 +212,8 @@ class RingBuffer(PrefillRecurrence):
         age = (position[:, None] - torch.arange(self.size, device=x.device)) % self.size
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
-        apart = torus.count_steps(place, place - age[..., None])
-        pairs = pairs_of(torus, apart, (age <= position[:, None])[:, None])
+        steps = torus.count_steps(place, place - age[..., None])
+        pairs = pairs_of(torus, steps, (age <= position[:, None])[:, None])
         bias = pairs.bias(self.mixer.positions.distance_weight, query.dtype)
         mixed = functional.scaled_dot_product_attention(
             query.flatten(2, 3), keys.flatten(2, 3), values.flatten(2, 3), attn_mask=bias

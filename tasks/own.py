@@ -33,7 +33,7 @@ class ExampleMaker(Protocol):
     def examples(self, split: str, rng: np.random.Generator) -> object:
         """Make the examples of a split: train, val or test.
 
-        Returns: (sequences, labels) or (sequences, labels, metadata); see `packed`.
+        Returns: (sequences, labels) or (sequences, labels, metadata); see `pack_examples`.
         """
         ...
 

@@ -13,11 +13,11 @@ class RandomWords:
     """Random words from one of 2**64 independent streams of a seed."""
 
     def __init__(self, seed: int, stream: int) -> None:
-        self._source = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64))
+        self._generator = np.random.Philox(key=np.array([seed, stream], dtype=np.uint64))
 
     def draw(self, count: int) -> np.ndarray:
         """Draw the next words: (count,) uint32."""
-        wide = self._source.random_raw(-(-count // 2)).astype("<u8", copy=False)
+        wide = self._generator.random_raw(-(-count // 2)).astype("<u8", copy=False)
         return wide.view("<u4")[:count].astype(np.uint32, copy=False)
 
 

@@ -339,7 +339,7 @@ def test_a_folder_that_cannot_be_made_is_named(made: Path, tmp_path: Path) -> No
 
 
 def test_every_function_of_the_api_is_checked() -> None:
-    """One that is added is, too: `checked` asks for a word on each of its arguments."""
+    """One that is added is, too: `check_arguments` asks for a word on each of its arguments."""
     functions = {
         f"{module.__name__}.{name}": function
         for module, owner in (

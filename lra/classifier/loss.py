@@ -40,6 +40,6 @@ def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sum_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Add up the losses of all targets, and how many are right: two numbers; see `losses`."""
+    """Add up the losses of all targets and the right answers: two numbers; see `compute_losses`."""
     found, correct = compute_losses(logits, labels)
     return found.sum(), correct.sum()

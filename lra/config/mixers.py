@@ -56,5 +56,5 @@ class MixerComponent(Component):
 
 
 def find_mixer(spec: str, flag: str) -> MixerComponent:
-    """Find the mixer that a flag names; see `find`."""
+    """Find the mixer that a flag names; see `find_component`."""
     return find_component(MixerComponent, MIXER, spec, flag)

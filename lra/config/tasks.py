@@ -67,7 +67,7 @@ def _build_task(component: TaskComponent, options: str) -> Task:
 
 
 def find_task(spec: str, flag: str) -> TaskComponent:
-    """Find the task that a flag names; see `find`.
+    """Find the task that a flag names; see `find_component`.
 
     A task of the user's own, unless it is a subclass of `Task`, has the option data_seed, too.
 

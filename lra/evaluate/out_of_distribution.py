@@ -40,7 +40,7 @@ class OtherData:
     examples: int | None
     """Size of a freshly drawn test set; None: EXAMPLES."""
     trust_code: bool = False
-    """See `config_of`."""
+    """See `recompose_config`."""
 
     @property
     def texts(self) -> list[str]:
@@ -125,7 +125,7 @@ def evaluate_on(
         data_dir: where the task finds its files and its cache.
         device: where the model is evaluated.
         check: called before each batch; may raise an exception to end the evaluation.
-    Raises: UserError if there is no checkpoint, and where `compose_other` or `best_model` does.
+    Raises: UserError if there is no checkpoint, and as `compose_other` and `load_best_model` do.
     """
     config = compose_other(folder, record, other)
     trained = recompose_config(folder, record, trust_code=other.trust_code)

@@ -56,9 +56,9 @@ def use_threads(count: int | None) -> None:
     """
     if count is not None and count != torch.get_num_threads():  # torch was loaded before
         torch.set_num_threads(count)
-    told = threads().describe_load(torch.get_num_threads())
-    if told is not None:
-        logger.warning(told)
+    warning = threads().describe_load(torch.get_num_threads())
+    if warning is not None:
+        logger.warning(warning)
 
 
 def device_name(device: torch.device) -> str:

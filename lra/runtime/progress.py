@@ -55,8 +55,8 @@ class Progress:
             self.last_line = now
             rate = (step - self.start_step) / (now - self.start)
             left = duration((total - step) / rate)
-            told = "  ".join(f"{name} {value}" for name, value in means.items())
-            logger.info(f"step {step}/{total}  {told}  {rate:.2f} steps/s  {left} left")
+            numbers = "  ".join(f"{name} {value}" for name, value in means.items())
+            logger.info(f"step {step}/{total}  {numbers}  {rate:.2f} steps/s  {left} left")
 
     def close(self) -> None:
         """End the display."""

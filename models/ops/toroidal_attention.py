@@ -124,7 +124,7 @@ class _InBlocks(Function):
 
 
 @dataclass(frozen=True)
-class _Block:
+class _QueryBlock:
     """Some queries, and the keys within their reach."""
 
     queries: slice
@@ -144,7 +144,7 @@ class _Block:
 
 def _blocks(
     query: Tensor, reach: Reach, mask: Tensor | None, periods: Tensor | None
-) -> Iterator[_Block]:
+) -> Iterator[_QueryBlock]:
     """Cut queries (batch, heads, length * platters, channels) into blocks."""
     platters = reach.torus.num_platters
     for here, near in reach.blocks(query.shape[2] // platters, BLOCK):
@@ -155,7 +155,7 @@ def _blocks(
             inside = near[:, None] * platters + torch.arange(platters)
             keys = inside.flatten().to(query.device)
         pairs = reach.pairs(here.to(query.device), near.to(query.device), mask, periods)
-        yield _Block(queries, keys, pairs)
+        yield _QueryBlock(queries, keys, pairs)
 
 
 def _attend_to_all(

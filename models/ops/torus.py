@@ -125,17 +125,17 @@ class Torus:
         lag = lag % around
         return torch.minimum(lag, around - lag)
 
-    def distance(self, apart: Tensor, periods: Tensor | None = None) -> Tensor:
+    def distance(self, steps: Tensor, periods: Tensor | None = None) -> Tensor:
         """Add up, over the axes, the parts of its size that places are apart.
 
         Args:
-            apart: (..., queries, keys, axes) from `apart`.
+            steps: (..., queries, keys, axes) from `count_steps`.
             periods: as there.
         Returns: (..., queries, keys) in double precision; at most half for each circle.
         """
-        sizes = torch.tensor(self.sizes, device=apart.device)
+        sizes = torch.tensor(self.sizes, device=steps.device)
         around = sizes if periods is None else periods[..., None, None, :]
-        return (apart / around.double()).sum(dim=-1)
+        return (steps / around.double()).sum(dim=-1)
 
     def platter_distance(self, device: torch.device) -> Tensor:
         """Tell how far platters are apart, over their number: (platters, platters) in double."""

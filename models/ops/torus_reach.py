@@ -46,20 +46,20 @@ class Pairs:
 
 
 def pairs_of(
-    torus: Torus, apart: Tensor, allowed: Tensor | None, periods: Tensor | None = None
+    torus: Torus, steps: Tensor, allowed: Tensor | None, periods: Tensor | None = None
 ) -> Pairs:
     """Say for every platter what is known of places.
 
     Args:
         torus: of the places.
-        apart: (..., queries, keys, axes) int64, steps.
+        steps: (..., queries, keys, axes) int64, see `Torus.count_steps`.
         allowed: (..., queries, keys) bool, whether there is attention. None: between all.
         periods: (..., 1), of the one axis, where they are not the torus's own.
     """
     platters = torus.num_platters
-    across = torus.distance(apart, periods)
+    across = torus.distance(steps, periods)
     across = across.view(-1, across.shape[-2], 1, across.shape[-1], 1)
-    distance = (across + torus.platter_distance(apart.device)[:, None]).flatten(3).flatten(1, 2)
+    distance = (across + torus.platter_distance(steps.device)[:, None]).flatten(3).flatten(1, 2)
     if allowed is not None:
         allowed = allowed.reshape(-1, *allowed.shape[-2:])
         allowed = allowed.repeat_interleave(platters, 1).repeat_interleave(platters, 2)
@@ -89,16 +89,16 @@ class Reach:
             mask: (batch, length) bool, True at real positions. None: all are real.
             periods: (batch, 1), of the one axis, where they are not the torus's own.
         """
-        apart = self.torus.count_steps(
+        steps = self.torus.count_steps(
             self.torus.coordinates(query), self.torus.coordinates(key), periods
         )
-        allowed = self._allowed(query, key, apart)
+        allowed = self._allowed(query, key, steps)
         if mask is not None:
             real = mask[:, None, key] | (query[:, None] == key)
             allowed = real if allowed is None else allowed & real
-        return pairs_of(self.torus, apart, allowed, periods)
+        return pairs_of(self.torus, steps, allowed, periods)
 
-    def _allowed(self, query: Tensor, key: Tensor, apart: Tensor) -> Tensor | None:
+    def _allowed(self, query: Tensor, key: Tensor, steps: Tensor) -> Tensor | None:
         """Tell which position may attend to which: ((batch), queries, keys); None for all."""
         allowed = None
         if self.causal:
@@ -107,7 +107,7 @@ class Reach:
             if self.causal and len(self.torus.sizes) == 1:
                 near = query[:, None] - key < self.window
             else:
-                near = (apart < self.window).all(dim=-1)
+                near = (steps < self.window).all(dim=-1)
             allowed = near if allowed is None else allowed & near
         return allowed
 

@@ -76,13 +76,13 @@ def open_files(
         for name, path in files.items():
             with explain_errors(f"{path}"):
                 splits[name] = read_official(path)
-        surveys = {name: compute_statistics(split) for name, split in splits.items()}
+        statistics = {name: compute_statistics(split) for name, split in splits.items()}
         for name, split in splits.items():
             # The header is line 1, and no line is left out.
-            check_answers(split, surveys[name], lambda i, path=files[name]: f"{path}:{i + 2}")
+            check_answers(split, statistics[name], lambda i, path=files[name]: f"{path}:{i + 2}")
         _save(made, splits)
-        beyond = describe_excess(splits, surveys)
-        doubt = describe_other_counts(splits) or beyond or describe_shortfall(splits, surveys)
+        beyond = describe_excess(splits, statistics)
+        doubt = describe_other_counts(splits) or beyond or describe_shortfall(splits, statistics)
         mark = files["train"].with_name(MARK)
         determine_source(
             made,

@@ -94,20 +94,20 @@ def _parse(line: bytes, where: str) -> tuple[bytes, int]:
     fields = line.rstrip(b"\r\n").split(b"\t")
     if len(fields) != 2:  # noqa: PLR2004
         raise DataError(f"{where}: got {len(fields)} tab-separated fields, expected 2")
-    source, target = fields
-    opened, closed = source.count(b"("), source.count(b")")
+    expression, value = fields
+    opened, closed = expression.count(b"("), expression.count(b")")
     if opened != closed:
         raise DataError(f"{where}: {opened} parentheses open, but {closed} close")
     try:
-        ids = bytes([_TOKEN_IDS[token] for token in source.translate(None, b"()").split()])
+        ids = bytes([_TOKEN_IDS[token] for token in expression.translate(None, b"()").split()])
     except KeyError as error:
         token = error.args[0].decode(errors="replace")
         raise DataError(f"{where}: unknown token {token!r}; known: {' '.join(TOKENS)}") from None
-    if target not in _LABELS:
-        raise DataError(f"{where}: got target {target[:20]!r}, expected a digit 0 to 9")
+    if value not in _LABELS:
+        raise DataError(f"{where}: got target {value[:20]!r}, expected a digit 0 to 9")
     if not ids:
         raise DataError(f"{where}: the expression is empty")
-    return ids, _LABELS[target]
+    return ids, _LABELS[value]
 
 
 def count_examples(path: Path) -> int:

@@ -67,7 +67,7 @@ _OPERATIONS = (min, max, _median, lambda arguments: sum(arguments) % 10)
 
 
 def compute_statistics(expressions: Expressions) -> ExpressionStatistics:
-    """Evaluate expressions and count what they are made of: `evaluate`, compiled."""
+    """Evaluate expressions and count what they are made of: `evaluate_expression`, compiled."""
     count, longest = len(expressions.lengths), int(expressions.lengths.max(initial=0))
     found = ExpressionStatistics(*np.zeros((4, count), dtype=np.int64))
     # An operator at depth d needs d tokens to be opened, and an argument has one at least.
@@ -144,7 +144,7 @@ def check_answers(
 
     Args:
         expressions: the expressions and their labels.
-        found: the survey of them.
+        found: their statistics.
         place: says where the expression with an index is from.
     Raises: DataError naming the first that is malformed, or whose label is wrong.
     """

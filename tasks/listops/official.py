@@ -27,16 +27,16 @@ def describe_other_counts(splits: Mapping[str, Expressions]) -> str:
 
 
 def describe_excess(
-    splits: Mapping[str, Expressions], surveys: Mapping[str, ExpressionStatistics]
+    splits: Mapping[str, Expressions], statistics: Mapping[str, ExpressionStatistics]
 ) -> str:
     """Say which limit of the official law an expression exceeds; empty if none.
 
     Args:
         splits: the examples, by split.
-        surveys: what they are made of, by split.
+        statistics: what they are made of, by split.
     """
     lengths = np.concatenate([split.lengths for split in splits.values()])
-    depth, fewest, most = _extremes(surveys)
+    depth, fewest, most = _extremes(statistics)
     law = OFFICIAL_LAW
     if lengths.min() < law.min_length or lengths.max() > law.max_length:
         return (
@@ -49,15 +49,15 @@ def describe_excess(
 
 
 def describe_shortfall(
-    splits: Mapping[str, Expressions], surveys: Mapping[str, ExpressionStatistics]
+    splits: Mapping[str, Expressions], statistics: Mapping[str, ExpressionStatistics]
 ) -> str:
     """Say which limit no expression reaches, as some of the official ones do; empty if none.
 
     Args:
         splits: as many examples as the official ones, by split.
-        surveys: what they are made of, by split.
+        statistics: what they are made of, by split.
     """
-    depth, fewest, most = _extremes(surveys)
+    depth, fewest, most = _extremes(statistics)
     classes = len(np.unique(np.concatenate([split.labels for split in splits.values()])))
     if fewest > FEWEST_ARGUMENTS or most < OFFICIAL_LAW.max_arguments:
         return _other_arguments(fewest, most)
@@ -68,9 +68,9 @@ def describe_shortfall(
     return ""
 
 
-def _extremes(surveys: Mapping[str, ExpressionStatistics]) -> tuple[int, int, int]:
+def _extremes(statistics: Mapping[str, ExpressionStatistics]) -> tuple[int, int, int]:
     """Find how deep operators are nested, and the fewest and the most arguments of one."""
-    found = surveys.values()
+    found = statistics.values()
     depth = max(int(each.depths.max()) for each in found)
     fewest = min(int(each.fewest.min()) for each in found)
     return depth, fewest, max(int(each.most.max()) for each in found)

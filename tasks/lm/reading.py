@@ -80,9 +80,9 @@ def read_own(corpus: str) -> TextFiles:
     if path.is_file():
         return {WHOLE: TextFile(str(path), read_unpacked(path, largest=LARGEST_TEXT))}
     near = difflib.get_close_matches(corpus, CORPORA, n=1, cutoff=0.5)
-    meant = f"; did you mean {near[0]}?" if near else ";"
+    suggestion = f"; did you mean {near[0]}?" if near else ";"
     raise DataError(
-        f"task.corpus is {corpus!r}, which is no file or folder{meant} expected "
+        f"task.corpus is {corpus!r}, which is no file or folder{suggestion} expected "
         f"{', '.join(CORPORA)}, or the path of a text"
     )
 
