@@ -17,13 +17,13 @@ from conftest import ROOT
 from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
-    "run_task", "report", "lra.record.__main__", "lra",
+    "run_task", "report", "lra",
     "lra.api", "lra.bench", "lra.report.paper", "lra.report.page",
     "lra.report.contents", "lra.report.chapters",
     "lra.report.figures", "lra.report.tables", "lra.report.published", "lra.report.boards",
     "lra.report", "lra.sweep", "lra.generate", "lra.evaluate",
     "lra.check", "lra.prepare", "lra.train",
-    "lra.classifier", "lra.config", "lra.record", "lra.runtime",
+    "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",
     "tasks.documents", "tasks.sources", "tasks.resident", "tasks.baselines", "tasks.cache",
     "tasks.manifest", "tasks.order", "tasks.next_token", "tasks.unlabelled", "tasks.splits",
@@ -34,7 +34,7 @@ ORDER = (
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it.
 
-The package lra itself, not its rooms, only exports; records are listed with what is above them.
+The package lra itself, not its rooms, only exports.
 """
 
 APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", "lra")}

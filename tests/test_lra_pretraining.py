@@ -13,9 +13,9 @@ from torch.nn import functional
 import lra
 import run_task
 from conftest import tiny_arguments, tiny_settings
-from lra.api.frame import to_frame
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
+from lra.record.frame import to_frame
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
 from lra.train.self_pretraining import (

@@ -13,9 +13,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from lra.api.frame import read_runs, to_frame
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
+from lra.record.frame import read_runs, to_frame
 from lra.record.merge_results import merge_results, read_folder
 from lra.record.run import RunRecord, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
