@@ -160,7 +160,7 @@ def _scatter(
             [bubble.y],
             s=[scale * bubble.memory],
             facecolor="none" if ring else colour,
-            alpha=1.0 if ring else 0.8,
+            alpha=1.0 if ring else 0.7,
             edgecolor=colour if ring else "white",
             marker=styles[bubble.method]["marker"],  # colours return after twelve methods
             label=legend_name(bubble.method),
@@ -192,13 +192,12 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
 def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
     """Show below the panels what memory some areas stand for."""
     sizes = dict.fromkeys(round_number(largest * share) for share in (1.0, 0.5, 0.25))
-    handles = [
-        axes.scatter([], [], s=scale * size, color="#bbbbbb", label=f"{size:,.0f} MiB")
-        for size in sizes
-    ]
+    handles = [axes.scatter([], [], s=scale * size, color="#bbbbbb") for size in sizes]
+    names = [f"{size:,.0f} MiB" for size in sizes]
+    names[0] = f"peak memory {names[0]}"
     axes.figure.legend(
-        handles=handles, title="peak memory", loc="outside lower center", ncols=len(handles),
-        borderpad=1.2, handletextpad=1.2,
+        handles, names, loc="outside lower center", ncols=len(names), borderpad=1.5,
+        handletextpad=1.6,
     )  # fmt: skip
 
 
