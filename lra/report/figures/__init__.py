@@ -1,4 +1,4 @@
-"""Figures: colours, labels and files, and one module for each kind."""
+"""Figures: colours, legends and files, and one module for each kind."""
 
 __all__ = [
     "breakdown",

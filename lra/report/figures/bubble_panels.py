@@ -89,7 +89,7 @@ def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
     panels: list[Panel] = []
     for name, tasks in AVERAGES.items():
         means = {method: averages(cells)[name] for method, cells in board.rows.items()}
-        panels.append(_averaged_panel(name, tasks, means, speeds))
+        panels.append(_make_panel(name, tasks, means, speeds))
     return _comparable(panels)
 
 
@@ -103,7 +103,7 @@ def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
             for method, cells in board.rows.items()
             if task in cells
         }
-        panel = _averaged_panel(task, [task], values, speeds)
+        panel = _make_panel(task, [task], values, speeds)
         if measure.lowest_is_best:
             label = f"{measure.name} (lower is better)"
             panel = replace(panel, measured=label, lowest_is_best=True)
@@ -137,7 +137,7 @@ def _comparable(panels: Sequence[Panel]) -> list[Panel]:
     return [panel for panel in panels if len(panel.bubbles) > 1]
 
 
-def _averaged_panel(
+def _make_panel(
     name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
 ) -> Panel:
     """Make a panel of the methods that have an accuracy, and a speed on every task."""
