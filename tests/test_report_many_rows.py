@@ -23,7 +23,7 @@ from lra.report.boards.speeds import speed_boards
 from lra.report.chapters import ReportData, ReportOptions
 from lra.report.contents import make_chapters
 from lra.report.figures import best_rows, kernels
-from lra.report.figures.best_rows import MOST_ROWS, choose_rows, rank, rank_in_turn
+from lra.report.figures.best_rows import MOST_NAMED, MOST_ROWS, choose_rows, rank, rank_in_turn
 from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.curves import curve_figures
@@ -98,7 +98,9 @@ def draws_the_best(figures: Sequence[ReportFigure], best: set[str] = BEST) -> No
     assert figures
     for made in figures:
         assert NOTE in made.caption
-        assert f"leave out the other {ROWS - FEW}." in made.caption
+        left_out = {f"m{k}" for k in range(ROWS)} - best
+        _, _, named = made.caption.partition(f"leave out the other {ROWS - FEW}: ")
+        assert {text.partition(",")[0] for text in named.partition(".")[0].split("; ")} == left_out
         assert " at 0x" not in repr(made.draw.args), "the digest is of values"
         with style():
             assert names_in(made.draw()) == best, made.slug
@@ -113,10 +115,14 @@ def test_rows_are_chosen_by_rank_and_stay_in_their_order() -> None:
     assert list(best) == names[2:]
     assert note == (
         f" Of {MOST_ROWS + 2} rows, figures draw the {MOST_ROWS} best by speed, and leave out the "
-        f"other 2."
+        f"other 2: row 01; row 00."
     )
     lowest, _ = choose_rows(values, rank(values, "bits", lowest_is_best=True))
     assert list(lowest) == names[:-2]
+    several = {f"row {k}": k for k in range(MOST_ROWS + MOST_NAMED + 1_000)}
+    _, note = choose_rows(several, rank(several, "speed"))
+    assert "leave out the other 1,010: row 1009; row 1008; " in note
+    assert note.endswith("; row 1000; and 1,000 more.")
     without = {**values, names[-1]: None}
     assert names[-1] == rank(without, "speed").best_first[-1], "no value is worse than any"
 

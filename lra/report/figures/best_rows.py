@@ -12,6 +12,9 @@ from lra.report.boards.board import Board
 MOST_ROWS = 30
 """Most rows that a figure draws. Nobody can read the labels of more rows, and they take minutes."""
 
+MOST_NAMED = 10
+"""Most rows left out that a caption names; it counts the others."""
+
 Row = TypeVar("Row", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -59,14 +62,17 @@ def choose_rows(rows: Mapping[Row, Value], ranking: Ranking[Row]) -> tuple[dict[
     Args:
         rows: what could be drawn, by row.
         ranking: all of these rows, the preferred ones first.
-    Returns: the chosen rows in their given order, and a sentence for the caption that says how many
-        rows the figure leaves out; the sentence is empty if it draws all.
+    Returns: the chosen rows in their given order, and a sentence for the caption that counts the
+        rows left out and names the best of them; the sentence is empty if the figure draws all.
     """
     if len(rows) <= MOST_ROWS:
         return dict(rows), ""
-    best = set([row for row in ranking.best_first if row in rows][:MOST_ROWS])
+    ordered = [row for row in ranking.best_first if row in rows]
+    best, left_out = set(ordered[:MOST_ROWS]), ordered[MOST_ROWS:]
+    named = "; ".join(map(str, left_out[:MOST_NAMED]))
+    more = f"; and {len(left_out) - MOST_NAMED:,} more" if len(left_out) > MOST_NAMED else ""
     note = (
         f" Of {len(rows):,} rows, figures draw the {MOST_ROWS} best by {ranking.rule}, and leave "
-        f"out the other {len(rows) - MOST_ROWS:,}."
+        f"out the other {len(left_out):,}: {named}{more}."
     )
     return {row: value for row, value in rows.items() if row in best}, note
