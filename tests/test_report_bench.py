@@ -15,7 +15,7 @@ from lra.bench import rounds
 from lra.bench.own_process import Here, Memory
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.figures.drawing import assign_styles, style
 from lra.report.figures.layers import layer_figures
 from lra.report.page.commands import bench_command
@@ -141,7 +141,7 @@ def test_a_setting_is_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert shown.index("mixer.rpe_layers=2 ") < shown.index("mixer.rpe_layers=10")
     (board,) = bench_boards(records)
     assert "mixer.rpe_layers" not in board.title
-    names = Names([], records)
+    names = RowNames([], records)
     (figure,) = layer_figures(records, names, assign_styles(["fd-tnn"]))
     assert figure.title == "lm, step: speed over mixer.rpe_layers"
     (axes,) = figure.draw().axes
@@ -189,7 +189,7 @@ def test_pretraining_is_drawn_over_layers() -> None:
     slow = _all_pretraining(device="CPU B")
     records = [*_all_pretraining(), *others, *slow]
     styles = assign_styles(["tnn", "fd-tnn"])
-    figures = layer_figures(records, Names([], records), styles)
+    figures = layer_figures(records, RowNames([], records), styles)
     assert len({figure.slug for figure in figures}) == len(figures) == 2
     with style():
         drawn = figures[0].draw()

@@ -18,7 +18,7 @@ from lra.record.run import RunRecord, folder_of
 from lra.report.boards.board import boards
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
 from lra.report.chapters import ReportData, ReportOptions
 from lra.report.contents import make_chapters
@@ -231,7 +231,7 @@ def test_figures_of_speeds_draw_the_fastest_rows() -> None:
         for layers in (3, 6)
     ]  # fmt: skip
     styles = assign_styles(f"m{k}" for k in range(ROWS))
-    draws_the_best(layer_figures(measured, Names([], measured), styles))
+    draws_the_best(layer_figures(measured, RowNames([], measured), styles))
 
 
 @pytest.mark.usefixtures("few")

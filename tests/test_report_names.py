@@ -17,7 +17,7 @@ from lra.record.run import RunRecord
 from lra.report.boards.board import Board, boards
 from lra.report.boards.comparison import find_method
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
 from lra.report.chapters import ReportData, ReportOptions
 from lra.report.contents import make_chapters
@@ -93,7 +93,7 @@ def test_no_two_settings_have_one_name(
         )
         for values, code, label in drawn
     }  # fmt: skip
-    names = Names(list(runs.values()))
+    names = RowNames(list(runs.values()))
     assert len({names.of(run) for run in runs.values()}) == len(runs)
     assert all("[settings" not in names.of(run) for run in runs.values())
 
@@ -101,10 +101,10 @@ def test_no_two_settings_have_one_name(
 def test_other_seeds_of_labelled_settings_share_the_label() -> None:
     runs = [changed("train.lr=1", seed=seed) for seed in range(3)]
     labelled = [runs[0].model_copy(update={"label": "high"}), *runs[1:]]
-    names = Names([*labelled, changed("train.lr=2")])
+    names = RowNames([*labelled, changed("train.lr=2")])
     assert {names.of(run) for run in labelled} == {"tnn: high"}
     two = [*labelled[:2], runs[2].model_copy(update={"label": "higher"})]
-    names = Names(two)
+    names = RowNames(two)
     assert [names.of(run) for run in two] == ["tnn: high", "tnn (train.lr=1)", "tnn: higher"]
 
 
@@ -190,7 +190,7 @@ def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:
     save_all(tmp_path, runs)
     bench_record(mixer="M", mixer_code=CODES[1]).save(tmp_path / "bench")
     results = Results(tmp_path)
-    names = Names(results.records, results.bench)
+    names = RowNames(results.records, results.bench)
     assert {names.of(run) for run in results.records} == {
         "M (a.py)", "tnn (train.lr=1 and 3 more)", "tnn (train.lr=2 and 3 more)"
     }  # fmt: skip

@@ -12,7 +12,7 @@ from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.comparison import find_method
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import SpeedBoard, speed_boards
 from lra.report.figures.bubbles import bubbles_by_device
 from lra.report.figures.drawing import ReportFigure, assign_styles
@@ -55,7 +55,7 @@ class ReportData:
     def __init__(self, results: Results, options: ReportOptions) -> None:
         self.results = results
         self.options = options
-        self.names = Names(results.records, results.bench)
+        self.names = RowNames(results.records, results.bench)
         self.boards = boards(results.records, self.names)
         self.position_boards = position_boards(results.records, self.names)
         self.speed_boards = speed_boards(results.records, self.names)
@@ -86,8 +86,8 @@ class ReportData:
     @property
     def mixing_board(self) -> SpeedBoard | None:
         """The measurements of mixing alone that reach over most lengths."""
-        found = [b for b in self.bench_boards if any(p.task == "mixing" for p in b.places)]
-        return max(found, key=lambda board: len(board.places), default=None)
+        found = [b for b in self.bench_boards if any(p.task == "mixing" for p in b.workloads)]
+        return max(found, key=lambda board: len(board.workloads), default=None)
 
 
 Subject = TypeVar("Subject")

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from lra.record.benchmark import BenchRecord
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import bench_anchor, slugify
-from lra.report.boards.speeds import Place, Speed, SpeedBoard, is_busy
+from lra.report.boards.speeds import Speed, SpeedBoard, Workload, is_busy
 
 _NOTES = {
     "step": "Whole training steps, medians over interleaved rounds.",
@@ -48,10 +48,10 @@ _MEMORY = "Memory is the peak of a process of its own on a CPU, of what is alloc
 _EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
 
 
-def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> list[SpeedBoard]:
+def bench_boards(records: Sequence[BenchRecord], names: RowNames | None = None) -> list[SpeedBoard]:
     """Sort measurements by device, what was measured, and settings; `names` as for `boards`."""
-    names = names or Names([], records)
-    found: dict[tuple[Any, ...], dict[str, dict[Place, Speed]]] = {}
+    names = names or RowNames([], records)
+    found: dict[tuple[Any, ...], dict[str, dict[Workload, Speed]]] = {}
     for r in sorted(records, key=_bench_order):
         memory = _EXTRA_MEMORY if r.mode == "op" else _MEMORY
         note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
@@ -60,8 +60,10 @@ def bench_boards(records: Sequence[BenchRecord], names: Names | None = None) -> 
         board += r.measured_with, r.rounds_rpe_layers, r.varied
         row = found.setdefault(board, {})
         varied = " ".join(r.varied_values) or None
-        place = Place(r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers, varied)
-        row.setdefault(names.of_mixer(r), {})[place] = Speed(
+        workload = Workload(
+            r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers, varied
+        )
+        row.setdefault(names.of_mixer(r), {})[workload] = Speed(
             r.steps_per_second,
             r.extra_memory_mib if r.mode == "op" else r.peak_memory_mib,
             r.batch_size,

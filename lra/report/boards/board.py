@@ -9,7 +9,7 @@ from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE
 from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.measures import Measure, measures_of
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from tasks.base import BENCHMARK
 
@@ -79,7 +79,7 @@ class Board:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Board]:
+def boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[Board]:
     """Sort records whose targets are examples into boards, the main one of each setting first.
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
@@ -90,13 +90,13 @@ def boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Boa
         names: names of their rows. None: as nothing else is shown beside them.
     """
     of_examples = [r for r in records if r.positions is None]
-    return _boards_of(of_examples, names or Names(records))
+    return _boards_of(of_examples, names or RowNames(records))
 
 
-def position_boards(records: Sequence[RunRecord], names: Names | None = None) -> list[Board]:
+def position_boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[Board]:
     """Sort records whose targets are positions into boards of one task each; see `boards`."""
     of_positions = [r for r in records if r.positions is not None]
-    names = names or Names(records)
+    names = names or RowNames(records)
     return [
         replace(board, of_positions=True)
         for task in sorted({r.task for r in of_positions})
@@ -104,7 +104,7 @@ def position_boards(records: Sequence[RunRecord], names: Names | None = None) ->
     ]
 
 
-def _boards_of(records: Sequence[RunRecord], names: Names) -> list[Board]:
+def _boards_of(records: Sequence[RunRecord], names: RowNames) -> list[Board]:
     found: list[Board] = []
     settings = {(r.preset, r.protocol) for r in records}
     for preset, protocol in sorted(settings, key=_setting_order):
@@ -184,7 +184,7 @@ def _describe(records: Sequence[RunRecord]) -> str:
     return ", ".join([*parts, *sorted(_task_changes(records))])
 
 
-def _rows(records: Sequence[RunRecord], names: Names) -> dict[str, dict[str, Cell[RunRecord]]]:
+def _rows(records: Sequence[RunRecord], names: RowNames) -> dict[str, dict[str, Cell[RunRecord]]]:
     """Group runs into cells, by name and task."""
     groups: dict[str, dict[str, list[RunRecord]]] = {}
     for record in sorted(records, key=lambda r: (names.of(r), r.task, r.run_id)):

@@ -29,7 +29,7 @@ class Cell(Generic[AnyResult]):
     """Counted runs of one row and column; see `cell_of`."""
 
     runs: tuple[AnyResult, ...] = ()
-    beside: tuple[RunRecord, ...] = ()
+    unfinished_runs: tuple[RunRecord, ...] = ()
     """Runs of the user's own that have no result, in place of which shipped ones are counted."""
 
     def numbers(self, measure: Measure) -> list[float]:
@@ -113,7 +113,9 @@ class Cell(Generic[AnyResult]):
     @property
     def unfinished(self) -> list[str]:
         """How far the runs came that stand beside counted ones, in one text; none without them."""
-        ends = [f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.beside]
+        ends = [
+            f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.unfinished_runs
+        ]
         return [f"yours: {', '.join(ends)}"] if ends else []
 
 
@@ -131,8 +133,8 @@ def cell_of(records: Sequence[RunRecord]) -> Cell[RunRecord]:
     """Make a cell of all runs of one row and column."""
     runs = counted(records)
     names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
-    beside = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
-    return Cell(runs, tuple(sorted(beside, key=lambda r: r.seed)))
+    unfinished_runs = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
+    return Cell(runs, tuple(sorted(unfinished_runs, key=lambda r: r.seed)))
 
 
 def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

@@ -21,7 +21,7 @@ def changes_of(run: RunRecord) -> Changes:
     return frozenset(text for text in run.overrides if not text.startswith("task."))
 
 
-class Names:
+class RowNames:
     """The names of runs that are shown together: each has one, in all tables and figures.
 
     A run goes by its label, which other seeds of settings that were changed share, or by the
@@ -45,7 +45,7 @@ class Names:
             row = run.mixer_code, changes_of(run)
             self._rows.setdefault(self._group(run), set()).add(row)
         self._settings = {
-            group: _told_apart({changes for _, changes in rows})
+            group: _distinct_texts({changes for _, changes in rows})
             for group, rows in self._rows.items()
         }
         self._hashes: dict[tuple[object, ...], set[str]] = {}
@@ -94,7 +94,7 @@ class Names:
         return self._name(run), run.preset, run.protocol, run.task, *data
 
 
-def meant(given: str, valid: Collection[str]) -> list[str]:
+def matching_names(given: str, valid: Collection[str]) -> list[str]:
     """List the names that one may stand for: itself, or those that begin so, in any case."""
     if given in valid:
         return [given]
@@ -113,7 +113,7 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
         flag: where it was given.
     Raises: UserError if there is none, or more than one.
     """
-    found = meant(given, valid)
+    found = matching_names(given, valid)
     if not found:
         raise unknown(kind, given, valid, flag)
     if len(found) > 1:
@@ -158,7 +158,7 @@ def _name_of_code(code: str | None, files: Mapping[str | None, set[str]]) -> str
     return next(iter(own)) if len(own) == 1 and not own & others else f"code {code[:8]}"
 
 
-def _told_apart(rows: Collection[Changes]) -> dict[Changes, str]:
+def _distinct_texts(rows: Collection[Changes]) -> dict[Changes, str]:
     """Write the settings of each row so that no two read the same."""
     values: dict[str, set[Changes]] = {_key(text): set() for row in rows for text in row}
     for key, found in values.items():

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.boards.cells import counted
-from lra.report.boards.row_names import Names, with_hash
+from lra.report.boards.row_names import RowNames, with_hash
 from lra.report.boards.slugs import run_anchor, slugify
 from tasks.base import BENCHMARK
 
@@ -20,7 +20,7 @@ BUSY = "busy"
 
 
 @dataclass(frozen=True)
-class Place:
+class Workload:
     """A column of a table of speeds: speeds are compared if all of these fields are equal."""
 
     task: str
@@ -104,17 +104,17 @@ class SpeedBoard:
     """What was measured, and on which device, in the names of files."""
     note: str
     """Sentence on how the speeds were measured."""
-    rows: Mapping[str, Mapping[Place, Speed]]
+    rows: Mapping[str, Mapping[Workload, Speed]]
     """Speeds, by method and then by place."""
     unit: str = "training speed, steps/s"
     """Label of an axis of speeds."""
 
     @property
-    def places(self) -> list[Place]:
+    def workloads(self) -> list[Workload]:
         """The columns: every place at which some row has a speed, in order."""
         return sorted(
-            {place for cells in self.rows.values() for place in cells},
-            key=lambda place: place.order,
+            {workload for cells in self.rows.values() for workload in cells},
+            key=lambda workload: workload.order,
         )
 
 
@@ -139,10 +139,10 @@ def speed_of(runs: Iterable[RunRecord]) -> Speed:
     )
 
 
-def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> list[SpeedBoard]:
+def speed_boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[SpeedBoard]:
     """Sort the speeds of runs by device, preset and protocol; `names` as for `boards`."""
-    names = names or Names(records)
-    found: dict[tuple[str, str, str], dict[str, dict[Place, list[RunRecord]]]] = {}
+    names = names or RowNames(records)
+    found: dict[tuple[str, str, str], dict[str, dict[Workload, list[RunRecord]]]] = {}
     hashes: dict[tuple[object, ...], set[str]] = {}
     for r in records:
         hashes.setdefault(_cell(r, names), set()).add(r.config_hash)
@@ -151,7 +151,7 @@ def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> li
         # Runs on data of another kind, but of one length, meet here alone.
         is_shared = len(hashes[_cell(r, names)]) > 1
         name = with_hash(names.of(r), r) if is_shared else names.of(r)
-        rows.setdefault(name, {}).setdefault(_place(r), []).append(r)
+        rows.setdefault(name, {}).setdefault(_workload(r), []).append(r)
     return [
         SpeedBoard(
             device,
@@ -162,8 +162,8 @@ def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> li
             "GPU.",
             {
                 name: {
-                    place: speed_of(counted(sorted(runs, key=lambda r: r.run_id)))
-                    for place, runs in by_place.items()
+                    workload: speed_of(counted(sorted(runs, key=lambda r: r.run_id)))
+                    for workload, runs in by_place.items()
                 }
                 for name, by_place in sorted(rows.items())
             },
@@ -172,9 +172,9 @@ def speed_boards(records: Sequence[RunRecord], names: Names | None = None) -> li
     ]
 
 
-def _place(record: RunRecord) -> Place:
-    return Place(record.task, record.length, record.batch_size)
+def _workload(record: RunRecord) -> Workload:
+    return Workload(record.task, record.length, record.batch_size)
 
 
-def _cell(record: RunRecord, names: Names) -> tuple[object, ...]:
-    return record.preset, record.protocol, record.device, names.of(record), _place(record)
+def _cell(record: RunRecord, names: RowNames) -> tuple[object, ...]:
+    return record.preset, record.protocol, record.device, names.of(record), _workload(record)

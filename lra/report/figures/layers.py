@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from lra.record.benchmark import BenchRecord
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank
 from lra.report.figures.drawing import (
@@ -87,7 +87,7 @@ def _varied_number(record: BenchRecord) -> tuple[str, float] | None:
 
 
 def layer_figures(
-    records: Sequence[BenchRecord], names: Names, styles: MethodStyles
+    records: Sequence[BenchRecord], names: RowNames, styles: MethodStyles
 ) -> list[ReportFigure]:
     """Make a figure of the measurements that were made with several numbers for one setting.
 

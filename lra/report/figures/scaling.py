@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lra.report.boards.slugs import slugify
-from lra.report.boards.speeds import Place, SpeedBoard
+from lra.report.boards.speeds import SpeedBoard, Workload
 from lra.report.figures.best_rows import choose_rows, rank
 from lra.report.figures.drawing import (
     MethodStyles,
@@ -59,17 +59,17 @@ def fit_power_law(lengths: Sequence[int], steps_per_second: Sequence[float]) -> 
 def scaling_figures(board: SpeedBoard, styles: MethodStyles) -> list[ReportFigure]:
     """Make a figure per task and batch size that was timed at several lengths."""
     figures = []
-    groups: dict[tuple[str, int, tuple[str, ...]], list[Place]] = {}
-    for place in board.places:
-        key = (place.task, place.batch_size, tuple(place.differences))
-        groups.setdefault(key, []).append(place)
-    for (task, batch_size, differences), places in groups.items():
+    groups: dict[tuple[str, int, tuple[str, ...]], list[Workload]] = {}
+    for workload in board.workloads:
+        key = (workload.task, workload.batch_size, tuple(workload.differences))
+        groups.setdefault(key, []).append(workload)
+    for (task, batch_size, differences), workloads in groups.items():
         found: dict[str, Speeds] = {}
         for method, cells in board.rows.items():
             points = [
-                (place.length, speed)
-                for place in places
-                if place in cells and (speed := cells[place].steps_per_second) is not None
+                (workload.length, speed)
+                for workload in workloads
+                if workload in cells and (speed := cells[workload].steps_per_second) is not None
             ]
             if len(points) > 1:
                 found[method] = points

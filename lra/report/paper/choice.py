@@ -11,7 +11,7 @@ from lra.record.run import RunRecord
 from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.row_names import changes_of, complete, meant
+from lra.report.boards.row_names import changes_of, complete, matching_names
 from lra.report.published.rows import PublishedRow, choose_published, rows_of
 
 MIXERS, VARIANTS, BASELINES, PUBLISHED = "mixers", "variants", "baselines", "published"
@@ -56,8 +56,8 @@ class Choice:
     def shown_columns(self, board: Board) -> list[str]:
         """Return the columns of a board that has the rows chosen already."""
         with_result = [task for task in board.tasks if _has_result(board, task)]
-        meant = {TASKS: with_result, AVERAGE: usual_average(board)}
-        columns = [name for word in self.columns for name in meant.get(word, [word])]
+        by_kind = {TASKS: with_result, AVERAGE: usual_average(board)}
+        columns = [name for word in self.columns for name in by_kind.get(word, [word])]
         return list(dict.fromkeys(columns))
 
     def published_rows(self, boards: Sequence[Board]) -> list[PublishedRow]:
@@ -90,7 +90,7 @@ def choose(boards: Sequence[Board], rows: str, columns: str, published: str | No
         rows=[
             # Which row it is that begins so may differ from board to board.
             word
-            if meant(word, methods)
+            if matching_names(word, methods)
             else complete(word, [*methods, *ROW_KINDS], "row", "--rows")
             for word in _words(rows)
         ],
@@ -112,10 +112,13 @@ def _rows_meant(
     Raises: UserError for a name that several of them begin with.
     """
     if word not in ROW_KINDS:
-        return [complete(word, rows, "row", "--rows")] if meant(word, rows) else []
+        return [complete(word, rows, "row", "--rows")] if matching_names(word, rows) else []
     usual = [name for name, cells in rows.items() if is_at_preset(cells)]
     named = {
-        mixer for other in words for name in meant(other, rows) for mixer in _mixers(rows[name])
+        mixer
+        for other in words
+        for name in matching_names(other, rows)
+        for mixer in _mixers(rows[name])
     }
     changed = [
         name

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from lra.record.benchmark import BenchRecord
 from lra.report.boards.benchmarks import _LEARNED, _bench_order
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard, is_busy, layers_in_words
 from lra.report.tables.speed import speed_and_memory_tables
 from lra.report.tables.table import Table, text_column, text_columns
@@ -34,10 +34,10 @@ def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
 
 def _ratio_table(board: SpeedBoard, slug: str) -> Table:
     columns = [text_column("mixer", board.rows)]
-    for place in board.places:
-        speeds = [cells.get(place) for cells in board.rows.values()]
+    for workload in board.workloads:
+        speeds = [cells.get(workload) for cells in board.rows.values()]
         texts = [_ratio_of(speed) if speed is not None else None for speed in speeds]
-        columns.append(text_column(str(place), texts))
+        columns.append(text_column(str(workload), texts))
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: times as fast as the reference",
@@ -48,14 +48,14 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
                 "device": board.device,
                 "setting": board.title,
                 "mixer": method,
-                **place.facts,
+                **workload.facts,
                 "ratio_to_reference": speed.ratio_to_reference,
                 "low_quartile": speed.ratio_low,
                 "high_quartile": speed.ratio_high,
             }
             for method, cells in board.rows.items()
-            for place in board.places
-            if (speed := cells.get(place)) is not None and speed.ratio_to_reference is not None
+            for workload in board.workloads
+            if (speed := cells.get(workload)) is not None and speed.ratio_to_reference is not None
         ],
     )
 
@@ -77,17 +77,17 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
     facts: list[dict[str, object]] = []
     names: dict[str, None] = {}
     broken_down = [
-        (method, place, speed.time_breakdown)
+        (method, workload, speed.time_breakdown)
         for method, cells in board.rows.items()
-        for place in board.places
-        if (speed := cells.get(place)) is not None and speed.time_breakdown
+        for workload in board.workloads
+        if (speed := cells.get(workload)) is not None and speed.time_breakdown
     ]
     for _, _, times in broken_down:
         names |= dict.fromkeys(times)
-    for method, place, times in broken_down:
-        rows.append([method, str(place), *(f"{times.get(name, 0):.1f}" for name in names)])
+    for method, workload, times in broken_down:
+        rows.append([method, str(workload), *(f"{times.get(name, 0):.1f}" for name in names)])
         facts.append({"device": board.device, "setting": board.title, "mixer": method,
-                      "place": str(place), **times})  # fmt: skip
+                      "place": str(workload), **times})  # fmt: skip
     return Table(
         slug=slug,
         title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
@@ -98,14 +98,16 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
     )
 
 
-def against_reference(records: Sequence[BenchRecord], names: Names | None = None) -> Table | None:
+def against_reference(
+    records: Sequence[BenchRecord], names: RowNames | None = None
+) -> Table | None:
     """Tabulate every measurement that was made beside its reference, if any was.
 
     Args:
         records: measurements.
         names: as for `boards`.
     """
-    names = names or Names([], records)
+    names = names or RowNames([], records)
     compared = [r for r in sorted(records, key=_bench_order) if r.ratio_to_reference is not None]
     if not compared:
         return None

@@ -8,7 +8,7 @@ from dataclasses import replace
 from lra.report.boards.board import Board
 from lra.report.boards.comparison import RESAMPLES, Comparison, compare_cells
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import complete, meant
+from lra.report.boards.row_names import complete, matching_names
 from lra.report.boards.slugs import run_anchor
 from lra.report.tables.table import Table, text_columns
 from lra.runtime.console import MISSING
@@ -28,7 +28,7 @@ def comparison_table(
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
     known = {method for board in boards for method in board.rows}
     for name in given:
-        if not meant(name, known):
+        if not matching_names(name, known):
             raise unknown("mixer among the runs", name, known, "--compare")
     rows: list[list[str | None]] = []
     links: list[str] = []
@@ -79,7 +79,7 @@ def _compared(
     for board in boards:
         for task in board.tasks:
             rows = [method for method, cells in board.rows.items() if task in cells]
-            if not all(meant(name, rows) for name in given):
+            if not all(matching_names(name, rows) for name in given):
                 continue
             try:
                 names = [complete(name, rows, "mixer", "--compare") for name in given]

@@ -46,16 +46,16 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
     compared_with = board.rows.get(relative_to, {})
     columns = [text_column("mixer", board.rows)]
     facts: list[dict[str, object]] = []
-    for place in board.places:
-        against = _amount(compared_with.get(place), quantity)
-        speeds = {method: cells.get(place) for method, cells in board.rows.items()}
+    for workload in board.workloads:
+        against = _amount(compared_with.get(workload), quantity)
+        speeds = {method: cells.get(workload) for method, cells in board.rows.items()}
         entries = [_entry(speed, against, quantity) for speed in speeds.values()]
-        columns.append(Column(str(place), entries, quantity.digits))
+        columns.append(Column(str(workload), entries, quantity.digits))
     for method, cells in board.rows.items():
-        for place in board.places:
-            speed = cells.get(place)
+        for workload in board.workloads:
+            speed = cells.get(workload)
             value = _amount(speed, quantity)
-            base = _amount(compared_with.get(place), quantity)
+            base = _amount(compared_with.get(workload), quantity)
             if speed is None or value is None:
                 continue
             facts.append(
@@ -63,7 +63,7 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
                     "device": board.device,
                     "setting": board.title,
                     "mixer": method,
-                    **place.facts,
+                    **workload.facts,
                     quantity.name: value,
                     "low_quartile": speed.low,
                     "high_quartile": speed.high,

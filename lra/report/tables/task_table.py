@@ -77,10 +77,10 @@ def _settings(found: Sequence[Board], record: RunRecord) -> list[tuple[str, Boar
     names = [f"{board.protocol}, {board.conditions[record.task]}" for board in found]
     named: list[tuple[str, Board]] = []
     for name, board in zip(names, found, strict=True):
-        apart = ""
+        detail = ""
         if names.count(name) > 1:
             data = board.records[0].data.fingerprint  # of all of them: a board's data is the same
             is_same = data == record.data.fingerprint
-            apart = ", this run's data" if is_same else f", other data {data[:8]}"
-        named.append((name + apart, board))
+            detail = ", this run's data" if is_same else f", other data {data[:8]}"
+        named.append((name + detail, board))
     return named
