@@ -27,7 +27,7 @@ from lra.config.registry import MIXERS, TASKS
 from lra.config.request import RunRequest, parse_alternatives, parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.row_names import Names
+from lra.report.boards.row_names import RowNames
 from lra.report.tables.benchmarks import benchmark_tables
 from lra.runtime.cli import (
     Parser,
@@ -244,7 +244,7 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
                 record.save(options.out)
                 records.append(record)
-    names = Names([], records)
+    names = RowNames([], records)
     for board in bench_boards(records, names):
         for table in benchmark_tables(board, names.of_mixer(records[0])):
             write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
