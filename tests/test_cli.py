@@ -263,10 +263,10 @@ def test_an_interrupt_is_a_line_before_torch_is_there_too() -> None:
     """Importing torch takes seconds, in which Ctrl-C is likely."""
     code = (
         "import sys\n"
-        "from lra.runtime.cli import carry_out\n"
+        "from lra.runtime.cli import run_command\n"
         "def interrupt():\n"
         "    raise KeyboardInterrupt\n"
-        "code = carry_out('program', interrupt)\n"
+        "code = run_command('program', interrupt)\n"
         "assert 'torch' not in sys.modules\n"
         "sys.exit(code)\n"
     )

@@ -26,7 +26,6 @@ DEATHS = {
 
 RETURNS = {
     "itself": "a = []; a.append(a); return a, [0]",
-    "endless pair": "a = []; a.append((a, a)); return a, [0]",
     "deep": "a = [1]\nfor _ in range(100): a = [a]\nreturn [a], [0]",
     "objects": "return [[object()]], [0]",
     "bytes": "return [b'abc', b'd'], [0, 1]",

@@ -164,7 +164,11 @@ def absolute_path(text: str) -> Path:
 def new_file(text: str) -> Path:
     """Read the path of a file that is to be written."""
     found = absolute_path(text)
-    if not Path(text).name or found.is_dir():
+    try:
+        is_folder = found.is_dir()
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text}: {error.strerror}") from None
+    if not Path(text).name or is_folder:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected the name of a file")
     return found
 
