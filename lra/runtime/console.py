@@ -36,10 +36,13 @@ _typed: dict[str, str] = {}
 def make_absolute(text: str) -> Path:
     """Make a path that the user typed absolute; what is printed shows it as it was typed.
 
-    Code of the user's own may change the working directory while a command runs.
+    Code of the user's own may change the working directory while a command runs. A path stays
+    relative where this user may not enter a folder above the working directory.
     """
     path = Path(text)
     absolute = path.absolute()
+    if not os.access(Path.cwd(), os.X_OK):
+        return path
     if path != absolute and absolute.name:
         _typed[str(absolute)] = str(path)
     return absolute
