@@ -115,20 +115,12 @@ def draw_primitives(law: Law) -> Primitives:
             ]
         ),
         second_start_offsets=law.seed_distance * _compute_unit_vectors(_to_radians(range(DEGREES))),
-        dash_pixels=_build_ragged_array(
-            [line for family in families for line in family.dash_pixels]
-        ),
-        halo_pixels=_build_ragged_array(
-            [halo for family in families for halo in family.halo_pixels]
-        ),
-        footprint_pixels=_build_ragged_array(
-            [each for family in families for each in family.footprint_pixels]
-        ),
+        dash_pixels=_join(family.dash_pixels for family in families),
+        halo_pixels=_join(family.halo_pixels for family in families),
+        footprint_pixels=_join(family.footprint_pixels for family in families),
         turns=_build_ragged_array([turn for turn, _ in turns]),
         turn_weights=np.concatenate([weights for _, weights in turns]),
-        dilated_halo_pixels=_build_ragged_array(
-            [halo for family in families for halo in family.dilated_halo_pixels]
-        ),
+        dilated_halo_pixels=_join(family.dilated_halo_pixels for family in families),
         vectors=np.concatenate(
             [
                 _compute_vectors(law, margin, family.angles)
@@ -304,6 +296,10 @@ def _list_pixels(image: np.ndarray) -> np.ndarray:
     return np.column_stack([y - len(image) // 2, x - len(image) // 2, image[y, x]])
 
 
+def _join(lists: Iterable[Sequence[np.ndarray]]) -> RaggedArray:
+    return _build_ragged_array([array for arrays in lists for array in arrays])
+
+
 def _build_ragged_array(arrays: Sequence[np.ndarray]) -> RaggedArray:
-    starts = np.cumsum([0, *map(len, arrays)])
-    return RaggedArray(starts.astype(np.int64), np.concatenate(arrays).astype(np.int64))
+    offsets = np.cumsum([0, *map(len, arrays)])
+    return RaggedArray(offsets.astype(np.int64), np.concatenate(arrays).astype(np.int64))
