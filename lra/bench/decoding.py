@@ -38,7 +38,7 @@ LENGTHS = [256, 1024, 4096]
 class Decoding:
     """One mixer that is run position by position, with its measurements so far."""
 
-    source: MixerComponent
+    component: MixerComponent
     mixer: RecurrentMixer
     positions: Sequence[int]
     dim: int
@@ -89,7 +89,7 @@ class Decoding:
         state_size = self.mixer.state_size(max(self.positions))
         return [
             {
-                "mixer": self.source.name,
+                "mixer": self.component.name,
                 "numbers in the state": f"{state_size:,}",
                 "position": f"{position:,}",
                 "step, ms": spread(self.steps[position]),
@@ -114,8 +114,8 @@ class Decoding:
                     BenchRecord(
                         mode="decode",
                         part=part,
-                        mixer=self.source.name,
-                        mixer_code=self.source.code,
+                        mixer=self.component.name,
+                        mixer_code=self.component.code,
                         overrides=overrides,
                         length=position,
                         batch_size=1,
@@ -156,10 +156,10 @@ def _decoding(
     context = MixerContext(
         dim=options.dim, max_length=max(positions), layer=0, depth=1, causal=True
     )
-    source, mixer = default_mixer(name, context, parse_changes(options.overrides))
+    component, mixer = default_mixer(name, context, parse_changes(options.overrides))
     if not isinstance(mixer, RecurrentMixer):
-        raise UserError(f"{source.origin}: it has no recurrence to decode by")
-    return Decoding(source, mixer.to(device).eval(), positions, options.dim, device)
+        raise UserError(f"{component.origin}: it has no recurrence to decode by")
+    return Decoding(component, mixer.to(device).eval(), positions, options.dim, device)
 
 
 def decode(
@@ -184,6 +184,6 @@ def decode(
     logger.info(f"{options.dim} channels, one sequence, {device_name(device)}")
     logger.info(f"medians and quartiles of {options.repeats} rounds, {WINDOW} steps each")
     write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
-    mixers = tuple(decoding.source.name for decoding in decodings)
+    mixers = tuple(decoding.component.name for decoding in decodings)
     overrides = tuple(change.text for change in parse_changes(options.overrides))
     return [record for decoding in decodings for record in decoding.records(mixers, overrides)]

@@ -38,11 +38,11 @@ def default_mixer(
         changes: changed options.
     Raises: UserError for options that the mixer does not have, or that have no default.
     """
-    source = find_mixer(name, "--mixers")
-    options = compose_options(source, changes)
-    mixer = source.build(context, options)
-    check_plug_in(source, mixer, context)
-    return source, mixer
+    component = find_mixer(name, "--mixers")
+    options = compose_options(component, changes)
+    mixer = component.build(context, options)
+    check_plug_in(component, mixer, context)
+    return component, mixer
 
 
 class Part(NamedTuple):
@@ -111,8 +111,8 @@ class OperatorCase(Case):
         """See `Case.settings`."""
         code, name, channels = None, self.mixer, self.dim
         if self.mixer != PRODUCT:
-            source, mixer = default_mixer(self.mixer, self._context(), self.changes)
-            name, code = source.name, source.code
+            component, mixer = default_mixer(self.mixer, self._context(), self.changes)
+            name, code = component.name, component.code
             channels = self._part(mixer).channels
         return {
             "mode": "op",

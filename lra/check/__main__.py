@@ -75,9 +75,9 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 
 def check(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    source, results = try_out(options)
+    component, results = try_out(options)
     failed = sum(result.fault is not None for result in results)
-    lines = [f"{source.name}, {source.flag.removeprefix('--')} of {source.file}", ""]
+    lines = [f"{component.name}, {component.flag.removeprefix('--')} of {component.file}", ""]
     lines += [result.line for result in results]
     lines += ["", f"{len(results) - failed} passed, {failed} failed", ""]
     write_out("\n".join(lines))

@@ -22,13 +22,15 @@ LENGTH = 96
 """Positions of the longest sequence that a mixer is built for."""
 
 
-def mixer_checks(source: MixerComponent, options: Section, dim: int) -> Iterator[tuple[str, Check]]:
+def mixer_checks(
+    component: MixerComponent, options: Section, dim: int
+) -> Iterator[tuple[str, Check]]:
     """List all checks of a mixer with some options at `dim` channels, each by its name."""
     context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
-    build = partial(source.build, options=options)
+    build = partial(component.build, options=options)
     yield "it can be constructed", lambda: _describe(build(context), dim)
     mixer = build(context)
-    yield from plug_in_checks(source, mixer, context)
+    yield from plug_in_checks(component, mixer, context)
     for length in (1, LENGTH):
         yield f"it takes {length} positions", partial(_take, mixer, torch.randn(2, length, dim))
     mixer.eval()
@@ -43,7 +45,7 @@ def mixer_checks(source: MixerComponent, options: Section, dim: int) -> Iterator
     yield "it computes under bf16", partial(promises.check_bf16, mixer, x)
     yield (
         "where model.causal is true, it is causal or says that it cannot be",
-        partial(_check_causal, source, options, replace(context, causal=True)),
+        partial(_check_causal, component, options, replace(context, causal=True)),
     )
 
 
@@ -63,10 +65,10 @@ def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
     return None
 
 
-def _check_causal(source: MixerComponent, options: Section, context: MixerContext) -> None:
+def _check_causal(component: MixerComponent, options: Section, context: MixerContext) -> None:
     try:
-        mixer = source.build(context, options)
+        mixer = component.build(context, options)
     except UserError as error:
         raise NotChecked(f"it says that it cannot be ({error})") from None
-    for _, check in plug_in_checks(source, mixer, context):
+    for _, check in plug_in_checks(component, mixer, context):
         check()

@@ -34,12 +34,12 @@ CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 
 
 def task_checks(
-    source: TaskComponent, options: Section, changes: tuple[Change, ...]
+    component: TaskComponent, options: Section, changes: tuple[Change, ...]
 ) -> Iterator[tuple[str, Check]]:
     """List all checks of a task with some options, which these changes of settings gave it."""
     with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
-        yield "it can be constructed", lambda: _describe(source.build(options))
-        task = source.build(options)
+        yield "it can be constructed", lambda: _describe(component.build(options))
+        task = component.build(options)
         if isinstance(task, OwnTask):
             yield from _drawn(task)
         yield (
@@ -47,14 +47,14 @@ def task_checks(
             partial(_prepare, task, Path(folder)),
         )
         dataset = task.prepare(Path(folder))
-        again = partial(_prepare_again, source, options, Path(folder), dataset)
+        again = partial(_prepare_again, component, options, Path(folder), dataset)
         yield "prepared again, the data is the same", again
         yield "its data is verified", lambda: "; ".join(task.verify(dataset))
         yield "every class is in the training split", partial(_classes, task, dataset)
         yield "batches hold the examples asked for", partial(_batches, task, dataset)
         positions = task.info.targets == "position"
         chosen = (*changes, *TINY, *(CAUSAL if positions else ()))
-        yield "a classifier trains on it", partial(_train, source, chosen, dataset)
+        yield "a classifier trains on it", partial(_train, component, chosen, dataset)
 
 
 def _prepare(task: Task, folder: Path) -> str:
@@ -63,14 +63,16 @@ def _prepare(task: Task, folder: Path) -> str:
     return f"{sizes}; majority class {dataset.baselines['majority class']:.2f} %"
 
 
-def _prepare_again(source: TaskComponent, options: Section, folder: Path, dataset: Dataset) -> None:
-    again = source.construct(options).prepare(folder / "again")
+def _prepare_again(
+    component: TaskComponent, options: Section, folder: Path, dataset: Dataset
+) -> None:
+    again = component.construct(options).prepare(folder / "again")
     if again.fingerprint != dataset.fingerprint:
         raise DataError("its fingerprint differs; draw by rng alone")
 
 
-def _train(source: TaskComponent, changes: tuple[Change, ...], dataset: Dataset) -> str:
-    config = resolve(RunRequest(task=source.spec, mixer="mean", changes=changes))
+def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Dataset) -> str:
+    config = resolve(RunRequest(task=component.spec, mixer="mean", changes=changes))
     trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
     trainer.train_step()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"

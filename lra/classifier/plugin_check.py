@@ -17,7 +17,7 @@ LENGTHS = (5, 83)
 """Positions of the sequences that a plug-in is applied to, if it is for sequences as long."""
 
 
-def check_plug_in(source: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
+def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
     """Hold a plug-in to what registered mixers are tested for; of those, say nothing.
 
     Args:
@@ -26,15 +26,15 @@ def check_plug_in(source: MixerComponent, mixer: nn.Module, context: MixerContex
     Raises: UserError for a broken promise, see `plug_in_checks`, and for anything that the mixer
         raises in training or evaluation.
     """
-    if source.code is None:
+    if component.code is None:
         return
-    with source.explain_errors("it failed on a trial"):
-        for _, check in plug_in_checks(source, mixer, context):
+    with component.explain_errors("it failed on a trial"):
+        for _, check in plug_in_checks(component, mixer, context):
             check()
 
 
 def plug_in_checks(
-    source: MixerComponent, mixer: nn.Module, context: MixerContext
+    component: MixerComponent, mixer: nn.Module, context: MixerContext
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """List the checks of a plug-in by name; arguments as for `check_plug_in`.
 
@@ -51,7 +51,7 @@ def plug_in_checks(
         at = f"{length} positions"
         for given in (None,) if grid is not None else (mask, None):
             how = "without a mask" if given is None else "with a mask"
-            yield f"forward and back, {at}, {how}", partial(_train, source, mixer, x, given)
+            yield f"forward and back, {at}, {how}", partial(_train, component, mixer, x, given)
         for training in (True, False):
             mode = "training" if training else "evaluation"
             mixer.train(training)
@@ -72,7 +72,7 @@ def _check_weights(mixer: nn.Module) -> None:
         raise promises.BrokenPromise(fault)
 
 
-def _train(source: MixerComponent, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:
-    with source.explain_errors(f"forward with mask {promises.describe(mask)}"):
+def _train(component: MixerComponent, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:
+    with component.explain_errors(f"forward with mask {promises.describe(mask)}"):
         promises.take_training_step(mixer, x, mask)
         mixer.zero_grad(set_to_none=True)

@@ -21,7 +21,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import Evaluator, Score, position_scores
+from lra.train.evaluation import Evaluator, Score, compute_position_scores
 from tasks.base import Dataset, largest_class
 from tasks.errors import DataError
 
@@ -181,7 +181,7 @@ def _record_of(
         loss=score.loss if math.isfinite(score.loss) else None,
         baselines=dict(dataset.baselines),
         largest_class=largest_class(dataset.splits["test"].labels),
-        positions=position_scores(score, dataset) if score.predictions is None else None,
+        positions=compute_position_scores(score, dataset) if score.predictions is None else None,
         examples_per_second=score.total / seconds,
         device=device_name(device),
         threads=ThreadsRecord.now(torch.get_num_threads(), device.type),

@@ -194,7 +194,7 @@ class Evaluator:
         return score
 
 
-def position_scores(score: Score | None, dataset: Dataset) -> PositionScores:
+def compute_position_scores(score: Score | None, dataset: Dataset) -> PositionScores:
     """Describe what is measured where positions are targets.
 
     Args:

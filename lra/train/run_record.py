@@ -14,7 +14,7 @@ from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
 from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
 from lra.runtime.environment import versions
 from lra.runtime.errors import UserError
-from lra.train.evaluation import Score, position_scores
+from lra.train.evaluation import Score, compute_position_scores
 from lra.train.self_pretraining import PretrainingResult, summarize_pretraining
 from lra.train.session import Session
 from lra.train.trainer import Best, Trainer
@@ -120,7 +120,7 @@ class Recorder:
         """Describe what is measured where positions are targets, of the test set once it is."""
         if self.info.targets == "example":
             return None
-        found = position_scores(test, self.dataset)
+        found = compute_position_scores(test, self.dataset)
         val_loss = best.get("val_loss") if best is not None else None
         return found.model_copy(update={"val_loss": val_loss})
 
