@@ -192,19 +192,19 @@ def test_report_minds_its_reader(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "Error" not in done.stderr
 
 
-def test_show_config_prints_and_makes_nothing(tmp_path: Path) -> None:
-    done = command("run_task.py", *tiny_arguments(tmp_path, "--show-config"))
-    assert done.returncode == 0
-    assert "# hash: " in done.stdout
-    assert "steps: 20" in done.stdout
+def test_show_config_prints_and_makes_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_task.main(tiny_arguments(tmp_path, "--show-config")) == 0
+    shown = capsys.readouterr().out
+    assert "# hash: " in shown
+    assert "steps: 20" in shown
     assert not list(tmp_path.iterdir())
 
 
 def test_unwritable_places_are_users_mistakes(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("a file where a folder should be")
-    done = command("run_task.py", *tiny_arguments(tmp_path))
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    assert run_task.main(tiny_arguments(tmp_path)) == 2
 
 
 def test_long_runs_on_a_cpu_name_the_quick_preset(
