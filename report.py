@@ -148,12 +148,13 @@ def chosen_formats(options: argparse.Namespace) -> list[str]:
     return formats
 
 
-def write_report(options: argparse.Namespace, results: Results, out: Path) -> None:
+def write_report(
+    options: argparse.Namespace, formats: list[str], results: Results, out: Path
+) -> None:
     """Write the page and the other files of the report, and print its first tables."""
     from lra.report.chapters import ReportData, ReportOptions
     from lra.report.page import write
 
-    formats = chosen_formats(options)
     shown = ReportOptions(
         relative_to=options.relative_to, compare=options.compare, published=options.published
     )
@@ -211,7 +212,7 @@ def report(options: argparse.Namespace) -> int:
     from lra.record.schema import SHIPPED
 
     refuse_idle_flags(options)
-    chosen_formats(options)
+    formats = chosen_formats(options)
     default = f"results/{SHIPPED}" if options.check or options.write_readme else "results"
     folder = options.results_dir or absolute_path(default)
     results = choose_runs(options, folder)
@@ -225,7 +226,7 @@ def report(options: argparse.Namespace) -> int:
 
         write_readmes(results, ROOT)
     else:
-        write_report(options, results, options.out or folder / "report")
+        write_report(options, formats, results, options.out or folder / "report")
     for fault in results.faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if results.faults else code

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import sys
-
-from lra.runtime.allocator import start_with_whole_heap
 from lra.runtime.interrupts import expect_interrupts
-from lra.runtime.threads import choose_threads
 
 if __name__ == "__main__":
     expect_interrupts("run_task.py")
+
+import sys
+
+from lra.runtime.allocator import start_with_whole_heap
+from lra.runtime.threads import choose_threads
+
+if __name__ == "__main__":
     start_with_whole_heap()
     choose_threads(sys.argv)
 

@@ -6,8 +6,8 @@ What Python code calls, `build`, `load` and `records`, is imported when it is fi
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
     from lra.api.frame import records
     from lra.api.model import Built, TrainedRun, build, load

@@ -178,7 +178,7 @@ STARTS = {
 
 @pytest.mark.parametrize(
     ("program", "moment"),
-    [("run_task.py", 0.3), ("run_task.py", 1.0), *((program, 0.5) for program in STARTS)],
+    [("run_task.py", 0.15), ("run_task.py", 1.0), *((program, 0.5) for program in STARTS)],
 )
 def test_interruptions_while_torch_is_imported(program: str, moment: float) -> None:
     line = [sys.executable, *STARTS[program].split()]

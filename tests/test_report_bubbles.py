@@ -11,8 +11,8 @@ import pytest
 from figure_checks import legend_names, overlaps
 from lra.report.boards.board import boards
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.figures.bubble_panels import (
     Bubble,
     Panel,
@@ -189,7 +189,7 @@ def test_two_devices_and_a_board_apart_have_files_of_their_own(tmp_path: Path) -
         for run in runs
     ]
     save_all(tmp_path, runs)
-    made = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
+    made = make_chapters(CHAPTERS, ReportData(Results(tmp_path), ReportOptions()))
     slugs = [figure.slug for chapter in made for figure in chapter.figures]
     assert len(set(slugs)) == len(slugs) == 4
 

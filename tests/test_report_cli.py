@@ -21,8 +21,8 @@ from lra.record.run import folder_of
 from lra.report.boards.board import boards
 from lra.report.boards.comparison import compare
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.page.commands import command
 from lra.report.page.write import FORMATS, write_report
 from lra.report.tables.markdown import escape
@@ -77,7 +77,7 @@ def test_all_files_are_there(written: Path) -> None:
 @pytest.mark.parametrize("kind", ["markdown", "latex", "csv"])
 def test_tables_are_golden(made: Path, kind: str, request: pytest.FixtureRequest) -> None:
     """To the letter; `pytest --write-golden` after a change that is meant."""
-    made_sections = make_chapters(ReportData(Results(made), ReportOptions()))
+    made_sections = make_chapters(CHAPTERS, ReportData(Results(made), ReportOptions()))
     tables = [table for chapter in made_sections for table in chapter.tables]
     text = "\n".join(getattr(table, kind)() for table in tables)
     path = GOLDEN / f"tables.{kind}"
@@ -302,7 +302,7 @@ def test_files_have_names_that_say_what_is_in_them(tmp_path: Path) -> None:
     save_all(tmp_path, [record(device="GPU B, 1 of 2"), record(run_id="u-s1", seed=1, data=apart)])
     for lengths in ("full", "task"):
         bench_record(lengths=lengths, overrides=("mixer.decay=0.9",)).save(tmp_path / "bench")
-    made = make_chapters(ReportData(Results(tmp_path), ReportOptions(published="none")))
+    made = make_chapters(CHAPTERS, ReportData(Results(tmp_path), ReportOptions(published="none")))
     slugs = {table.slug for chapter in made for table in chapter.tables}
     assert {slug for slug in slugs if not slug.startswith("memory")} == {
         "accuracy-paper-s4",

@@ -20,8 +20,8 @@ from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.figures import best_rows, kernels
 from lra.report.figures.best_rows import MOST_NAMED, MOST_ROWS, choose_rows, rank, rank_in_turn
 from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
@@ -214,7 +214,7 @@ def test_figures_of_bits_draw_the_rows_of_fewest(tmp_path: Path) -> None:
         for length in (512, 2048):
             save_evaluation(tmp_path, run, length, 2.0)
     results = Results(tmp_path)
-    made = make_chapters(ReportData(results, ReportOptions()))[0]
+    made = make_chapters(CHAPTERS, ReportData(results, ReportOptions()))[0]
     draws_the_best(made.figures, {"m0", "m1", "m2", "m3"})
 
 

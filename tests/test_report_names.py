@@ -19,8 +19,8 @@ from lra.report.boards.comparison import find_method
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.page.commands import command
 from lra.report.page.write import write_report
 from lra.report.tables.leaderboard import leaderboard
@@ -198,7 +198,7 @@ def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:
     assert {name for board in shown for name in board.rows} == {names.of(r) for r in runs}
     made = [
         c
-        for c in make_chapters(ReportData(results, ReportOptions()))
+        for c in make_chapters(CHAPTERS, ReportData(results, ReportOptions()))
         if c.slug.startswith(("speed", "bench"))
     ]
     assert {row[0] for chapter in made for table in chapter.tables for row in table.rows} == {

@@ -17,7 +17,7 @@ from lra.report.chapters import ReportData, ReportOptions
 from lra.report.page.write import FORMATS, write_report
 
 pytestmark = pytest.mark.slow
-LARGEST = 2_000_000
+LARGEST = 1_500_000
 """Most bytes of the page of the shipped records."""
 ERRORS = ("SEVERE", "WARNING")
 

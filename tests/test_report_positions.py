@@ -22,8 +22,8 @@ from lra.report.boards.board import Board, boards, leading_board, position_board
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.position_bits import by_position, by_value, windows_of
 from lra.report.boards.results import Results
-from lra.report.chapters import Chapter, ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import Chapter, ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.figures.bubble_panels import speeds_on, task_panels
 from lra.report.figures.curves import LOSS, STEPS, learning_curve
 from lra.report.figures.drawing import style
@@ -209,7 +209,7 @@ def test_what_the_ideal_predictor_needs_is_summed_as_losses_are() -> None:
 
 def next_tokens_chapter(results: Results) -> Chapter:
     """Make the chapter of the only board whose targets are positions."""
-    made = make_chapters(ReportData(results, ReportOptions()))
+    made = make_chapters(CHAPTERS, ReportData(results, ReportOptions()))
     (chapter,) = [chapter for chapter in made if chapter.slug.startswith("next-tokens")]
     return chapter
 
@@ -272,7 +272,7 @@ def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[st
     page = (made.folder / "report" / "index.html").read_text()
     assert "2.500 bits a byte, perplexity 5.657" in page
     assert "Published perplexities" in page
-    found = make_chapters(ReportData(made, ReportOptions(published="TNN")))
+    found = make_chapters(CHAPTERS, ReportData(made, ReportOptions(published="TNN")))
     slugs = [table.slug for one in found for table in one.tables if "published" in table.slug]
     assert slugs == ["published"], "what is named is shown alone"
 
@@ -289,7 +289,7 @@ def test_a_paper_has_tables_of_accuracies_alone(
 
 def test_no_perplexities_are_published_of_other_tasks(tmp_path: Path) -> None:
     save(tmp_path, periodic_run(1.35))
-    found = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
+    found = make_chapters(CHAPTERS, ReportData(Results(tmp_path), ReportOptions()))
     assert "published-perplexities" not in {table.slug for one in found for table in one.tables}
 
 

@@ -13,8 +13,8 @@ from conftest import ROOT
 from lra.config.registry import MIXERS
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import readme_slugs
+from lra.report.chapters import ReportData, ReportOptions, readme_slugs
+from lra.report.contents import CHAPTERS
 from lra.report.page.readme import (
     check_readmes,
     make_block,
@@ -120,7 +120,7 @@ def test_markers_without_their_counterpart_are_named(
     before = readme.read_text()
     for flag in ("--check", "--write-readme"):
         assert report.main(["--results-dir", str(root / "results"), flag]) == 2
-        assert "expected one of the second after each of the first" in capsys.readouterr().err
+        assert "expected a line <!-- end --> after each line" in capsys.readouterr().err
     assert readme.read_text() == before
     readme.unlink()
     assert report.main(["--results-dir", str(root / "results"), "--check"]) == 2
@@ -215,5 +215,5 @@ def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
     for length in (1024, 2048):
         bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
     data = ReportData(Results(tmp_path), ReportOptions())
-    for slug in readme_slugs(data):
+    for slug in readme_slugs(CHAPTERS, data):
         assert make_block(data, [slug]).text(tmp_path / "README.md")

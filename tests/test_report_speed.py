@@ -12,8 +12,8 @@ from figure_checks import legend_names, overlaps
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.results import Results
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import make_chapters
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import assign_styles, style
 from lra.report.figures.scaling import fit_power_law, scaling_figures
 from lra.report.tables.speed import memory_table, speed_table
@@ -97,7 +97,7 @@ def test_two_lengths_of_other_settings_are_drawn(tmp_path: Path) -> None:
         for length in (1024, 2048)
     ]
     save_all(tmp_path, runs)
-    made = make_chapters(ReportData(Results(tmp_path), ReportOptions()))
+    made = make_chapters(CHAPTERS, ReportData(Results(tmp_path), ReportOptions()))
     (drawn,) = [f for c in made for f in c.figures if f.slug.startswith("speed-over")]
     assert len(drawn.files()) == 2
 

@@ -112,7 +112,8 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     add_overrides(parser, "change a setting")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
-        help="measure every value in the same rounds, of several --vary every combination",
+        help="measure all these values of a setting, in the same interleaved rounds; several "
+        "--vary make every combination",
     )  # fmt: skip
 
 

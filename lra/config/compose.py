@@ -9,11 +9,12 @@ from pathlib import Path
 from lra.config.changes import effective_changes
 from lra.config.component import Component
 from lra.config.mixers import MixerComponent, find_mixer
+from lra.config.precedence import read_settings, read_task_settings
 from lra.config.registry import Section
 from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from lra.config.setting_names import check_names
-from lra.config.settings_files import CONFIGS, read_settings, read_task_settings
+from lra.config.settings_files import CONFIGS
 from lra.config.settings_layers import MergedSettings, merge_layers
 from lra.config.tasks import TaskComponent, find_task
 from lra.config.validate import validate_sections

@@ -1,35 +1,20 @@
-"""Settings files: where they are, what they may hold, and the layers that they give a run.
-
-Precedence, from the lowest: defaults; `configs/tasks/T.yaml` (task); `configs/mixers/M.yaml` and
-its `per_task` section (mixer); their sections for protocol and preset; `--set` and other flags.
-
-- Of the protocol that M was `published_under`: task < its protocol < mixer < its protocol < task's
-  preset < mixer's preset, so that no published value is lost.
-- Of another protocol: task < mixer < task's protocol < mixer's protocol < the presets as above.
-
-A preset compares mixers with the task's own pooling and head: what `per_task` says of these
-(`READOUT`) is left out then, and how parameters start in a release (`STARTS`).
-"""
+"""Settings files: where they are, what they may hold, and the layers that they give a run."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS
 from lra.config.settings_layers import SettingsLayer
 from lra.config.strict_yaml import LARGEST, parse_yaml
 from lra.runtime.errors import UserError, unknown
-from tasks.base import BENCHMARK
 from tasks.untrusted import read_text
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-
-OWN_TASK = "own_task.yaml"
-"""File of the settings of tasks that have none of their own."""
 
 READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
 """How positions become classes: a preset compares all mixers with the task's own."""
@@ -253,93 +238,3 @@ def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
     """Name the presets of published settings: `paper`, and what mixers have beside it."""
     files = [read_settings_file(path, path.name) for path in (configs / "mixers").glob("*.yaml")]
     return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
-
-
-def read_settings(
-    task: str, mixer: str, request: TaskRequest, configs: Path
-) -> tuple[list[SettingsLayer], str]:
-    """Read the settings of a task and a mixer, and check both files.
-
-    Args:
-        request: names the preset and the protocol.
-    Returns: layers, each over the one before it; and where the mixer's settings were published.
-    Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
-    """
-    preset, protocol = request.preset, request.protocol
-    mixer_file = read_settings_file(
-        configs / f"mixers/{mixer}.yaml", f"configs/mixers/{mixer}.yaml"
-    )
-    task_file = _open_task_file(task, configs)
-    of_task = task_file.layers(task, protocol, preset)
-    of_mixer = mixer_file.layers(task, protocol, preset)
-    names = _names(configs)
-    own_presets = mixer_file.published_presets
-    common = names.get(task, {"preset": {PAPER}})["preset"]
-    if preset not in {*common, *own_presets} and preset in published_presets(configs):
-        raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
-    _check_task_file(task_file, task, request, names, own_presets)
-    mixer_file.check(names)
-    for layer in (layer for group in of_mixer for layer in group):
-        for section, key in layer.values:
-            if section == "task":
-                raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
-    if mixer_file.published_under == protocol:
-        first = [*of_task[0], *of_task[1], *of_mixer[0], *of_mixer[1]]
-    else:
-        first = [*of_task[0], *of_mixer[0], *of_task[1], *of_mixer[1]]
-    return [*first, *of_task[2], *of_mixer[2]], mixer_file.citation(task, protocol, preset)
-
-
-def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[SettingsLayer]:
-    """Read the settings of a task alone, as layers, each over the one before it.
-
-    Raises: UserError as `read_settings`.
-    """
-    file = _open_task_file(task, configs)
-    groups = file.layers(task, request.protocol, request.preset)
-    _check_task_file(file, task, request, _names(configs), published_presets(configs))
-    return [layer for group in groups for layer in group]
-
-
-def _check_task_file(
-    file: SettingsFile,
-    task: str,
-    request: TaskRequest,
-    names: AvailableNames,
-    own_presets: Iterable[str],
-) -> None:
-    """Check a task's file, and that the preset and the protocol exist.
-
-    Args:
-        request: names the preset and the protocol.
-        own_presets: presets that the mixer has beside the task's.
-    """
-    known = names.get(task) or file.names
-    missing = f"configs/tasks/{task}.yaml"
-    lacking = "" if file.shown == missing else f"; {missing}, which could have it, is not there"
-    choices = {**known, "preset": {*known["preset"], *own_presets}}
-    for kind, name in (("preset", request.preset), ("protocol", request.protocol)):
-        if name not in choices[kind]:
-            raise UserError(f"{unknown(kind, name, choices[kind], f'--{kind}')}{lacking}")
-    for key in file.mixer_keys:
-        raise UserError(f"{file.shown}: {key} belongs into a mixer's file")
-    file.check({**names, task: known})
-
-
-def _open_task_file(task: str, configs: Path) -> SettingsFile:
-    """Open a task's file or, where it has none, that of tasks without one."""
-    path = f"tasks/{task}.yaml"
-    if not (configs / path).is_file():
-        path = OWN_TASK
-    return read_settings_file(configs / path, f"configs/{path}")
-
-
-def _names(configs: Path) -> AvailableNames:
-    """List the presets and protocols of every task.
-
-    A mixer's file may hold settings for tasks of the benchmark that are not there yet.
-    """
-    from lra.config.registry import TASKS
-
-    tasks = dict.fromkeys([*TASKS.classes, *BENCHMARK])
-    return {task: _open_task_file(task, configs).names for task in tasks}

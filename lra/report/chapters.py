@@ -1,18 +1,19 @@
-"""What a chapter of the report is: its subject, its tables and figures, and where they appear."""
+"""What a chapter of the report is, and how its tables and figures are made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Flag, auto
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.comparison import find_method
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
+from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import SpeedBoard, speed_boards
 from lra.report.figures.bubbles import bubbles_by_device
 from lra.report.figures.drawing import ReportFigure, assign_styles
@@ -133,3 +134,84 @@ class Chapter:
     folded_under: str = ""
     """Heading under which the page folds the chapter, with the others of the same; empty for a
     chapter that stands open under a heading of its own."""
+
+
+def make_chapters(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[Chapter]:
+    """Make all tables and figures of the page; figures are still to be drawn."""
+    made: list[Chapter] = []
+    for kind in kinds:
+        contents = [content for content in kind.contents if PAGE in content.outputs]
+        for subject in kind.subjects(data) if contents else ():
+            slug = kind.slug(subject)
+            items = [item for c in contents for item in c.make(data, subject, slug)]
+            made.append(
+                Chapter(
+                    slugify(kind.prefix, slug),
+                    kind.title(subject),
+                    [item for item in items if isinstance(item, Table)],
+                    [item for item in items if isinstance(item, ReportFigure)],
+                    kind.folded_under,
+                )
+            )
+    return _with_distinct_slugs(made)
+
+
+def readme_items(
+    kinds: Sequence[ChapterKind[Any]], data: ReportData, slugs: Collection[str]
+) -> Iterator[Item]:
+    """Make the tables and figures of a block of a README file.
+
+    Args:
+        kinds: all chapters.
+        data: what they are made from.
+        slugs: of contents, which stand for those of all main boards, or "settings-tnn" for those
+            of one chapter alone.
+    """
+    for kind in kinds:
+        contents = [
+            content
+            for content in kind.contents
+            if README in content.outputs and any(slug.startswith(content.slug) for slug in slugs)
+        ]
+        for subject in filter(kind.is_main, kind.subjects(data) if contents else ()):
+            end = kind.slug(subject)
+            for content in contents:
+                if content.slug in slugs or f"{content.slug}-{end}" in slugs:
+                    yield from content.make(data, subject, end)
+
+
+def readme_slugs(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[str]:
+    """List the slugs that a block of a README file may name."""
+    return [
+        slug
+        for kind in kinds
+        for content in kind.contents
+        if README in content.outputs
+        for slug in (content.slug, *(f"{content.slug}-{kind.slug(s)}" for s in kind.subjects(data)))
+    ]
+
+
+def _with_distinct_slugs(made: Sequence[Chapter]) -> list[Chapter]:
+    """Number the slugs that several chapters, tables or figures share: files and links need one.
+
+    A folder may not distinguish upper from lower case.
+    """
+    taken: set[str] = set()
+
+    def take(slug: str) -> str:
+        found, number = slug, 1
+        while found.casefold() in taken:
+            number += 1
+            found = f"{slug}-{number}"
+        taken.add(found.casefold())
+        return found
+
+    return [
+        replace(
+            chapter,
+            slug=take(chapter.slug),
+            tables=[replace(table, slug=take(table.slug)) for table in chapter.tables],
+            figures=[replace(figure, slug=take(figure.slug)) for figure in chapter.figures],
+        )
+        for chapter in made
+    ]

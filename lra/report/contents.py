@@ -5,16 +5,14 @@ A new table or figure takes a function that makes it, and a line in a list here.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any
 
 from lra.report.boards.board import Board
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.position_bits import Windows, windows_of
-from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import SpeedBoard
-from lra.report.chapters import PAGE, PAPER, README, Chapter, ChapterKind, Content, Item, ReportData
+from lra.report.chapters import PAGE, PAPER, README, ChapterKind, Content, ReportData
 from lra.report.figures.breakdown import breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.curves import curve_figures
@@ -95,13 +93,18 @@ def _settings_files() -> list[str]:
     return names()
 
 
-def _make_settings_tables(name: str) -> list[Table]:
-    """Make the table of settings and, where they are of a mixer, of starting laws."""
-    from lra.report.published.audit import read_published
-    from lra.report.tables.settings import audit_table, starts_table
+def _make_settings_table(_: ReportData, name: str, __: str) -> list[Table]:
+    from lra.report.tables.settings import audit_table
 
-    starts = [] if read_published(name).mixer is None else [starts_table(name)]
-    return [audit_table(name), *starts]
+    return [audit_table(name)]
+
+
+def _make_starts_table(_: ReportData, name: str, __: str) -> list[Table]:
+    """Tabulate how parameters start, where a file of settings is of a mixer."""
+    from lra.report.published.audit import read_published
+    from lra.report.tables.settings import starts_table
+
+    return [] if read_published(name).mixer is None else [starts_table(name)]
 
 
 _COMPARISON: ChapterKind[Sequence[str]] = ChapterKind(
@@ -256,8 +259,8 @@ _SETTINGS: ChapterKind[str] = ChapterKind(
     lambda name: name,
     lambda name: name,
     [
-        Content("settings", README, lambda _, name, __: _make_settings_tables(name)[:1]),
-        Content("starts", README, lambda _, name, __: _make_settings_tables(name)[1:]),
+        Content("settings", README, _make_settings_table),
+        Content("starts", README, _make_starts_table),
     ],
 )
 
@@ -266,77 +269,3 @@ CHAPTERS: Sequence[ChapterKind[Any]] = (
     _PUBLISHED, _SETTINGS,
 )  # fmt: skip
 """The chapters of the report, in their order."""
-
-
-def make_chapters(data: ReportData) -> list[Chapter]:
-    """Make all tables and figures of the page; figures are still to be drawn."""
-    made: list[Chapter] = []
-    for kind in CHAPTERS:
-        contents = [content for content in kind.contents if PAGE in content.outputs]
-        for subject in kind.subjects(data) if contents else ():
-            slug = kind.slug(subject)
-            items = [item for c in contents for item in c.make(data, subject, slug)]
-            made.append(
-                Chapter(
-                    slugify(kind.prefix, slug),
-                    kind.title(subject),
-                    [item for item in items if isinstance(item, Table)],
-                    [item for item in items if isinstance(item, ReportFigure)],
-                    kind.folded_under,
-                )
-            )
-    return _with_distinct_slugs(made)
-
-
-def readme_items(data: ReportData, slugs: Collection[str]) -> Iterator[Item]:
-    """Make the tables and figures of a block of a README file.
-
-    Args:
-        data: what they are made from.
-        slugs: of contents, which stand for those of all main boards, or "settings-tnn" for those
-            of one chapter alone.
-    """
-    for kind in CHAPTERS:
-        contents = [content for content in kind.contents if README in content.outputs]
-        for subject in filter(kind.is_main, kind.subjects(data) if contents else ()):
-            end = kind.slug(subject)
-            for content in contents:
-                if content.slug in slugs or f"{content.slug}-{end}" in slugs:
-                    yield from content.make(data, subject, end)
-
-
-def readme_slugs(data: ReportData) -> list[str]:
-    """List the slugs that a block of a README file may name."""
-    return [
-        slug
-        for kind in CHAPTERS
-        for content in kind.contents
-        if README in content.outputs
-        for slug in (content.slug, *(f"{content.slug}-{kind.slug(s)}" for s in kind.subjects(data)))
-    ]
-
-
-def _with_distinct_slugs(made: Sequence[Chapter]) -> list[Chapter]:
-    """Number the slugs that several chapters, tables or figures share: files and links need one.
-
-    A folder may not distinguish upper from lower case.
-    """
-    taken: set[str] = set()
-
-    def take(slug: str) -> str:
-        found, number = slug, 1
-        while found.casefold() in taken:
-            number += 1
-            found = f"{slug}-{number}"
-        taken.add(found.casefold())
-        return found
-
-    return [
-        replace(
-            chapter,
-            slug=take(chapter.slug),
-            tables=[replace(table, slug=take(table.slug)) for table in chapter.tables],
-            figures=[replace(figure, slug=take(figure.slug)) for figure in chapter.figures],
-        )
-        for chapter in made
-    ]

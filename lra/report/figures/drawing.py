@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import re
 import statistics
 import textwrap
 import warnings
@@ -97,7 +98,21 @@ class ReportFigure:
             FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
             FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)
-        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": svg.getvalue()}
+        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": _compact(svg.getvalue())}
+
+
+_TAG = re.compile(rb"<[^>]*>")
+_UNUSED_NAME = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"')
+_LONG_NUMBER = re.compile(rb"-?\d+\.\d{3,}")
+
+
+def _compact(svg: bytes) -> bytes:
+    """Round the coordinates of an SVG to a hundredth of a point, and drop names of no use."""
+
+    def shorten(tag: re.Match[bytes]) -> bytes:
+        return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED_NAME.sub(b"", tag[0]))
+
+    return _TAG.sub(shorten, svg)
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:

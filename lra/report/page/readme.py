@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
-from lra.report.contents import readme_items, readme_slugs
+from lra.report.chapters import ReportData, ReportOptions, readme_items, readme_slugs
+from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
 from lra.report.tables.markdown import escape
 from lra.report.tables.table import Table
@@ -54,7 +54,7 @@ def make_block(data: ReportData, slugs: Sequence[str]) -> Block:
     """Make the tables and figures of a block; figures are still to be drawn."""
     tables: list[Table] = []
     figures: dict[Path, ReportFigure] = {}
-    for item in readme_items(data, slugs):
+    for item in readme_items(CHAPTERS, data, slugs):
         if isinstance(item, Table):
             tables.append(item)
         else:
@@ -71,10 +71,10 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
     starts, ends = _START.findall(content), _END.findall(content)
     if not len(found) == len(starts) == len(ends):
         raise UserError(
-            f"{readme}: {len(starts)} lines <!-- made by report.py: ... --> and {len(ends)} lines "
-            f"<!-- end -->, expected one of the second after each of the first"
+            f"{readme}: expected a line <!-- end --> after each line <!-- made by report.py: ... "
+            f"-->, found {len(ends)} and {len(starts)} of them"
         )
-    known = readme_slugs(data)
+    known = readme_slugs(CHAPTERS, data)
     for place in found:
         slugs = [slug.strip() for slug in place[1].split(",")]
         for slug in slugs:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lra.report.boards.board import Board, leading_board
 from lra.report.boards.results import Results
-from lra.report.chapters import Chapter, ReportData
-from lra.report.contents import make_chapters
+from lra.report.chapters import Chapter, ReportData, make_chapters
+from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
 from lra.report.page.page import TITLE, files_of, summary, write_page
 from lra.report.tables.leaderboard import leaderboard
@@ -48,7 +48,7 @@ def write_report(data: ReportData, formats: Collection[str], out: Path) -> list[
     """
     if out.exists() and not out.is_dir():
         raise UserError(f"--out: {out} is a file, expected a folder")
-    made = make_chapters(data)
+    made = make_chapters(CHAPTERS, data)
     files: dict[str, bytes] = {}
     images: dict[str, bytes] = {}
     drawn = [figure for chapter in made for figure in chapter.figures]
