@@ -253,12 +253,12 @@ def test_killed_reports_leave_whole_files(
 
 
 def test_many_files_in_the_results_folder_cost_little(place: Place, unbroken: Path) -> None:
-    """20,000 that are not ours: a run begins and ends, and a report is made, as without them."""
+    """100,000 that are not ours: a run begins and ends, and a report is made, as without them."""
     results = place.folder / "results"
     shutil.copytree(unbroken.parents[3], results)
     of_task = results / "runs" / "listops"
     for folder in (results, of_task.parent, of_task, of_task / "mean"):
-        for k in range(5_000):
+        for k in range(25_000):
             os.close(os.open(folder / f"{k}.json", os.O_CREAT))
     place.attack(
         "run_task", [*RUN, "--set", "train.steps=10", "--set", "train.evaluate_every=10"], {0}

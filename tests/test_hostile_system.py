@@ -218,8 +218,8 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
 
 # Kills
 
-KILLS = {"run_task": 8, "listops": 6, "pathfinder": 6, "report": 4, "merge": 6, "evaluate": 5,
-         "record": 4}  # fmt: skip
+KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,
+         "record": 5}  # fmt: skip
 """How often each command is killed, at random moments."""
 
 
