@@ -137,23 +137,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
-def readme_example(section: str = "Add a mixer", file: str = "README.md") -> str:
-    """Read the Python example of a section of a README, of a mixer if none is named."""
-    _, _, rest = (ROOT / file).read_text().partition(f"\n## {section}\n")
-    (source,) = re.findall(r"```python\n(.*?)```", rest.partition("\n## ")[0], re.S)
-    return source
+def python_example(file: str, section: str | None = None) -> str:
+    """Read the first Python example of a page, or of a section of it."""
+    text = (ROOT / file).read_text()
+    if section is not None:
+        _, _, rest = text.partition(f"\n## {section}\n")
+        text = rest.partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", text, re.S)[0]
 
 
-def _readme_class() -> type[nn.Module]:
-    """Run the README's example of a mixer and return the class it defines."""
-    module = types.ModuleType("readme_example")
+def _example_class() -> type[nn.Module]:
+    """Run the example of a mixer in docs/your_mixer.md and return the class it defines."""
+    module = types.ModuleType("mixer_example")
     sys.modules[module.__name__] = module
-    exec(compile(readme_example(), "README.md", "exec"), module.__dict__)
+    source = python_example("docs/your_mixer.md")
+    exec(compile(source, "docs/your_mixer.md", "exec"), module.__dict__)
     (found,) = [c for c in vars(module).values() if getattr(c, "__module__", "") == module.__name__]
     return found
 
 
-EVERY_MIXER: dict[str, type[nn.Module]] = {**MIXERS.classes, "README's example": _readme_class()}
+EVERY_MIXER: dict[str, type[nn.Module]] = {
+    **MIXERS.classes,
+    "example of the docs": _example_class(),
+}
 """All that the contract holds for."""
 
 

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import lra
 import run_task
-from conftest import TINY, readme_example, tiny_arguments
+from conftest import TINY, python_example, tiny_arguments
 from lra.api import frame, model
 from lra.api.arguments import ANYTHING, check_arguments
 from lra.config.strict_yaml import parse_yaml
@@ -181,7 +181,7 @@ def test_settings_are_those_of_set(made: Path) -> None:
 def test_a_mixer_of_ones_own_is_built(
     made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "gated_mean.py").write_text(readme_example())
+    (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
     mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
     built = lra.build(
         "listops", mixer, preset="quick", data_dir=made / "data", **tiny("mixer.bias=false")

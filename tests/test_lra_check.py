@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import readme_example
+from conftest import python_example
 from lra.check.__main__ import main
 from own_tasks import OWN_TASKS, PARITY
 
@@ -74,7 +74,7 @@ def test_a_task_whose_targets_are_positions_passes(capsys: pytest.CaptureFixture
 
 
 def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("own.py").write_text(readme_example())
+    Path("own.py").write_text(python_example("docs/your_mixer.md"))
     assert main(["own.py:GatedMean", "--set", "bias=false"]) == 0
     shown = capsys.readouterr().out
     assert "not tried, as it says that it cannot be (mixer GatedMean: the mean over all" in shown

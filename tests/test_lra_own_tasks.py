@@ -10,7 +10,7 @@ import pytest
 
 import report
 import run_task
-from conftest import readme_example
+from conftest import python_example
 from lra import prepare
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
@@ -60,7 +60,7 @@ def test_every_kind_of_task_runs(name: str) -> None:
 
 def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(PARITY)
-    Path("gated_mean.py").write_text(readme_example())
+    Path("gated_mean.py").write_text(python_example("docs/your_mixer.md"))
     settings = [part for text in MODEL for part in ("--set", text)]
     command = ["--tasks", "own.py:Parity", "--mixers", "mean,gated_mean.py:GatedMean",
                "--seeds", "0", "--preset", "quick", "--device", "cpu", *settings]  # fmt: skip

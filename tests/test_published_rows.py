@@ -1,4 +1,4 @@
-"""The commands in results/README.md that repeat published rows: each of them trains."""
+"""The commands in docs/reproduce.md that repeat published rows: each of them trains."""
 
 from __future__ import annotations
 

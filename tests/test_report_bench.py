@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.profiler import record_function
 
-from conftest import readme_example
+from conftest import python_example
 from figure_checks import legend_names, overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
@@ -284,7 +284,7 @@ def test_running_out_of_memory_is_recorded(
 @pytest.mark.usefixtures("in_this_process")
 def test_a_plug_in_has_a_digest_in_its_record(tmp_path: Path) -> None:
     plug_in = tmp_path / "gated_mean.py"
-    plug_in.write_text(readme_example())
+    plug_in.write_text(python_example("docs/your_mixer.md"))
     arguments = ["step", "--preset", "quick", "--mixers", f"{plug_in}:GatedMean"]
     arguments += ["--lengths", "16", "--repeats", "2", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0

@@ -27,15 +27,11 @@ from lra.report.tables.published import suite_table
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
-FILES = ("README.md", "results/README.md", "results/settings.md")
+FILES = ("README.md", "docs/results.md", "docs/reproduce.md", "results/settings.md")
 BLOCKS = {
     "README.md": ("leaderboard", "first-bubbles"),
-    "results/README.md": (
-        "published-of-the-suite",
-        "reproduce",
-        "accuracy, speed, bubbles-of-each-device",
-        "bits",
-    ),
+    "docs/results.md": ("accuracy, speed, bubbles-of-each-device", "bits"),
+    "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
     "results/settings.md": tuple(f"settings-{name}" for name in audit.names()),
 }
 
@@ -73,7 +69,7 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
         assert text.startswith("before\n<!-- made by report.py: ")
         assert text.endswith("<!-- end -->\nafter\n")
         assert text.count("between\n") == len(BLOCKS[file]) - 1
-    assert "**50.00 (n=1)**" in (root / "results" / "README.md").read_text()
+    assert "**50.00 (n=1)**" in (root / "docs" / "results.md").read_text()
     assert " **50.00** |" in (root / "README.md").read_text()
 
 
@@ -81,7 +77,7 @@ def test_links_to_figures_are_relative_to_their_file(root: Path) -> None:
     write_readmes(Results(root / "results"), root)
     (figure,) = (root / "results").glob("speed-and-*.svg")
     assert f"](results/{figure.name})" in (root / "README.md").read_text()
-    assert f"]({figure.name})" in (root / "results" / "README.md").read_text()
+    assert f"](../results/{figure.name})" in (root / "docs" / "results.md").read_text()
 
 
 def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
@@ -94,7 +90,7 @@ def test_figures_that_are_missing_or_stale_are_found(root: Path) -> None:
         line
         for file, name in (
             ("README.md", "first-bubbles"),
-            ("results/README.md", "accuracy, speed, bubbles-of-each-device"),
+            ("docs/results.md", "accuracy, speed, bubbles-of-each-device"),
         )
         for line in (f"{file}, block {name}:", f"there is no figure {figure}")
     ]
@@ -133,7 +129,7 @@ def test_each_device_has_a_bubble_plot(tmp_path: Path) -> None:
         save_all(tmp_path, made)
     empty_readmes(tmp_path)
     write_readmes(Results(tmp_path), tmp_path)
-    text = (tmp_path / "results" / "README.md").read_text()
+    text = (tmp_path / "docs" / "results.md").read_text()
     shown = re.findall(r"\]\(../(speed-and-.*)\)\n\n.*(GPU .)\.", text)
     assert [device for _, device in shown] == ["GPU A", "GPU B"]
     figures = [(tmp_path / name).read_text() for name, _ in shown]
@@ -199,8 +195,8 @@ def test_the_readmes_here_agree_with_the_records() -> None:
 
 
 def test_writing_the_readmes_changes_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "results").mkdir()
     for file in FILES:
+        (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copyfile(ROOT / file, tmp_path / file)
     shutil.copytree(SHIPPED, tmp_path / "results" / "shipped")
     write_readmes(Results(tmp_path / "results" / "shipped"), tmp_path)
