@@ -37,7 +37,7 @@ from lra.runtime.cli import (
     seed,
 )
 from lra.runtime.console import write_out
-from lra.runtime.launch import is_restart, is_silent
+from lra.runtime.launch import is_silent
 
 if TYPE_CHECKING:
     import torch
@@ -190,47 +190,24 @@ def train(
     options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
-    from lra.record.position_losses import describe_baselines
     from lra.report.tables.task_table import task_table
-    from lra.runtime.allocator import keep_freed_memory
-    from lra.runtime.environment import device_name
-    from lra.train.run import Run
-    from lra.train.run_folder import choose_folder
+    from lra.train.setup import set_up_run
     from lra.train.stopping import StopRequest
 
-    # Where less memory is asked for, what is kept would lie about in pieces.
-    saves_memory = config.train.checkpoint_activations
-    if device.type == "cpu" and not saves_memory and keep_freed_memory():
-        logger.info("allocator: freed memory is kept for the next step")
     stop = StopRequest(options.max_minutes, options.max_steps, options.stop_with)
-    task = config.build_task()
-    dataset = task.prepare(options.data_dir)
-    data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
-    group.require_equal("data", data)
-    resume = "auto" if is_restart() else options.resume
-    folder = choose_folder(options.results_dir, config, options.seed, resume)
-    logger.info(
-        f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}"
+    run = set_up_run(
+        config,
+        seed=options.seed,
+        device=device,
+        results_dir=options.results_dir,
+        data_dir=options.data_dir,
+        stop=stop,
+        group=group,
+        resume=options.resume,
+        label=options.label,
     )
-    logger.info(f"run {folder.path}")
-    logger.info(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
-    for note, count in dataset.notes.items():
-        if count:
-            logger.info(f"{note}: {count:,}")
-    for line in describe_baselines(dataset):
-        logger.info(line)
     with stop:
-        record = Run(
-            config=config,
-            info=task.info,
-            dataset=dataset,
-            seed=options.seed,
-            device=device,
-            folder=folder,
-            stop=stop,
-            group=group,
-            label=options.label,
-        ).execute()
+        record = run.execute()
     if group.is_main_process:
         write_out(task_table(options.results_dir, record))
     if group.world_size > 1 and record.status == "stopped":

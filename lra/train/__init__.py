@@ -13,6 +13,7 @@ __all__ = [
     "run_length",
     "self_pretraining",
     "session",
+    "setup",
     "state",
     "stopping",
     "trainer",

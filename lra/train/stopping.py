@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
@@ -23,7 +24,7 @@ class StopRequest:
     """Remembers that a signal came or a limit passed, for the loop to act on between steps.
 
     While used as a context, SIGINT, SIGTERM and SIGHUP are remembered, unless they were ignored
-    before; a second SIGINT interrupts at once.
+    before; a second SIGINT interrupts at once. Threads but the main one cannot handle signals.
 
     Args:
         max_minutes: limit of this session.
@@ -48,7 +49,8 @@ class StopRequest:
         self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in SIGNALS:
+        is_main_thread = threading.current_thread() is threading.main_thread()
+        for number in SIGNALS if is_main_thread else ():
             if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup has it
                 self._previous[number] = signal.signal(number, self._remember)
         return self

@@ -1,0 +1,75 @@
+"""Setting up a run: its data is prepared, its folder is chosen, and its start is logged."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+
+from lra.config.schema import RunConfig
+from lra.record.position_losses import describe_baselines
+from lra.runtime.allocator import keep_freed_memory
+from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from lra.runtime.environment import device_name
+from lra.runtime.launch import is_restart
+from lra.train.run import Run
+from lra.train.run_folder import choose_folder
+from lra.train.stopping import StopRequest
+
+logger = logging.getLogger(__name__)
+
+
+def set_up_run(
+    config: RunConfig,
+    *,
+    seed: int,
+    device: torch.device,
+    results_dir: Path,
+    data_dir: Path,
+    stop: StopRequest,
+    group: ProcessGroup = SINGLE_PROCESS,
+    resume: str = "auto",
+    label: str | None = None,
+) -> Run:
+    """Prepare the data of a run and choose its folder; `Run.execute` then trains.
+
+    Args:
+        results_dir: folder in which runs/ is.
+        data_dir: official files and caches.
+        stop: what may stop the run, its signals included, while it is used as a context.
+        resume: auto, or never for a new run beside a finished one.
+        label: see `Run`.
+    Raises: DataError for data that can neither be found nor made; UserError if processes of a
+        group have different data.
+    """
+    # Where less memory is asked for, what is kept would lie about in pieces.
+    saves_memory = config.train.checkpoint_activations
+    if device.type == "cpu" and not saves_memory and keep_freed_memory():
+        logger.info("allocator: freed memory is kept for the next step")
+    task = config.build_task()
+    dataset = task.prepare(data_dir)
+    data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
+    group.require_equal("data", data)
+    folder = choose_folder(results_dir, config, seed, "auto" if is_restart() else resume)
+    logger.info(
+        f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}"
+    )
+    logger.info(f"run {folder.path}")
+    logger.info(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
+    for note, count in dataset.notes.items():
+        if count:
+            logger.info(f"{note}: {count:,}")
+    for line in describe_baselines(dataset):
+        logger.info(line)
+    return Run(
+        config=config,
+        info=task.info,
+        dataset=dataset,
+        seed=seed,
+        device=device,
+        folder=folder,
+        stop=stop,
+        group=group,
+        label=label,
+    )
