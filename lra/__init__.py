@@ -1,6 +1,6 @@
-"""The harness around mixers and tasks; its rooms import only from those beneath them.
+"""Train sequence mixers on the Long Range Arena from Python: `lra.run`, `lra.build`, `lra.load`.
 
-What Python code calls, `build`, `load` and `records`, is imported when it is first used.
+Importing this package is cheap: what it offers is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ import importlib
 
 TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
+    from lra.api.data import Data, data, mixers, tasks
     from lra.api.frame import records
     from lra.api.model import Built, TrainedRun, build, load
+    from lra.api.training import run
     from lra.runtime.errors import UserError
     from tasks.errors import DataError
 
 __all__ = [
     "Built",
+    "Data",
     "DataError",
     "TrainedRun",
     "UserError",
@@ -24,32 +27,41 @@ __all__ = [
     "build",
     "classifier",
     "config",
+    "data",
     "evaluate",
     "load",
+    "mixers",
     "prepare",
     "record",
     "records",
     "report",
+    "run",
     "runtime",
     "sweep",
+    "tasks",
     "train",
 ]
 
 
 def __getattr__(name: str) -> object:
-    """Import what is called by its name alone, as torch takes seconds."""
-    places = {
+    """Import a name when it is first used, because torch takes seconds to import."""
+    modules = {
         "Built": "lra.api.model",
+        "Data": "lra.api.data",
         "DataError": "tasks.errors",
         "TrainedRun": "lra.api.model",
         "UserError": "lra.runtime.errors",
         "build": "lra.api.model",
+        "data": "lra.api.data",
         "load": "lra.api.model",
+        "mixers": "lra.api.data",
         "records": "lra.api.frame",
+        "run": "lra.api.training",
+        "tasks": "lra.api.data",
     }
-    if name not in places:
+    if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(places[name]), name)
+    return getattr(importlib.import_module(modules[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -82,6 +82,24 @@ class Batch:
         inputs = inputs.to(device, non_blocking=True)
         return Batch(inputs, self.lengths, labels.to(device, non_blocking=True))
 
+    def padded(self) -> tuple[Tensor, Tensor]:
+        """Pad the sequences with zeros to the longest one of the batch.
+
+        `inputs[mask]` is the packed form again, and so are the logits or labels of positions.
+
+        Returns: inputs, (batch, length) int64 tokens or (batch, length, channels) float32, and a
+            mask, (batch, length) bool, True where a position is real. With two towers both have an
+            axis for them, (batch, 2, length).
+        """
+        import torch
+
+        lengths = self.lengths.squeeze(1) if self.lengths.shape[1] == 1 else self.lengths
+        longest = int(lengths.max()) if len(lengths) else 0
+        mask = (torch.arange(longest) < lengths[..., None]).to(self.inputs.device)
+        inputs = self.inputs.new_zeros(*mask.shape, *self.inputs.shape[1:])
+        inputs[mask] = self.inputs
+        return inputs, mask
+
     def rows(self, start: int, stop: int) -> Batch:
         """Take a range of examples."""
         first = int(self.lengths[:start].sum())

@@ -1,3 +1,3 @@
-"""What `import lra` offers to Python code: runs as a frame, trained models, models to train."""
+"""What `import lra` offers to Python code: training runs, trained models, data, and results."""
 
-__all__ = ["frame", "model"]
+__all__ = ["data", "frame", "model", "training"]

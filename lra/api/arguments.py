@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -46,9 +47,26 @@ def _is_seed(value: object) -> bool:
     return 0 <= int(value) <= LARGEST_INT  # pyright: ignore[reportUnknownArgumentType]
 
 
+def _is_count(value: object) -> bool:
+    return _is_seed(value) and value != 0
+
+
+def _is_time(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
+        return False
+    return 0 <= value < math.inf  # pyright: ignore[reportUnknownVariableType]
+
+
 def instance_of(cls: type) -> Expected:
     """Expect an instance of a class."""
     return Expected(f"a {cls.__name__}", lambda value: isinstance(value, cls))
+
+
+def optional(expected: Expected) -> Expected:
+    """Expect None or something else."""
+    return Expected(
+        f"None or {expected.words}", lambda value: value is None or expected.fits(value)
+    )
 
 
 ANYTHING = Expected("anything", lambda _: True)
@@ -56,6 +74,8 @@ ANYTHING = Expected("anything", lambda _: True)
 NAME = Expected("a name", lambda value: isinstance(value, str))
 PATH = Expected("a path, as a str or pathlib.Path", _is_path)
 SEED = Expected(f"a whole number from 0 to {LARGEST_INT}", _is_seed)
+STEPS = Expected(f"a whole number from 1 to {LARGEST_INT}", _is_count)
+MINUTES = Expected("a finite number of at least 0", _is_time)
 SWITCH = Expected("True or False", lambda value: isinstance(value, (bool, np.bool_)))
 
 

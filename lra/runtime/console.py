@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,21 @@ def show_messages(level: int = logging.INFO) -> None:
             logger.addHandler(_TqdmHandler())
         logger.setLevel(level)
         logger.propagate = False  # a library that configures the root logger would repeat them
+
+
+@contextlib.contextmanager
+def display_messages() -> Iterator[None]:
+    """Show messages within a block, as commands do; afterwards all loggers are as before."""
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(logger.level, logger.propagate, [*logger.handlers]) for logger in loggers]
+    show_messages()
+    try:
+        yield
+    finally:
+        for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+            logger.propagate = propagate
+            logger.handlers[:] = handlers
 
 
 def say(text: str) -> None:

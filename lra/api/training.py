@@ -1,0 +1,130 @@
+"""Training runs from Python: what `run_task.py` does, without the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from lra.api.arguments import (
+    MINUTES,
+    NAME,
+    PATH,
+    SEED,
+    STEPS,
+    SWITCH,
+    check_arguments,
+    optional,
+)
+from lra.api.model import TrainedRun
+from lra.classifier.match_params import match_parameters
+from lra.classifier.resolve import resolve
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
+from lra.record.schema import row_label
+from lra.runtime.allocator import return_freed_memory
+from lra.runtime.console import display_messages, make_absolute
+from lra.runtime.environment import choose_device
+from lra.runtime.errors import UserError, unknown
+from lra.runtime.launch import is_launched
+from lra.train.setup import set_up_run
+from lra.train.stopping import StopRequest
+
+RESUME = ("auto", "never")
+
+
+@check_arguments(
+    "lra.run",
+    task=NAME,
+    mixer=NAME,
+    preset=NAME,
+    protocol=NAME,
+    seed=SEED,
+    device=NAME,
+    results_dir=PATH,
+    data_dir=PATH,
+    max_steps=optional(STEPS),
+    max_minutes=optional(MINUTES),
+    match_params=optional(NAME),
+    resume=NAME,
+    label=optional(NAME),
+    quiet=SWITCH,
+)
+def run(
+    task: str,
+    mixer: str,
+    /,
+    *,
+    preset: str = PAPER,
+    protocol: str = DEFAULT_PROTOCOL,
+    seed: int = 0,
+    device: str = "auto",
+    results_dir: Path | str = "results",
+    data_dir: Path | str = "data",
+    max_steps: int | None = None,
+    max_minutes: float | None = None,
+    match_params: str | None = None,
+    resume: str = "auto",
+    label: str | None = None,
+    quiet: bool = False,
+    **settings: Mapping[str, object],
+) -> TrainedRun:
+    """Train a mixer on a task and save the run, as `run_task.py` does with the same settings.
+
+    The run resumes from its last checkpoint if there is one, and a finished run is only loaded.
+    Ctrl-C, SIGTERM and a closed terminal save a checkpoint first; then the signal is raised again,
+    so that Ctrl-C ends in KeyboardInterrupt. Call `lra.run` again to resume.
+
+    Args:
+        task: a name of `lra.tasks()`, or a task of your own, "parity.py:Parity".
+        mixer: a name of `lra.mixers()`, or a mixer of your own, "gated_mean.py:GatedMean".
+        preset: paper, quick, budget, or a preset of the mixer's own.
+        protocol: s4 or lra.
+        seed: seed of the model's parameters, the order of examples, and dropout.
+        device: auto, cpu, cuda or cuda:N.
+        results_dir: folder in which runs/ is.
+        data_dir: folder of official files and caches.
+        max_steps: stop, resumably, at this step of the run.
+        max_minutes: stop, resumably, after this time of training.
+        match_params: choose model.dim so that the parameters come within 5 % of this mixer's.
+        resume: auto, or never for a new run beside a finished one.
+        label: name of the run in tables.
+        quiet: whether to print neither log lines nor progress.
+        **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
+    Returns: the run, as `lra.load` returns it; `record.status` is done, stopped (by max_steps or
+        max_minutes), diverged or oom (out of memory).
+    Raises: UserError for settings that a command would refuse, or if another process is training
+        this run; DataError for data that can neither be found nor made.
+    """
+    if resume not in RESUME:
+        raise unknown("way", resume, RESUME, "lra.run: resume")
+    if label is not None:
+        row_label(label, "lra.run: label")
+    if is_launched():
+        raise UserError("lra.run trains in one process; use torchrun run_task.py for several")
+    changes = list_changes(settings, "lra.run")
+    request = RunRequest(task=task, mixer=mixer, preset=preset, protocol=protocol, changes=changes)
+    data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
+    results_dir = make_absolute(str(results_dir))
+    torch_device = choose_device(device)
+    stop = StopRequest(max_minutes, max_steps)
+    with contextlib.nullcontext() if quiet else display_messages():
+        if match_params is not None:
+            request = match_parameters(resolve, request, match_params)
+        config = resolve(request)
+        this_run = set_up_run(
+            config,
+            seed=int(seed),
+            device=torch_device,
+            results_dir=results_dir,
+            data_dir=data_dir,
+            stop=stop,
+            resume=resume,
+            label=label,
+        )
+        with stop:
+            record = this_run.execute()
+    return_freed_memory()
+    if stop.signal is not None:
+        signal.raise_signal(signal.Signals[stop.signal])
+    return TrainedRun(this_run.folder.path, record, config, data_dir, torch_device)
