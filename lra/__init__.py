@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 
+from lra.runtime.packages import describe_shadow
+
 TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
     from lra.api.data import Data, data, mixers, tasks
@@ -61,6 +63,8 @@ def __getattr__(name: str) -> object:
     }
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if (shadow := describe_shadow()) is not None:
+        raise ImportError(shadow)
     return getattr(importlib.import_module(modules[name]), name)
 
 

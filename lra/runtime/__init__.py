@@ -10,6 +10,7 @@ __all__ = [
     "flops",
     "interrupts",
     "launch",
+    "packages",
     "peers",
     "progress",
     "synchronized_norm",

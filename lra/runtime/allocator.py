@@ -40,12 +40,20 @@ def start_with_whole_heap() -> None:
     Nothing happens where that is so already, or beneath a debugger, which would lose the program.
     """
     variables = whole_heap_variables()
-    is_command = sys.orig_argv[-len(sys.argv) :] == sys.argv
-    if not (variables and is_command and sys.executable) or sys.gettrace() is not None:
+    if not (variables and _is_command() and sys.executable) or sys.gettrace() is not None:
         return
     command = [sys.executable, *sys.orig_argv[1:]]
     with contextlib.suppress(OSError):  # it works without, in more memory
         os.execve(sys.executable, command, {**os.environ, **variables})  # noqa: S606 (the same)
+
+
+def _is_command() -> bool:
+    """Whether this process was started with sys.argv: `python FILE ...`, `python -m MODULE ...`."""
+    program, *arguments = sys.argv
+    start = len(sys.orig_argv) - len(arguments)
+    *before, started = sys.orig_argv[:start]
+    is_same = started == program or before[-1:] == ["-m"]
+    return is_same and sys.orig_argv[start:] == arguments
 
 
 def return_freed_memory() -> None:

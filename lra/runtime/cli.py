@@ -19,14 +19,13 @@ from lra.runtime.errors import (
     place_in_user_code,
     user_code,
 )
-from lra.runtime.interrupts import INTERRUPTED, begin
+from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin
 from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
 from tasks.errors import KnownError, describe, message
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""
-USER_ERROR = 2
 STOPPED = 3
 DIVERGED = 4
 OUT_OF_MEMORY = 5

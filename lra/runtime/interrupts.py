@@ -1,13 +1,19 @@
-"""Ctrl-C while a command starts or compiles: it ends at once, as there is nothing to save yet."""
+"""The start of a command: Ctrl-C ends it at once, as long as there is nothing to save."""
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 from types import FrameType
+
+from lra.runtime.packages import describe_shadow
 
 INTERRUPTED = 130
 """Exit code, as shells give it to what Ctrl-C ends."""
+
+USER_ERROR = 2
+"""Exit code of a mistake in the command, in the settings, or in the user's own files."""
 
 _NOT_TO_BE_LEFT = ("<frozen importlib._bootstrap>", "numba/core/dispatcher.py")
 """Ends of the names of files in which exceptions are lost, or come out as others."""
@@ -24,12 +30,16 @@ def expect_interrupts(program: str) -> None:
     """Let Ctrl-C end this process at once until `begin` is called; within imports and Numba later.
 
     Both take seconds, and an exception within would come out as another one, or be lost.
+    A command whose packages are hidden by others ends here with a message.
 
     Args:
         program: how messages call the command.
     """
     _Start.program, _Start.has_begun = program, False
     signal.signal(signal.SIGINT, _on_interrupt)
+    if (shadow := describe_shadow()) is not None:
+        sys.stderr.write(f"{program}: error: {shadow}\n")
+        sys.exit(USER_ERROR)
 
 
 def begin() -> None:

@@ -1,0 +1,45 @@
+"""The packages `models` and `tasks`, whose names a user's own folders may have, too."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+
+TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+
+PACKAGES = ("models", "tasks")
+
+
+def describe_shadow() -> str | None:
+    """Describe a module that Python imports in place of a package of the suite; None without one.
+
+    A folder `models` beside a script, for one, comes before installed packages.
+    """
+    for name in PACKAGES:
+        own = os.path.join(ROOT, name)  # noqa: PTH118
+        found = next(iter(_locations(name)), None)
+        if found is not None and os.path.realpath(found) != os.path.realpath(own):
+            return (
+                f"Python imports {name} from {found}, which hides the package {name} of the suite, "
+                f"{own}. Rename yours; or, if it is not needed here, start Python with -P, which "
+                f"does not look for modules in the folder of the script or the working directory"
+            )
+    return None
+
+
+def _locations(name: str) -> Iterable[str]:
+    """List where a module of this name is, or would be, imported from."""
+    if name in sys.modules:
+        module = sys.modules[name]
+        return getattr(module, "__path__", None) or filter(
+            None, [getattr(module, "__file__", None)]
+        )
+    spec = importlib.util.find_spec(name)
+    if spec is None:
+        return []
+    return spec.submodule_search_locations or filter(None, [spec.origin])
