@@ -209,12 +209,14 @@ def check(results: Results) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    from lra.record.schema import SHIPPED
+    from lra.record.schema import shipped_dir
 
     refuse_idle_flags(options)
     formats = chosen_formats(options)
-    default = f"results/{SHIPPED}" if options.check or options.write_readme else "results"
-    folder = options.results_dir or absolute_path(default)
+    default = absolute_path("results")
+    if options.check or options.write_readme:
+        default = shipped_dir(default)
+    folder = options.results_dir or default
     results = choose_runs(options, folder)
     code = 0
     if options.check:

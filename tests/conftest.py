@@ -17,6 +17,7 @@ from attack import Place
 from forked import Forked
 from lra.config.registry import MIXERS
 from lra.config.settings_layers import list_exclusive_settings
+from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import user_code
 from models.base import MixerContext
 
@@ -46,6 +47,20 @@ def tiny_settings(*changes: str) -> list[str]:
         ".".join(other) for key in keys for other in list_exclusive_settings((key[0], key[2]))
     }
     return [text for text in TINY if text.partition("=")[0] not in excluded] + list(changes)
+
+
+Settings = dict[str, Any]
+"""Settings by section, as Python code gives them."""
+
+
+def tiny_sections(*changes: str) -> Settings:
+    """Write the settings of a tiny run as Python code does."""
+    settings: Settings = {}
+    for text in (*TINY, *changes):
+        name, _, value = text.partition("=")
+        section, _, key = name.partition(".")
+        settings.setdefault(section, {})[key] = parse_yaml(value, text)
+    return settings
 
 
 def tiny_arguments(

@@ -16,27 +16,14 @@ from torch.nn.functional import cross_entropy
 
 import lra
 import run_task
-from conftest import TINY, python_example, tiny_arguments
-from lra.api import frame, model
+from conftest import Settings, python_example, tiny_arguments, tiny_sections
+from lra.api import data, frame, model, training
 from lra.api.arguments import ANYTHING, check_arguments
-from lra.config.strict_yaml import parse_yaml
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer
 from models.tnn import TNN
 from tasks.listops import ListOps
-
-Settings = dict[str, Any]
-
-
-def tiny(*more: str) -> Settings:
-    """Write the settings of a tiny run as Python code does."""
-    settings: Settings = {}
-    for text in (*TINY, *more):
-        name, _, value = text.partition("=")
-        section, _, key = name.partition(".")
-        settings.setdefault(section, {})[key] = parse_yaml(value, text)
-    return settings
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +143,9 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_built_is_what_a_run_starts_with(made: Path) -> None:
-    built = lra.build("listops", "tnn", preset="quick", data_dir=made / "data", seed=3, **tiny())
+    built = lra.build(
+        "listops", "tnn", preset="quick", data_dir=made / "data", seed=3, **tiny_sections()
+    )
     config, model, dataset, info = built
     assert config.hash == load_record(run_in(made / "results") / "result.json").config_hash
     trainer = Trainer(config, info, dataset, 3, torch.device("cpu"))
@@ -170,7 +159,7 @@ def test_what_is_built_is_what_a_run_starts_with(made: Path) -> None:
 
 
 def test_settings_are_those_of_set(made: Path) -> None:
-    values: Settings = tiny("mixer.rpe_dim=8", "train.lr=1e-5", "train.clip_norm=null")
+    values: Settings = tiny_sections("mixer.rpe_dim=8", "train.lr=1e-5", "train.clip_norm=null")
     built = lra.build("listops", "tnn", preset="quick", data_dir=made / "data", **values)
     config = built.config
     assert (config.mixer.model_dump()["rpe_dim"], config.train.lr) == (8, 1e-5)
@@ -184,7 +173,11 @@ def test_a_mixer_of_ones_own_is_built(
     (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
     mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
     built = lra.build(
-        "listops", mixer, preset="quick", data_dir=made / "data", **tiny("mixer.bias=false")
+        "listops",
+        mixer,
+        preset="quick",
+        data_dir=made / "data",
+        **tiny_sections("mixer.bias=false"),
     )
     assert "GatedMean" in {type(module).__name__ for module in built.model.modules()}
 
@@ -332,7 +325,7 @@ def test_a_folder_that_cannot_be_made_is_named(made: Path, tmp_path: Path) -> No
     taken = tmp_path / "file"
     taken.touch()
     with pytest.raises(lra.UserError, match=rf"lra.build: {taken}.*(directory|exists)"):
-        lra.build(*QUICK, preset="quick", data_dir=taken / "data", **tiny())
+        lra.build(*QUICK, preset="quick", data_dir=taken / "data", **tiny_sections())
     run = lra.load(run_in(made / "results"), data_dir=taken / "data")
     with pytest.raises(lra.UserError, match=rf"TrainedRun.dataset: {taken}"):
         _ = run.dataset
@@ -343,7 +336,8 @@ def test_every_function_of_the_api_is_checked() -> None:
     functions = {
         f"{module.__name__}.{name}": function
         for module, owner in (
-            (model, model), (frame, frame), (model, lra.TrainedRun),
+            (model, model), (frame, frame), (data, data), (training, training),
+            (model, lra.TrainedRun),
         )
         for name, function in vars(owner).items()
         if is_public(name, function, module.__name__)
@@ -354,7 +348,7 @@ def test_every_function_of_the_api_is_checked() -> None:
         if not hasattr(getattr(made, "func", made), "__wrapped__")
     }
     assert not unchecked
-    assert len(functions) == 3 + 5
+    assert len(functions) == 3 + 3 + 1 + 5
 
 
 def is_public(name: str, value: object, module: str) -> bool:

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.base import Batch
 from tasks.order import BatchOrder, evaluation_batches
 from tasks.random_words import RandomWords, permutation
 from tasks.splits import PackedTokens, Sequences
@@ -35,6 +36,30 @@ def test_batches_hold_the_rows_in_order(end_token: int | None) -> None:
     assert middle.inputs.tolist() == [token for i in indices[1:4] for token in rows[i]]
     assert middle.labels.tolist() == batch.labels[1:4].tolist()
     assert batch.inputs.dtype == torch.int64
+
+
+@pytest.mark.parametrize("channels", [None, 3])
+@pytest.mark.parametrize("lengths", [[[5], [1], [3]], [[2, 5], [4, 1]], [[4], [4]], [[6]]])
+def test_padded_batches_hold_each_sequence_before_zeros(
+    lengths: list[list[int]], channels: int | None
+) -> None:
+    flat = [n for row in lengths for n in row]
+    shape = (sum(flat),) if channels is None else (sum(flat), channels)
+    packed = torch.arange(1, 1 + sum(shape[:1]) * (channels or 1)).reshape(shape)
+    labels = torch.zeros(len(lengths), dtype=torch.int64)
+    inputs, mask = Batch(packed, torch.tensor(lengths), labels).padded()
+    towers = () if len(lengths[0]) == 1 else (len(lengths[0]),)
+    assert mask.shape == (len(lengths), *towers, max(flat))
+    assert inputs.shape == (*mask.shape, *shape[1:])
+    assert (inputs.dtype, mask.dtype) == (packed.dtype, torch.bool)
+    assert torch.equal(inputs[mask], packed)
+    rows = inputs.flatten(0, len(towers))
+    for row, own, sequence in zip(
+        rows, mask.flatten(0, len(towers)), packed.split(flat), strict=True
+    ):
+        assert own.tolist() == [k < len(sequence) for k in range(max(flat))]
+        assert torch.equal(row[: len(sequence)], sequence)
+        assert not row[len(sequence) :].any()
 
 
 @settings(deadline=None, max_examples=50)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -89,7 +89,7 @@ def run(
         match_params: choose model.dim so that the parameters come within 5 % of this mixer's.
         resume: auto, or never for a new run beside a finished one.
         label: name of the run in tables.
-        quiet: whether to print neither log lines nor progress.
+        quiet: print warnings only, instead of log lines and progress.
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
     Returns: the run, as `lra.load` returns it; `record.status` is done, stopped (by max_steps or
         max_minutes), diverged or oom (out of memory).
@@ -97,7 +97,7 @@ def run(
         this run; DataError for data that can neither be found nor made.
     """
     if resume not in RESUME:
-        raise unknown("way", resume, RESUME, "lra.run: resume")
+        raise unknown("value", resume, RESUME, "lra.run: resume")
     if label is not None:
         row_label(label, "lra.run: label")
     if is_launched():
@@ -108,7 +108,7 @@ def run(
     results_dir = make_absolute(str(results_dir))
     torch_device = choose_device(device)
     stop = StopRequest(max_minutes, max_steps)
-    with contextlib.nullcontext() if quiet else display_messages():
+    with display_messages(logging.WARNING if quiet else logging.INFO):
         if match_params is not None:
             request = match_parameters(resolve, request, match_params)
         config = resolve(request)

@@ -10,7 +10,6 @@ from pydantic import Field, model_validator
 from lra.record.position_losses import PositionScores
 from lra.record.schema import (
     ROUNDING,
-    SHIPPED,
     Amount,
     Count,
     DataRecord,
@@ -28,6 +27,7 @@ from lra.record.schema import (
     read_all,
     read_record,
     refuse_excess,
+    shipped_dir,
 )
 
 SCHEMA_VERSION = 1
@@ -213,7 +213,8 @@ def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[
     A run of one's own replaces the shipped one of the same name; one without a result stands beside
     a shipped one that has one. Faults of unreadable files are listed.
     """
-    shipped, faults = all_records(results_dir / SHIPPED)
+    shipped_results = shipped_dir(results_dir)
+    shipped, faults = all_records(shipped_results)
     own, more = all_records(results_dir)
     done = {_name(record): record.status == "done" for record in own}
     kept = [
@@ -221,7 +222,7 @@ def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[
         for record in shipped
         if _name(record) not in done or (record.status == "done" and not done[_name(record)])
     ]
-    pairs = [(folder_of(results_dir / SHIPPED, record), record) for record in kept]
+    pairs = [(folder_of(shipped_results, record), record) for record in kept]
     return [*pairs, *((folder_of(results_dir, record), record) for record in own)], faults + more
 
 

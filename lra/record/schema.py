@@ -87,6 +87,23 @@ SHIPPED = "shipped"
 """Folder, in a results folder, of results that came with the repository. They are reported beside
 one's own and never keep one from making the same run oneself."""
 
+SHIPPED_RESULTS = Path(__file__).resolve().parents[2] / "results" / SHIPPED
+"""The results that came with this code."""
+
+
+def shipped_dir(results_dir: Path) -> Path:
+    """Return the folder of the shipped results that are shown with those of a results folder.
+
+    It is the folder shipped/ within. The default folder, ./results, needs none: without one, the
+    results that came with this code are shown.
+    """
+    within = results_dir / SHIPPED
+    try:
+        is_default = results_dir.absolute() == Path("results").absolute()
+    except FileNotFoundError:  # the working directory is gone
+        return within
+    return SHIPPED_RESULTS if is_default and not within.is_dir() else within
+
 
 class Record(BaseModel):
     """A record, written once and never changed; unknown fields are refused."""

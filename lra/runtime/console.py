@@ -85,16 +85,16 @@ def show_messages(level: int = logging.INFO) -> None:
 
 
 @contextlib.contextmanager
-def display_messages() -> Iterator[None]:
-    """Show messages within a block, as commands do; afterwards all loggers are as before."""
+def display_messages(level: int = logging.INFO) -> Iterator[None]:
+    """Print messages from a level on within a block; afterwards all loggers are as before."""
     loggers = [logging.getLogger(name) for name in _LOGGERS]
     before = [(logger.level, logger.propagate, [*logger.handlers]) for logger in loggers]
-    show_messages()
+    show_messages(level)
     try:
         yield
     finally:
-        for logger, (level, propagate, handlers) in zip(loggers, before, strict=True):
-            logger.setLevel(level)
+        for logger, (old_level, propagate, handlers) in zip(loggers, before, strict=True):
+            logger.setLevel(old_level)
             logger.propagate = propagate
             logger.handlers[:] = handlers
 

@@ -204,8 +204,11 @@ def code_digest() -> str:
 def git_state() -> dict[str, Any]:
     """Return the commit that this code is at and whether files differ from it.
 
-    The checkout may belong to another user, and the working directory may be gone.
+    Both are None where this code is no checkout. A checkout may belong to another user, and the
+    working directory may be gone.
     """
+    if not (ROOT / ".git").exists():  # git would look for a repository in the folders above
+        return {"commit": None, "dirty": None}
     command = ["git", "-c", f"safe.directory={ROOT}"]
 
     def git(*arguments: str) -> str | None:

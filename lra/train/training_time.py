@@ -12,7 +12,7 @@ from lra.config.schema import RunConfig, TrainConfig
 from lra.record import benchmark, run
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.record.schema import SHIPPED, read_all
+from lra.record.schema import read_all, shipped_dir
 from lra.runtime.progress import duration
 from lra.train.run_length import RunLength
 from lra.train.self_pretraining import pretraining_config
@@ -59,7 +59,7 @@ class Timings:
         task, mixer = (config.task_name, config.mixer_name) if config else ("*", "*")
         runs: list[RunRecord] = []
         measured: list[BenchRecord] = []
-        for root in (results_dir, results_dir / SHIPPED):  # of equals one's own come first
+        for root in (results_dir, shipped_dir(results_dir)):  # of equals one's own come first
             runs += read_all(
                 RunRecord,
                 root.glob(f"runs/{task}/{mixer}/*/result.json"),

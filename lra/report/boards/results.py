@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
-from lra.record.schema import SHIPPED, Amount, Percent
+from lra.record.schema import Amount, Percent, shipped_dir
 from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
@@ -109,7 +109,8 @@ class Results:
     """
 
     def __init__(self, folder: Path) -> None:
-        if not folder.is_dir():
+        shipped = shipped_dir(folder)
+        if not (folder.is_dir() or shipped.is_dir()):
             raise UserError(f"--results-dir: there is no folder {folder}")
         self.folder = folder
         found, self.faults = with_shipped(folder)
@@ -117,7 +118,7 @@ class Results:
         self._folders = {_key(record): place for place, record in found}
         self.bench: list[BenchRecord] = []
         self._bench_roots: dict[Path, Path] = {}
-        for root in (folder / SHIPPED, folder):
+        for root in (shipped, folder):
             measured, more = all_bench_records(root)
             self.faults += more
             self._bench_roots |= {record.path(Path()): root for record in measured}

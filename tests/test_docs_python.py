@@ -1,0 +1,59 @@
+"""The page on the Python API: each example runs, and prints what the page shows."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import lra
+from conftest import ROOT
+
+PAGE = (ROOT / "docs" / "python.md").read_text()
+BLOCK = re.compile(r"^## ([^\n]*)$|```(python|text)\n(.*?)```", re.M | re.S)
+
+
+def examples() -> list[tuple[str, str, str]]:
+    """List the examples of the page: heading, code, and the output that is shown beneath."""
+    found: list[tuple[str, str, str]] = []
+    heading = ""
+    for title, language, body in BLOCK.findall(PAGE):
+        if title:
+            heading = title
+        elif language == "python":
+            found.append((heading, body, ""))
+        else:
+            found[-1] = (*found[-1][:2], body)
+    return found
+
+
+def test_every_example_prints_what_the_page_shows(own_folder: None) -> None:
+    """They build on each other, in a folder in which nothing has run yet."""
+    variables: dict[str, Any] = {}
+    for heading, code, expected in examples():
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            exec(compile(code, f"docs/python.md, {heading}", "exec"), variables)
+        assert printed.getvalue() == expected, heading
+    assert len(list(Path("results/runs/listops/tnn").iterdir())) == 2
+    assert variables["by_operator"].between(0, 1).all()
+
+
+def test_every_function_has_an_example_and_a_line_in_the_table() -> None:
+    code = "\n".join(body for _, body, _ in examples())
+    table = "\n".join(line for line in PAGE.splitlines() if line.startswith("| "))
+    functions = {name for name in lra.__all__ if inspect.isfunction(getattr(lra, name, None))}
+    assert functions >= {"build", "data", "load", "mixers", "records", "run", "tasks"}
+    for name in functions:
+        assert f"lra.{name}(" in code, name
+        assert f"lra.{name}(" in table, name
+
+
+def test_links_of_the_table_lead_to_headings() -> None:
+    anchors = {title.lower().replace(" ", "-") for title in re.findall(r"^## (.*)$", PAGE, re.M)}
+    links = re.findall(r"\]\(#([\w-]+)\)", PAGE)
+    assert len(links) >= 7
+    assert set(links) <= anchors
