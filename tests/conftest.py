@@ -18,6 +18,7 @@ from forked import Forked
 from lra.config.registry import MIXERS
 from lra.config.settings_layers import list_exclusive_settings
 from lra.config.strict_yaml import parse_yaml
+from lra.record import schema
 from lra.runtime.errors import user_code
 from models.base import MixerContext
 
@@ -119,6 +120,12 @@ def seeded() -> None:
 def no_code_is_the_users() -> None:
     """Forget plug-ins of other tests, whose faults a later one's would be taken for."""
     user_code.clear()
+
+
+@pytest.fixture(autouse=True)
+def results_of_a_test_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Show no results of this repository beside those in the folder that a test works in."""
+    monkeypatch.setattr(schema, "SHIPPED_RESULTS", Path("nowhere"))
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,178 @@
+"""`python -m lra`: all commands under one name, from any folder, and packages that hide ours."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lra
+from conftest import ROOT, tiny_arguments
+from lra import __main__ as command
+from lra.record import schema
+from lra.record.run import load_record, with_shipped
+from lra.report.boards.results import Results
+from lra.runtime import packages
+
+OWN_FILES = {"report.py": "raise SystemExit('not ours')", "run_task.py": "raise SystemExit('no')"}
+
+
+def start(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Start Python in another folder, with the suite installed as it is by `pip install -e`."""
+    environment = {name: value for name, value in os.environ.items() if name != "GLIBC_TUNABLES"}
+    environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "80", **variables}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+
+
+def test_all_commands_are_listed_in_a_terminal(tmp_path: Path) -> None:
+    for arguments in ([], ["--help"], ["-h"]):
+        listed = start(tmp_path, "-m", "lra", *arguments)
+        assert (listed.returncode, listed.stderr) == (0, "")
+        lines = listed.stdout.splitlines()
+        assert all(len(line) <= 80 for line in lines)
+        names = [line.split()[0] for line in lines if line.startswith("  ")]
+        assert names == list(command.COMMANDS)
+
+
+def test_every_command_of_the_suite_has_a_line() -> None:
+    """A module is one if it takes interrupts from its start."""
+    sources = [*(ROOT / "lra").rglob("*.py"), ROOT / "run_task.py", ROOT / "report.py"]
+    starts = {
+        str(path.relative_to(ROOT)) for path in sources
+        if re.search(r"^    expect_interrupts\(", path.read_text(), re.M)
+    }  # fmt: skip
+    listed: set[str] = set()
+    for one in command.COMMANDS.values():
+        path = one.module.replace(".", "/")
+        places = [one.module, f"{path}/__main__.py", f"{path}.py"]
+        listed |= {place for place in places if (ROOT / place).is_file()}
+    assert starts - {"lra/__main__.py"} == listed
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("swep", "lra: error: unknown command 'swep'; did you mean sweep? (lra --help lists all"),
+        ("frobnicate", "lra: error: unknown command 'frobnicate' (lra --help lists all commands)"),
+        ("--seeds", "lra: error: unknown command '--seeds'"),
+    ],
+)
+def test_an_unknown_command_is_named(
+    name: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["lra", name])
+    assert command.main() == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_a_command_runs_as_it_does_alone(tmp_path: Path) -> None:
+    """Beside files of the user's own that have the names of ours, too."""
+    for name, text in OWN_FILES.items():
+        (tmp_path / name).write_text(text)
+    for name, alone in (("report", ROOT / "report.py"), ("record", "-mlra.record")):
+        arguments = ["--no-such-flag"]
+        expected = start(tmp_path, str(alone), *arguments)
+        found = start(tmp_path, "-m", "lra", name, *arguments)
+        assert (found.returncode, found.stdout, found.stderr) == (
+            expected.returncode, expected.stdout, expected.stderr,
+        )  # fmt: skip
+        assert found.returncode == 2
+
+
+@pytest.mark.slow
+def test_a_run_from_another_folder(tmp_path: Path) -> None:
+    """It starts with the heap and the threads that `run_task.py` has, and results lie there."""
+    arguments = tiny_arguments(Path(), "--threads", "1", mixer="mean")
+    done = start(tmp_path, "-m", "lra", "run", *arguments)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
+    record = load_record(path)
+    assert record.status == "done"
+    assert record.git["commit"]
+    assert record.threads is not None
+    assert record.threads.waiting in ("short spin", "passive")
+
+
+PEEK = """
+import os, runpy, sys
+runpy.run_path = lambda *_, **__: print(os.environ.get("GLIBC_TUNABLES"), sys.argv[1:])
+from lra.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator")
+@pytest.mark.parametrize("name", ["run", "report"])
+def test_a_run_is_started_anew_for_its_heap_and_nothing_else_is(tmp_path: Path, name: str) -> None:
+    script = tmp_path / "lra"  # as pip writes it
+    script.write_text(PEEK)
+    done = start(tmp_path, str(script), name, "--task", "a b")
+    tunables = "glibc.malloc.tcache_count=0" if name == "run" else None
+    assert done.stdout == f"{tunables} ['--task', 'a b']\n"
+
+
+def test_shipped_results_are_found_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(schema, "SHIPPED_RESULTS", ROOT / "results" / "shipped")
+    shipped = len(with_shipped(ROOT / "results" / "shipped")[0])
+    assert shipped > 50
+    assert len(Results(Path("results").absolute()).records) == shipped
+    assert len(lra.records("results", with_shipped=True)) == shipped
+    assert len(with_shipped(tmp_path / "other")[0]) == 0
+    (tmp_path / "results" / "shipped").mkdir(parents=True)
+    assert len(with_shipped(tmp_path / "results")[0]) == 0
+
+
+HIDING = {
+    "models/__init__.py": "", "models/net.py": "", "tasks.py": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("file", HIDING)
+@pytest.mark.parametrize("program", ["lra", "lra.sweep", "lra.prepare"])
+def test_a_command_names_a_module_that_hides_a_package(
+    tmp_path: Path, file: str, program: str
+) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(HIDING[file])
+    hidden = start(tmp_path, "-m", program, "--help")
+    if file == "models/net.py":  # without __init__.py an installed package comes first
+        assert hidden.returncode == 0
+        return
+    name = file.partition("/")[0].removesuffix(".py")
+    assert hidden.returncode == 2
+    (line,) = hidden.stderr.splitlines()
+    assert line.startswith(f"{program}: error: Python imports {name} from {tmp_path / name}")
+    assert str(ROOT / name) in line
+    assert start(tmp_path, "-P", "-m", program, "--help").returncode == 0
+
+
+def test_a_script_is_told_of_a_module_that_hides_a_package(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").touch()
+    (tmp_path / "train.py").write_text("import lra\nprint('imported')\nlra.mixers()\n")
+    ended = start(tmp_path, "train.py")
+    assert ended.stdout == "imported\n"
+    last = ended.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: Python imports models from {tmp_path / 'models'}, which")
+
+
+def test_a_namespace_that_an_editable_install_mixes_up_is_noticed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its finder comes after the user's folder, but finds ours within the user's package."""
+    assert packages.describe_shadow() is None
+    monkeypatch.setattr(sys.modules["models"], "__path__", [str(tmp_path / "models")])
+    found = packages.describe_shadow()
+    assert found is not None
+    assert str(tmp_path / "models") in found
