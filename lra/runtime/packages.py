@@ -26,8 +26,8 @@ def describe_shadow() -> str | None:
         if found is not None and os.path.realpath(found) != os.path.realpath(own):
             return (
                 f"Python imports {name} from {found}, which hides the package {name} of the suite, "
-                f"{own}. Rename yours; or, if it is not needed here, start Python with -P, which "
-                f"does not look for modules in the folder of the script or the working directory"
+                f"{own}. Rename yours, or start Python with -P (python -P ...): then it does not "
+                f"look for modules in the folder of the script or in the working directory"
             )
     return None
 
