@@ -29,6 +29,7 @@ from lra.evaluate.trained import load_best_model, prepare_data, recompose_config
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything
 from lra.runtime.errors import UserError, unknown
+from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import describe
@@ -152,7 +153,7 @@ class TrainedRun:
         with self.config.mixer_component.explain_errors("its trained model cannot be built"):
             model = load_best_model(self.folder, self.config, self.config.build_task().info)
         if model is None:
-            raise UserError(f"{self.folder}: there is no checkpoint of this run")
+            raise UserError(f"{self.folder}: {describe_missing(self.folder / 'checkpoints')}")
         return model.to(self.device)
 
     @functools.cached_property

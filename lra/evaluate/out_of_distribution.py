@@ -21,6 +21,7 @@ from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
 from lra.runtime.environment import device_name, git_state, versions
 from lra.runtime.errors import UserError
+from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator, Score, compute_position_scores
 from tasks.base import Dataset, largest_class
 from tasks.errors import DataError
@@ -133,7 +134,7 @@ def evaluate_on(
     with config.mixer_component.explain_errors("its trained model cannot be built"):
         model = load_best_model(folder, trained, task.info)
     if model is None:
-        raise UserError(f"{folder}: there is no checkpoint of this run to evaluate")
+        raise UserError(f"{folder}: {describe_missing(folder / 'checkpoints')}")
     dataset = task.prepare(data_dir)
     # A forward pass has about as many positions as in training.
     longer = max(1.0, task.info.max_length / record.length)

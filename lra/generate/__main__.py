@@ -37,6 +37,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from lra.train.checkpoint import describe_missing
 from models.layers.kernel_cache import cache_kernels
 from tasks.base import Task
 from tasks.errors import DataError
@@ -135,7 +136,7 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
         )
     model = load_best_model(folder, config, replace(task.info, max_length=max(trained, needed)))
     if model is None:
-        raise UserError(f"--run {folder}: there is no checkpoint of this run to generate by")
+        raise UserError(f"--run {folder}: {describe_missing(folder / 'checkpoints')}")
     if needed > trained:
         logger.info(f"{needed} positions: beyond the {trained} of the training")
     return model

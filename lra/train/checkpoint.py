@@ -31,6 +31,9 @@ DIGEST_DIGITS = 16
 KEPT = 2
 """Checkpoints kept, so that a damaged one has a predecessor."""
 
+DAMAGED = ".damaged"
+"""End of the names of checkpoints that could not be loaded."""
+
 _NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
@@ -104,15 +107,29 @@ def _serialize(state: Mapping[str, Any], file: _HashingFile) -> None:
 def load_newest(folder: Path) -> RunState | None:
     """Load the newest sound checkpoint, to the CPU, or None where there is none.
 
-    A damaged one, or one that holds something else, is set aside under another name, and said so.
+    A damaged one, or one that holds something else, is renamed, and a warning says so.
     """
     for path in _newest_first(folder):
         state = _load_sound(path)
         if not isinstance(state, str):
             return state
-        path.rename(path.with_name(f"{path.name}.damaged"))
-        logger.info(f"checkpoint {path} is set aside, as {state}; going on from the one before it")
+        renamed = path.rename(path.with_name(f"{path.name}{DAMAGED}"))
+        logger.warning(
+            f"checkpoint {path} is damaged ({state}); it is now called {renamed.name}, and the run "
+            f"resumes from an earlier one if there is one"
+        )
     return None
+
+
+def describe_missing(folder: Path) -> str:
+    """Say why no checkpoint in a folder can be loaded, and what to do about it."""
+    damaged = [*_newest_first(folder), *sorted(folder.glob(f"step-*{DAMAGED}"), reverse=True)]
+    if not damaged:
+        return "there is no checkpoint of this run"
+    return (
+        f"the checkpoint {damaged[0]} is damaged; train the run again with --resume never, or copy "
+        f"the file again from where it is whole"
+    )
 
 
 def read_newest(folder: Path) -> RunState | None:
@@ -131,12 +148,12 @@ def _load_sound(path: Path) -> RunState | str:
     try:
         content = read_regular(path, largest=LARGEST)
         if match is None or _digest(content) != match[2]:
-            return "its content is not what its name says"
+            return "its content does not have the checksum in its name"
         with explain_errors("its content"):
             state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         return check_run_state(state)
     except ValidationError as error:
-        return f"it is no state of a run: {fault_of(error)}"
+        return f"its content is not the state of a run: {fault_of(error)}"
     except (DataError, ValueError) as error:
         return str(error)
 

@@ -20,7 +20,7 @@ from lra.config.schema import RunConfig
 from lra.record.run import LARGEST_METRICS, RunRecord, load_record
 from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
-from lra.train.checkpoint import load_newest, save_checkpoint
+from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import Split
 from tasks.errors import DataError
@@ -214,8 +214,8 @@ class RunFolder:
         """
         state = load_newest(self.checkpoints)
         if state is None:
-            if any(self.checkpoints.glob("*.damaged")):
-                logger.info("no whole checkpoint is left; starting at step 0")
+            if any(self.checkpoints.glob(f"*{DAMAGED}")):
+                logger.warning("all checkpoints are damaged; the run starts again at step 0")
             elif (record := self.record()) is not None and record.status == "stopped":
                 raise UserError(
                     f"{self.path} is a run that was stopped, without its checkpoints; use "
