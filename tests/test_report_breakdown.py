@@ -11,6 +11,7 @@ import pytest
 from figure_checks import legend_names, overlaps
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import boards
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.figures.breakdown import (
     SeedPredictions,
@@ -19,7 +20,6 @@ from lra.report.figures.breakdown import (
     draw_group_accuracies,
     group_accuracies,
     join_predictions,
-    wilson_interval,
 )
 from lra.report.figures.curves import COSTS, FLOPS, STEPS, TIME, Cost, curve_figures, learning_curve
 from lra.report.figures.drawing import assign_styles, style

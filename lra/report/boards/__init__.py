@@ -7,6 +7,7 @@ __all__ = [
     "cells",
     "comparison",
     "evaluations",
+    "intervals",
     "measures",
     "position_bits",
     "ranking",

@@ -13,6 +13,7 @@ import numpy as np
 
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
@@ -34,7 +35,6 @@ BINS = 8
 """Number of groups, of about equal size, that a field of many numbers is divided into."""
 FEWEST = 10
 """Fewest examples of a group whose accuracy is shown."""
-_Z95 = 1.959964
 _PANELS_A_ROW = 3
 
 
@@ -70,16 +70,6 @@ class SeedPredictions:
     def rate(self) -> np.ndarray:
         """Fraction of the seeds that are right, (examples,)."""
         return (self.predictions == self.labels).mean(axis=0)
-
-
-def wilson_interval(proportion: float, total: int) -> tuple[float, float]:
-    """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
-    z2 = _Z95**2
-    scale = 1 + z2 / total
-    middle = (proportion + z2 / (2 * total)) / scale
-    spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
-    half = _Z95 * spread
-    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
 def join_predictions(results: Results, runs: Sequence[RunRecord]) -> SeedPredictions | None:
