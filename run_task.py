@@ -37,17 +37,19 @@ from lra.runtime.cli import (
     seed,
 )
 from lra.runtime.console import write_out
+from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.runtime.launch import is_silent
 
 if TYPE_CHECKING:
     import torch
 
     from lra.config.schema import RunConfig
+    from lra.record.run import RunRecord
     from lra.runtime.distributed import ProcessGroup
 
-logger = logging.getLogger("lra.run_task")
-
 PROGRAM = "run_task.py"
+DATA_DIR = "data"
+"""Data folder of commands that name none."""
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
 
 
@@ -73,6 +75,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "resumable by the same command, 4 diverged, 5 out of memory, 6 another process is at work "
         "on the same run, 130 interrupted twice, or with nothing to save.",
     )
+    parser.hints = TRAINING_FLAGS
     add_settings(parser, task_names)
     mixer = parser.add_argument(
         "--mixer", required=True,
@@ -104,6 +107,13 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--label", metavar="NAME",
         help="name in tables, in the place of changed settings; renames a run that is finished",
     )  # fmt: skip
+    parser.add_argument(
+        "--table", action="store_true",
+        help="also print the table of all runs of this task and preset when the run ends",
+    )  # fmt: skip
+    parser.add_argument(
+        "--verbose", action="store_true", help="also print messages on the program's internals"
+    )
     parser.add_argument(
         "--show-config",
         action="store_true",
@@ -152,9 +162,11 @@ def configure(options: argparse.Namespace) -> RunConfig:
 def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     from lra.record.schema import row_label
-    from lra.runtime.console import hide_messages
+    from lra.runtime.console import hide_messages, show_messages
     from lra.runtime.distributed import join_processes, local_device
 
+    if options.verbose:
+        show_messages(logging.DEBUG)
     if is_silent():
         hide_messages()
     if options.label is not None:
@@ -177,20 +189,19 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
     """Say how long a run will take, or what is not known of it."""
     from lra.runtime.environment import choose_device, device_name
     from lra.runtime.errors import UserError
-    from lra.train.training_time import Timings, describe_training_time
+    from lra.train.training_time import Timings, TrainingTime
 
     try:
         here = device_name(choose_device(options.device))
     except UserError as error:  # the settings can be shown for a device of another machine
         return f"not known: {error}"
-    return describe_training_time(config, Timings.read(options.results_dir, config), here)
+    return TrainingTime(config, Timings.read(options.results_dir, config), here).describe()
 
 
 def train(
     options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
-    from lra.report.tables.task_table import task_table
     from lra.train.setup import set_up_run
     from lra.train.stopping import StopRequest
 
@@ -209,10 +220,30 @@ def train(
     with stop:
         record = run.execute()
     if group.is_main_process:
-        write_out(task_table(options.results_dir, record))
+        show_result(options, config, record)
     if group.world_size > 1 and record.status == "stopped":
         return 0  # torchrun starts whatever else again
     return EXIT_CODES[record.status]
+
+
+def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecord) -> None:
+    """Print the last screen of a run, after the table of its task and preset if that is asked."""
+    from lra.report.run_screen.screen import Screen
+    from lra.report.tables.task_table import task_table
+    from lra.runtime.console import as_typed
+    from lra.runtime.terminal import terminal_width
+
+    width = terminal_width()
+    if options.table:
+        write_out(task_table(options.results_dir, record, width))
+    data_dir = as_typed(str(options.data_dir))
+    flags = [] if data_dir == DATA_DIR else ["--data-dir", data_dir]
+    if options.device != "auto":
+        flags += ["--device", options.device]
+    screen = Screen(
+        results_dir=options.results_dir, record=record, config=config, flags=flags, width=width
+    )
+    write_out(f"{screen}")
 
 
 def main(arguments: list[str] | None = None) -> int:

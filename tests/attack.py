@@ -24,7 +24,7 @@ DOCUMENTED = {
 
 MOST_MIB = 400.0
 MOST_SECONDS = 20.0
-LONGEST_LINE = 400
+LONGEST_LINE = 1000
 
 
 @dataclass(frozen=True)

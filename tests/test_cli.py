@@ -44,7 +44,7 @@ def test_end_to_end(
     more = ("--protocol", protocol)
     assert run_task.main(tiny_arguments(tmp_path, *more, mixer=mixer)) == 0
     captured = capsys.readouterr()
-    assert f"| {mixer} " in captured.out
+    assert f"listops / {mixer} (" in captured.out
     assert "trivial baseline, root operator: " in captured.err
     (path,) = (tmp_path / "results").glob(f"runs/listops/{mixer}/*/result.json")
     record = load_record(path)
@@ -121,9 +121,9 @@ def test_a_label_names_a_run_and_renames_a_finished_one(
     assert label_after("--max-steps", "6", code=3) == "wide"
     capsys.readouterr()
     assert label_after() == "wide"
-    assert "| tnn: wide " in capsys.readouterr().out
+    assert "listops / tnn: wide / " in capsys.readouterr().out
     assert label_after("--label", "wider") == "wider"
-    assert "| tnn: wider " in capsys.readouterr().out
+    assert "listops / tnn: wider / " in capsys.readouterr().out
     assert label_after() == "wider"
     (config,) = (tmp_path / "results").glob("runs/*/*/*/config.yaml")
     assert "wide" not in config.read_text()
@@ -148,7 +148,7 @@ def test_a_label_names_a_run_and_renames_a_finished_one(
         (["--set", "model.norm=a\nb"], "unknown value of model.norm"),
         (["--label", "a\nb"], "--label 'a\\nb': no name of a row in tables: Value error, holds"),
         (["--label", ""], "is empty"),
-        (["--unknown"], "unrecognized arguments: --unknown"),
+        (["--unknown"], "unknown flag --unknown"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_2(

@@ -15,7 +15,7 @@ from lra.report.published.audit import names, read_published
 from lra.report.published.repeats import repeats
 from lra.report.published.rows import rows_of
 from lra.report.tables.reproduce import reproduce_table
-from lra.train.training_time import Timings, describe_training_time
+from lra.train.training_time import Timings, TrainingTime
 from made_results import bench_record, record, save_all, write_metrics
 from own_tasks import PARITY
 from requested import compose
@@ -71,8 +71,10 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
 def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:
     timings = Timings([run(**other)], [bench_record(mode="forward", device=HERE)])
     assert timings.speed(CONFIG, HERE) is None
-    text = describe_training_time(CONFIG, timings, HERE)
-    assert text.startswith("not known: of tnn no step of this task and preset was timed on a CPU")
+    text = TrainingTime(CONFIG, timings, HERE).describe()
+    assert text.startswith(
+        "not known: tnn has no timed step for this task and preset on a CPU; 30,000 steps"
+    )
     assert "--task listops --mixers tnn --preset paper --protocol s4" in text
 
 
@@ -85,15 +87,18 @@ def test_settings_that_change_no_step_are_no_others() -> None:
 
 def test_an_estimate_is_told() -> None:
     timings = Timings([run()], [])
-    assert describe_training_time(CONFIG, timings, HERE) == (
-        "4.2 h of training on this CPU (30,000 steps, 2 a second: a run)"
+    here = TrainingTime(CONFIG, timings, HERE)
+    assert here.describe() == (
+        "4.2 h of training on this CPU (30,000 steps at 2 steps/s; source: a run)"
     )
-    assert "on CPU A, 2 threads, not this CPU (" in describe_training_time(CONFIG, timings, "CPU C")
+    assert here.describe(15_000).startswith("2.1 h of training left on this CPU")
+    assert here.seconds(40_000) == 0
+    elsewhere = TrainingTime(CONFIG, timings, "CPU C").describe()
+    assert "on CPU A, 2 threads, not this CPU (" in elsewhere
     minutes = compose("listops", "tnn", preset="budget").config
-    assert (
-        describe_training_time(minutes, timings, HERE)
-        == "10 min of training, as train.minutes says"
-    )
+    limited = TrainingTime(minutes, timings, HERE)
+    assert limited.describe() == "10 min of training, as train.minutes says"
+    assert limited.seconds(100, 480.0) == 120
 
 
 def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_path: Path) -> None:
@@ -103,7 +108,7 @@ def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_pat
         "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
     )
     config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick").config
-    text = describe_training_time(config, Timings([], []), HERE)
+    text = TrainingTime(config, Timings([], []), HERE).describe()
     assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
 
 
@@ -143,7 +148,7 @@ def test_show_config_ends_with_the_estimate(
     assert yaml.safe_load(shown)["train"]["epochs"] == 40
     last = shown.splitlines()[-1]
     assert last.startswith(
-        "# estimated time: 33.3 h of training on CPU, not this CPU (30,000 steps"
+        "# estimated time: 33.3 h of training on CPU, not this CPU (30,000 steps at"
     )
     assert run_task.main([*line, "--device", "cuda:77"]) == 0
     last = capsys.readouterr().out.splitlines()[-1]

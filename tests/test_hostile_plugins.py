@@ -255,8 +255,8 @@ def test_another_working_directory_moves_nothing(place: Place, where: str) -> No
     source = plug_in(forward, **({} if where == "forward" else {where: change}))
     (place.folder / "own.py").write_text(source)
     arguments = tiny_arguments(Path(), mixer="own.py:Own")
-    ended = place.attack("run_task", arguments, {0}, says="run results/runs/listops/Own/")
-    assert "data generated in data/" in ended.err
+    ended = place.attack("run_task", arguments, {0}, says="saved in results/runs/listops/Own/")
+    assert "examples, generated, in data/" in ended.err
     (run,) = (place.folder / "results/runs/listops/Own").glob("*")
     assert (run / "result.json").exists()
     relative = str(run.relative_to(place.folder))

@@ -427,7 +427,7 @@ CHECKPOINTS: Mapping[str, bytes] = {
 def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str) -> None:
     run = copied(stopped, place)
     put_state(run, CHECKPOINTS[name])
-    go_on(place, 0, says="is set aside")
+    go_on(place, 0, says="is damaged (")
 
 
 EVALUATED = {"trainer": 2, "other shapes": 0, "NaN weights": 0, "best weights": 2, "no identity": 2,

@@ -49,7 +49,7 @@ def test_a_run_counts_what_it_could_not_predict(
     told = capsys.readouterr()
     for what in ("val: the logits of 40 of 40", "test: the logits of 50 of 50"):
         assert f"warning: evaluating on {what} examples are not finite" in told.err
-    assert "1 with non-finite logits" in told.out
+    assert "the logits of 50 of 50 test examples are not finite" in told.out
     (folder,) = tmp_path.glob("results/runs/*/*/*")
     found = load_record(folder / "result.json")
     assert (found.test_correct, found.test_non_finite) == (0, 50)

@@ -94,7 +94,7 @@ def test_name_code_and_origin_are_on_record(capsys: pytest.CaptureFixture[str]) 
     assert "# mixer from: own.py:Scale\n" in shown
     assert f"# mixer_code: {code}\n" in shown
     assert run_task.main(tiny_arguments(Path.cwd(), mixer="own.py:Scale")) == 0
-    assert "| Scale " in capsys.readouterr().out
+    assert "listops / Scale " in capsys.readouterr().out
     (path,) = Path("results/runs/listops/Scale").glob("*/result.json")
     assert load_record(path).mixer_code == code
 

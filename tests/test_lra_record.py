@@ -88,16 +88,18 @@ def cells(table: str) -> list[dict[str, str]]:
 def test_a_task_of_ones_own_gets_its_table(tmp_path: Path) -> None:
     own = record(task="adding")
     save(tmp_path, own)
-    assert "| tnn" in task_table(tmp_path, own)
+    assert "| tnn" in task_table(tmp_path, own, 300)
 
 
 def test_rows_on_other_data_of_a_task_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     data = {"source": "own", "fingerprint": "b" * 64, "sizes": {"train": 1}}
     own = record(task="adding", data=data)
     save(tmp_path, own)
-    assert "data b" not in task_table(tmp_path, own) and "this run" not in task_table(tmp_path, own)
+    assert "data b" not in task_table(tmp_path, own, 300) and "this run" not in task_table(
+        tmp_path, own, 300
+    )
     save(tmp_path, record(task="adding", run_id="o", data=data | {"fingerprint": "c" * 64}))
-    settings = [row["setting"] for row in cells(task_table(tmp_path, own))]
+    settings = [row["setting"] for row in cells(task_table(tmp_path, own, 300))]
     assert sum(text.endswith(", this run's data") for text in settings) == 1
     assert sum(text.endswith(", other data cccccccc") for text in settings) == 1
 
@@ -105,12 +107,12 @@ def test_rows_on_other_data_of_a_task_of_the_same_name_are_told_apart(tmp_path: 
 def test_task_table_shows_the_run_predictions_and_published(tmp_path: Path) -> None:
     save(tmp_path, record())
     save(tmp_path, record(run_id="q", preset="quick", test_accuracy=60.0))
-    rows = {row["method"]: row for row in cells(task_table(tmp_path, record()))}
+    rows = {row["method"]: row for row in cells(task_table(tmp_path, record(), 300))}
     assert rows["tnn"]["measured, %"] == "40.00 (n=1)"
     assert rows["trivial baseline: majority class"]["measured, %"] == "17.00"
     assert rows["TNN"]["published, %"] == "61.04"
-    assert "not with published" not in task_table(tmp_path, record())
-    assert "not with published" in task_table(tmp_path, record(preset="quick"))
+    assert "not with published" not in task_table(tmp_path, record(), 300)
+    assert "not with published" in task_table(tmp_path, record(preset="quick"), 300)
 
 
 def test_published_methods_stand_beside_their_mixer() -> None:

@@ -83,8 +83,8 @@ def test_time_never_interrupts_an_evaluation(tmp_path: Path, unbroken: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "advice"),
     [
-        (["--max-steps", "3"], "the same command with a higher limit or none goes on"),
-        (["--max-minutes", "0"], "the same command goes on"),
+        (["--max-steps", "3"], "the same command with a higher limit or none resumes it"),
+        (["--max-minutes", "0"], "the same command resumes it"),
     ],
 )
 def test_the_advice_is_right(
@@ -150,7 +150,7 @@ def test_a_finished_run_is_not_made_again(
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     before = (only_folder(tmp_path) / "result.json").read_bytes()
     assert run_task.main(tiny_arguments(tmp_path)) == 0
-    assert "this run is done" in capsys.readouterr().err
+    assert "this run is done already" in capsys.readouterr().err
     assert (only_folder(tmp_path) / "result.json").read_bytes() == before
     assert run_task.main(tiny_arguments(tmp_path, "--resume", "never")) == 0
     folders = sorted((tmp_path / "results/runs/listops/tnn").iterdir())
@@ -180,7 +180,7 @@ def test_damaged_checkpoints_fall_back(
     capsys.readouterr()
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
     shown = capsys.readouterr().err
-    assert "is set aside, as its content is not what its name says; going on from the" in shown
+    assert "is damaged (its content does not have the checksum in its name)" in shown
     assert "resumed at step 10 of 20" in shown
     assert_same_run(only_folder(tmp_path), unbroken)
 
@@ -222,7 +222,7 @@ def test_a_run_without_whole_checkpoints_says_that_it_starts_anew(
     for path in (only_folder(tmp_path) / "checkpoints").iterdir():
         damage(path, "truncated")
     assert run_task.main(tiny_arguments(tmp_path, *DROPOUT)) == 0
-    assert "no whole checkpoint is left; starting at step 0" in capsys.readouterr().err
+    assert "all checkpoints are damaged; the run starts again at step 0" in capsys.readouterr().err
     assert_same_run(only_folder(tmp_path), unbroken)
 
 

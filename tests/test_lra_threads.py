@@ -233,7 +233,7 @@ def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_pat
     (board,) = speed_boards([run])
     assert speed_table(board, "tnn", "speed").rows[0][1].endswith(", busy")
     save(tmp_path, run)
-    assert ", busy |" in task_table(tmp_path, run)
+    assert ", busy |" in task_table(tmp_path, run, 300)
 
 
 @pytest.mark.slow

@@ -441,7 +441,7 @@ def test_a_shipped_result_stands_beside_ones_own_unfinished_run(
     save_all(tmp_path / "shipped", [shipped, record(mixer="s4", status="stopped")])
     save_all(tmp_path, [mine, record(mixer="s4", status="oom")])
     shown = f"yours: {status} at 5 of 1,500)"
-    assert f"| 40.00 (n=1; {shown}" in task_table(tmp_path, mine)
+    assert f"| 40.00 (n=1; {shown}" in task_table(tmp_path, mine, 300)
     assert report.main(["--results-dir", str(tmp_path)]) == 0
     assert f"| 40.00 ({shown}" in capsys.readouterr().out
     results = Results(tmp_path)

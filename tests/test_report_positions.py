@@ -295,7 +295,7 @@ def test_no_perplexities_are_published_of_other_tasks(tmp_path: Path) -> None:
 
 def test_what_commands_print_of_a_run(made: Results, board: Board) -> None:
     (run,) = board.rows["s4"]["lm"].runs
-    text = task_table(made.folder, run)
+    text = task_table(made.folder, run, 300)
     (row,) = [line for line in text.splitlines() if line.startswith("| s4 ")]
     assert "2.500 (n=1)" in row and "5.66 (n=1)" in row and "50.00 (n=1)" in row
     assert "measured, %" not in text and "published, %" not in text

@@ -8,11 +8,13 @@ __all__ = [
     "environment",
     "errors",
     "flops",
+    "foreign_flags",
     "interrupts",
     "launch",
     "packages",
     "peers",
     "progress",
     "synchronized_norm",
+    "terminal",
     "threads",
 ]

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -19,6 +19,7 @@ from lra.runtime.errors import (
     place_in_user_code,
     user_code,
 )
+from lra.runtime.foreign_flags import describe_unknown_flag
 from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin
 from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
@@ -32,10 +33,15 @@ OUT_OF_MEMORY = 5
 HELD = 6
 """Another process is at work on the same run."""
 LARGEST_INT = 2**63 - 1
+_UNKNOWN = "unrecognized arguments: "
+"""Start of argparse's message on flags that a command does not have."""
 
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
+
+    hints: Mapping[str, str] = {}
+    """What to use in place of flags that this command does not have."""
 
     def format_help(self) -> str:
         """Write the help, with the names that `name_in_help` asks for."""
@@ -47,6 +53,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write the error, without the usage, and exit."""
+        given = message.removeprefix(_UNKNOWN).split()
+        if message.startswith(_UNKNOWN) and given[0].startswith("-"):
+            message = describe_unknown_flag(given[0], self.hints, self._option_string_actions)
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
 

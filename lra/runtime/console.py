@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from lra.runtime.terminal import terminal_width, wrap_words
 from tasks.files import name_file_in_errors
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ if TYPE_CHECKING:
 MISSING = "-"
 """What a table shows where there is nothing."""
 
-LONGEST_MESSAGE = 400
-"""Most letters of a message; of a longer one the middle is left out."""
+LONGEST_MESSAGE = 1000
+"""Most letters of a message; of a longer one the middle is left out, at spaces."""
+
+_LEFT_OUT = " ... "
 
 _LOGGERS = ("lra", "models", "tasks", "py.warnings")
 """Those of this repository, and that of Python's warnings."""
@@ -61,14 +64,17 @@ def as_typed(text: str) -> str:
 class _TqdmHandler(logging.Handler):
     """Writes messages to standard error without tearing a progress bar.
 
-    Neither a reader that has gone away nor a full disk must end the work.
+    On a terminal, a message is wrapped at its spaces. Neither a reader that has gone away nor a
+    full disk must end the work.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message, marked if it is a warning."""
         mark = "warning: " if record.levelno >= logging.WARNING else ""
+        line = in_one_line(mark + self.format(record))
         with contextlib.suppress(OSError):
-            tqdm.write(in_one_line(mark + self.format(record)), file=sys.stderr)
+            lines = wrap_words(line, terminal_width()) if sys.stderr.isatty() else [line]
+            tqdm.write("\n".join(lines), file=sys.stderr)
 
 
 def show_messages(level: int = logging.INFO) -> None:
@@ -122,12 +128,18 @@ def printable(text: str) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """Write a message on one line of at most LONGEST_MESSAGE letters."""
+    """Write a message on one line of at most LONGEST_MESSAGE letters.
+
+    Of a longer one the words in the middle are left out. Words are whole, and so are file paths,
+    unless one alone is as long as half a message.
+    """
     line = printable(as_typed(" ".join(text.splitlines())))
     if len(line) <= LONGEST_MESSAGE:
         return line
-    kept = (LONGEST_MESSAGE - 5) // 2
-    return f"{line[:kept]} ... {line[-kept:]}"
+    kept = (LONGEST_MESSAGE - len(_LEFT_OUT)) // 2
+    start, _, _ = line[: kept + 1].rpartition(" ")
+    _, _, end = line[-kept - 1 :].partition(" ")
+    return f"{start or line[:kept]}{_LEFT_OUT}{end or line[-kept:]}"
 
 
 def write_out(text: str) -> bool:

@@ -15,10 +15,11 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 def duration(seconds: float) -> str:
-    """Write a duration for people: 45 s, 3 min, 5.2 h, 2.1 days."""
-    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
+    """Write a duration for people: 45 s, 3.2 min, 25 min, 5.2 h, 2.1 days."""
+    if seconds < 90:  # noqa: PLR2004
+        return f"{seconds:.0f} s"
+    if seconds < 5400:  # noqa: PLR2004
+        return f"{seconds / 60:.2g} min"
     return f"{seconds / 3600:.1f} h" if seconds < 2 * 86400 else f"{seconds / 86400:.1f} days"
 
 
@@ -39,6 +40,11 @@ class Progress:
         )  # fmt: skip
         self.start_step = step
         self.start = self.last_line = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the display began."""
+        return time.monotonic() - self.start
 
     def step(self, step: int, total: int, loss: float, accuracy: float | None) -> None:
         """Show a step of a total: mean loss and accuracy in percent, of late; None: it has none."""

@@ -33,6 +33,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import markdown, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
+from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.sweep.local import LocalSweep, make_slots
 from lra.sweep.plan import MOST_RUNS, OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
 from lra.sweep.remaining_time import RemainingTimes
@@ -55,6 +56,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "out of memory, 2 mistake in the command, 3 stopped before the end, or submitted, 130 "
         "interrupted twice.",
     )
+    parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(
         "--tasks", default=ALL, help=f"{ALL} (default), or comma-separated: {{names}}"
     )

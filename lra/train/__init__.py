@@ -16,6 +16,7 @@ __all__ = [
     "setup",
     "state",
     "stopping",
+    "time_estimates",
     "trainer",
     "training_time",
 ]

@@ -9,6 +9,8 @@ from lra.runtime.progress import duration
 from lra.train.optimizer import schedule_warning
 
 LONG_RUN_SECONDS = 3600
+DAY = 24 * 3600
+SMALL_PRESETS = ("quick", "budget")
 
 
 def warnings_at_start(
@@ -51,34 +53,56 @@ def warmup_warning(config: RunConfig, total_steps: int) -> str | None:
 
 
 def time_left(
-    config: RunConfig, device: torch.device, steps_per_second: float | None, steps_left: int
+    config: RunConfig,
+    device: torch.device,
+    steps_per_second: float,
+    steps_left: int,
+    *,
+    is_known: bool,
 ) -> str | None:
-    """Tell how long a long run will take; on a CPU name the quick preset. None for a short one."""
-    if steps_per_second is None or steps_left / steps_per_second < LONG_RUN_SECONDS:
+    """Describe the time left at a measured speed; None for a short run with a known estimate."""
+    seconds = steps_left / steps_per_second
+    if is_known and seconds < LONG_RUN_SECONDS:
         return None
-    time = duration(steps_left / steps_per_second)
-    message = f"at {steps_per_second:.2f} steps/s this run takes about {time} more"
-    if device.type == "cpu" and config.preset != "quick":
-        message += "; --preset quick trains a small model in minutes"
+    message = f"about {duration(seconds)} of training left at {steps_per_second:.3g} steps/s"
+    is_long_on_cpu = device.type == "cpu" and LONG_RUN_SECONDS <= seconds < DAY
+    if is_long_on_cpu and config.preset not in SMALL_PRESETS:
+        message += f"; {advise_small_presets()}"
     return message
 
 
+def advise_small_presets() -> str:
+    """Name the presets of small models."""
+    return "--preset quick trains a small model in minutes, --preset budget one in 10 minutes"
+
+
+def warn_of_long_run(config: RunConfig, seconds: float) -> str | None:
+    """Warn of a run of more than a day; None for a shorter one."""
+    if seconds < DAY:
+        return None
+    advice = "" if config.preset in SMALL_PRESETS else f"; {advise_small_presets()}"
+    return f"this run trains for about {duration(seconds)}{advice}"
+
+
 def describe_resume(reason: str, steps: int, total_steps: int, *, is_repeat: bool) -> str:
-    """Tell what stopped a run and what makes it go on.
+    """Describe what stopped a run and how to resume it.
 
     Args:
-        is_repeat: whether it was made beside an older one of the same settings and seed.
+        reason: what stopped it.
+        steps: steps made.
+        total_steps: steps of the whole run.
+        is_repeat: whether it is a second run of the same settings and seed.
     """
-    how = "with a higher limit or none goes on" if reason == "--max-steps" else "goes on"
+    how = "with a higher limit or none " if reason == "--max-steps" else ""
     if is_repeat:
         how = f"without --resume never {how}"
-    done = f"at step {steps} of {total_steps}"
-    return f"stopped by {reason} {done}; everything is saved, the same command {how}"
+    done = f"at step {steps:,} of {total_steps:,}"
+    return f"stopped by {reason} {done}; everything is saved, the same command {how}resumes it"
 
 
 def out_of_memory(device: torch.device, examples: int) -> str:
-    """Tell what to try where a pass over so many examples did not fit."""
+    """Say what to try where a forward pass over so many examples did not fit."""
     advice = "one example at a time does not fit"
     if examples > 1:
         advice = f"try --set train.micro_batch={examples // 2}, which keeps the batch size"
-    return f"out of memory on {device} at {examples} examples a pass; {advice}"
+    return f"out of memory on {device} at {examples} examples per forward pass; {advice}"

@@ -21,25 +21,20 @@ from lra.runtime.environment import is_out_of_memory
 from lra.runtime.progress import Progress
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
-from lra.train.messages import (
-    describe_resume,
-    out_of_memory,
-    time_left,
-    warmup_warning,
-)
+from lra.train.messages import describe_resume, out_of_memory
 from lra.train.phases import Phases
 from lra.train.run_folder import PRETRAINING, RunFolder
 from lra.train.run_record import Recorder
 from lra.train.session import Session
 from lra.train.state import RunState, capture
 from lra.train.stopping import Stopped, StopRequest
+from lra.train.time_estimates import TimeEstimates
 from lra.train.trainer import Diverged, Trainer
+from lra.train.training_time import TrainingTime
 from tasks.base import Dataset, TaskInfo
 from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
-
-ESTIMATE_AT_STEP = 5
 
 
 @dataclass(kw_only=True)
@@ -55,9 +50,12 @@ class Run:
     stop: StopRequest
     group: ProcessGroup = SINGLE_PROCESS
     label: str | None = None
-    """What tables are to call the run. None: as it was called when it was stopped."""
+    """The run's name in tables. None: the name that it had when it was stopped."""
+    training_time: TrainingTime | None = None
+    """Estimate from earlier runs of how long it trains."""
     phases: Phases = field(init=False)
     session: Session = field(init=False)
+    time_estimates: TimeEstimates = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
     last_checkpoint: float = field(init=False)
 
@@ -97,7 +95,8 @@ class Run:
             record = record.model_copy(update={"label": self.label})
             record.save(self.folder.path)
             logger.info(f"tables call this run {record.method} from now on")
-        logger.info(f"this run is {record.status} (--resume never makes it again beside it)")
+        end = "diverged" if record.status == "diverged" else "is done"
+        logger.info(f"this run {end} already; --resume never starts another one beside it")
         return {"finished": record.model_dump_json(), "state": None}
 
     def _open_loggers(self, held: ExitStack) -> None:
@@ -112,6 +111,8 @@ class Run:
         if self.group.is_main_process:
             self.folder.save_settings(self.config)
         self.phases.warn()
+        self.time_estimates = TimeEstimates(self.config, self.device, self.training_time)
+        self.time_estimates.announce(self.phases)
         try:
             self._loop()
             if self.phases.is_pretraining:
@@ -157,15 +158,6 @@ class Run:
         if self.group.is_main_process:
             self.folder.drop_later_metrics(self.phases.step, self.phases.validated_step)
 
-    def _log_time_left(self) -> None:
-        trainer = self.trainer
-        if (warning := warmup_warning(trainer.config, trainer.total_steps)) is not None:
-            logger.warning(warning)
-        left = trainer.total_steps - trainer.step
-        message = time_left(self.config, self.device, trainer.steps_per_second, left)
-        if message is not None:
-            logger.info(message)
-
     def _identity(self) -> dict[str, Any]:
         data = {"source": self.dataset.source, "fingerprint": self.dataset.fingerprint}
         return {**self.config.values(), "seed": self.seed, "data": data, "hash": self.config.hash}
@@ -174,6 +166,7 @@ class Run:
         trainer, log = self.trainer, self.config.log
         what = "pretraining" if self.phases.is_pretraining else "training"
         progress = Progress(trainer.step, trainer.total_steps, what)
+        has_estimate = False
         try:
             while True:
                 if trainer.validation_is_due():
@@ -192,8 +185,11 @@ class Run:
                 if trainer.step % log.every_steps == 0:
                     self._log({**means, **facts})
                     trainer.interval.clear()
-                if trainer.step - progress.start_step == ESTIMATE_AT_STEP:
-                    self._log_time_left()
+                made, seconds = trainer.step - progress.start_step, progress.seconds
+                if not has_estimate and self.time_estimates.is_due(made, seconds):
+                    has_estimate = True
+                    speed = trainer.steps_per_second or made / seconds
+                    self.time_estimates.update(self.phases, speed)
                 if self._checkpoint_is_due():
                     self._checkpoint()
         finally:

@@ -16,6 +16,8 @@ from lra.runtime.launch import is_restart
 from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.stopping import StopRequest
+from lra.train.training_time import Timings, TrainingTime
+from tasks.base import Dataset
 
 logger = logging.getLogger(__name__)
 
@@ -46,22 +48,17 @@ def set_up_run(
     # Where less memory is asked for, what is kept would lie about in pieces.
     saves_memory = config.train.checkpoint_activations
     if device.type == "cpu" and not saves_memory and keep_freed_memory():
-        logger.info("allocator: freed memory is kept for the next step")
+        logger.debug("allocator: freed memory is kept for the next step")
+    here = device_name(device)
+    folder = choose_folder(results_dir, config, seed, "auto" if is_restart() else resume)
+    name = " / ".join((config.task_name, config.mixer_name, config.preset))
+    logger.info(f"{name}, seed {seed}, on {here}")
+    logger.info(f"saved in {folder.path}")
     task = config.build_task()
     dataset = task.prepare(data_dir)
     data = {"data source": dataset.source, "data fingerprint": dataset.fingerprint}
     group.require_equal("data", data)
-    folder = choose_folder(results_dir, config, seed, "auto" if is_restart() else resume)
-    logger.info(
-        f"{config.task_name} / {config.mixer_name} / {config.preset} on {device_name(device)}"
-    )
-    logger.info(f"run {folder.path}")
-    logger.info(f"data {dataset.source} in {dataset.folder}, {dataset.sizes}")
-    for note, count in dataset.notes.items():
-        if count:
-            logger.info(f"{note}: {count:,}")
-    for line in describe_baselines(dataset):
-        logger.info(line)
+    _log_data(dataset)
     return Run(
         config=config,
         info=task.info,
@@ -72,4 +69,17 @@ def set_up_run(
         stop=stop,
         group=group,
         label=label,
+        training_time=TrainingTime(config, Timings.read(results_dir, config), here),
     )
+
+
+def _log_data(dataset: Dataset) -> None:
+    """Log what the data is, and how far trivial baselines get on it."""
+    sizes = ", ".join(f"{count:,} {split}" for split, count in dataset.sizes.items())
+    logger.info(f"data: {sizes} examples, {dataset.source}, in {dataset.folder}")
+    logger.debug(f"data fingerprint: {dataset.fingerprint}")
+    for note, count in dataset.notes.items():
+        if count:
+            logger.info(f"{note}: {count:,}")
+    for line in describe_baselines(dataset):
+        logger.info(line)

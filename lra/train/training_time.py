@@ -119,34 +119,66 @@ def _total_steps(train: TrainConfig, examples: int) -> int:
     return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
 
 
-def describe_training_time(config: RunConfig, timings: Timings, here: str) -> str:
-    """Describe how long a run will train on a device, and how that is known or what is missing.
+class TrainingTime:
+    """The estimated time that a run trains on a device, without its evaluations.
 
     Args:
         config: the run's.
-        timings: speeds.
+        timings: speeds of earlier runs and of measurements.
         here: name of the device.
     """
-    kind = "CPU" if is_cpu(here) else "GPU"
-    if config.train.minutes is not None:
-        return f"{duration(60 * config.train.minutes)} of training, as train.minutes says"
-    steps = timings.steps(config)
-    if steps is None:
-        return "not known: how many examples an epoch has is known once the data is there"
-    speed = timings.speed(config, here)
-    if speed is None:
+
+    def __init__(self, config: RunConfig, timings: Timings, here: str) -> None:
+        self.config = config
+        self.here = here
+        self.steps = timings.steps(config)
+        """Steps of the whole run; None where they are not known yet."""
+        self.speed = timings.speed(config, here)
+
+    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
+        """Return the time that is left; None where it is not known.
+
+        Args:
+            steps_made: steps of the run so far.
+            seconds_made: time that they took.
+        """
+        if self.config.train.minutes is not None:
+            return max(0.0, 60 * self.config.train.minutes - seconds_made)
+        if self.steps is None or self.speed is None:
+            return None
+        return max(0, self.steps - steps_made) / self.speed.steps_per_second
+
+    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
+        """Describe the time that is left and its source, or what is missing to estimate it."""
+        seconds = self.seconds(steps_made, seconds_made)
+        left = " left" if steps_made else ""
+        if seconds is None:
+            return self._describe_missing()
+        if self.config.train.minutes is not None or self.speed is None:
+            return f"{duration(seconds)} of training{left}, as train.minutes says"
+        kind = _kind_of(self.here)
+        device = self.speed.device
+        where = f"this {kind}" if device == self.here else f"{device}, not this {kind}"
+        return (
+            f"{duration(seconds)} of training{left} on {where} ({self.steps:,} steps at "
+            f"{self.speed.steps_per_second:.3g} steps/s; source: {self.speed.origin})"
+        )
+
+    def _describe_missing(self) -> str:
+        if self.steps is None:
+            return "not known: the number of examples per epoch is known once the data is there"
+        config = self.config
         task, mixer = config.task_component.spec, config.mixer_component.spec
         names = shlex.join(["--task", task, "--mixers", mixer])
         return (
-            f"not known: of {config.mixer_name} no step of this task and preset was timed on a "
-            f"{kind}; {steps:,} steps (python -m lra.bench step {names} --preset {config.preset} "
-            f"--protocol {config.protocol} times one)"
+            f"not known: {config.mixer_name} has no timed step for this task and preset on a "
+            f"{_kind_of(self.here)}; {self.steps:,} steps (to time one: python -m lra.bench step "
+            f"{names} --preset {config.preset} --protocol {config.protocol})"
         )
-    where = f"this {kind}" if speed.device == here else f"{speed.device}, not this {kind}"
-    return (
-        f"{duration(steps / speed.steps_per_second)} of training on {where} ({steps:,} steps, "
-        f"{speed.steps_per_second:.3g} a second: {speed.origin})"
-    )
+
+
+def _kind_of(device: str) -> str:
+    return "CPU" if is_cpu(device) else "GPU"
 
 
 def is_cpu(device: str) -> bool:

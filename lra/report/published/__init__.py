@@ -2,6 +2,7 @@
 
 __all__ = [
     "audit",
+    "closest",
     "repeats",
     "rows",
     "starting_laws",

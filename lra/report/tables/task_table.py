@@ -1,4 +1,4 @@
-"""The table of a task, which a run prints when it ends."""
+"""The table of a task and preset, which `run_task.py --table` prints."""
 
 from __future__ import annotations
 
@@ -14,10 +14,20 @@ from lra.report.boards.measures import ACCURACY, NEXT_TOKEN, measures_of
 from lra.report.boards.speeds import BUSY, is_busy
 from lra.report.published.rows import rows_of
 from lra.runtime.console import MISSING, markdown
+from lra.runtime.terminal import fit_rows, wrap_words
+
+DROPPED_FIRST = ("parameters", "peak MiB", "steps/s", "steps", "setting", "published, %")
+"""Columns that a narrow terminal does not show, the first to go first."""
 
 
-def task_table(results_dir: Path, record: RunRecord) -> str:
-    """Tabulate a run beside others of its task and preset, trivial baselines and published rows."""
+def task_table(results_dir: Path, record: RunRecord, width: int) -> str:
+    """Tabulate a run with others of its task and preset, trivial baselines and published rows.
+
+    Args:
+        results_dir: folder of the user's own results, with the shipped ones in it.
+        record: of the run.
+        width: of the terminal, in characters. Columns that do not fit are left out and named.
+    """
     every = (run for _, run in with_shipped(results_dir)[0])
     like = [r for r in every if (r.task, r.preset) == (record.task, record.preset)]
     published: dict[str, str] = {}
@@ -45,15 +55,20 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         if value:
             rows.append({"method": row.method, "setting": row.source, "published, %": value})
     what = "accuracy on" if record.positions is None else "next tokens of"
-    text = f"\n{record.task}, {what} the test set\n\n{markdown(rows)}\n"
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    rows = [{name: row.get(name, MISSING) for name in columns} for row in rows]
+    fitted, dropped = fit_rows(rows, width, DROPPED_FIRST)
+    notes: list[str] = []
+    if dropped:
+        notes.append(f"Too wide for {width} columns, so left out: {', '.join(dropped)}.")
     if record.preset not in published_presets():
-        text += (
-            f"Preset {record.preset} has data and models of its own: its rows compare with each "
-            f"other, not with published ones.\n"
+        notes.append(
+            f"Preset {record.preset} has its own data and model sizes. Its results compare with "
+            f"each other, not with published ones."
         )
-    return (
-        text + "All runs and all published methods, tables, figures and a page: python report.py\n"
-    )
+    lines = [line for note in notes for line in wrap_words(note, width, indent="")]
+    text = "\n".join(lines)
+    return f"\n{record.task}, {what} the test set\n\n{markdown(fitted)}\n{text}\n"
 
 
 def _speed(cell: Cell[RunRecord]) -> dict[str, str]:

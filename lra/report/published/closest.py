@@ -1,0 +1,110 @@
+"""The published result that comes closest to a run, and how their settings differ."""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+from lra.config.request import PAPER
+from lra.config.settings_files import published_presets
+from lra.config.strict_yaml import parse_yaml
+from lra.record.run import RunRecord
+from lra.report.published.audit import Published, names, read_published
+from lra.report.published.rows import PUBLISHED, PublishedRow, rows_of
+from tasks.untrusted import read_text
+
+SOURCES = PUBLISHED.with_name("sources.yaml")
+
+
+@dataclass(frozen=True)
+class ClosestResult:
+    """A published accuracy of a run's mixer on its task."""
+
+    row: PublishedRow
+    accuracy: str
+    """Percent, as printed."""
+    differences: list[str]
+    """How the published experiment differs from the run: "full size" for one."""
+    mixer: str
+
+    @property
+    def text(self) -> str:
+        """The accuracy with its source, and the method where it is not named like the mixer."""
+        has_name = _letters(self.row.method) == _letters(self.mixer)
+        method = "" if has_name else f"{self.row.method} "
+        return f"{method}{self.accuracy} % ({cite(self.row.source)})"
+
+
+def closest_result(record: RunRecord) -> ClosestResult | None:
+    """Choose the published accuracy that comes closest to a run; None if none is of its mixer.
+
+    The row whose settings the run has comes first, then the one that has the mixer's name, then
+    the first one.
+    """
+    if record.task_code is not None or record.mixer_code is not None:
+        return None  # a user's own, though it may have the name of one of ours
+    rows = [row for row in rows_of({record.mixer}) if row.values.get(record.task) is not None]
+    files = {
+        method: published
+        for published in map(read_published, names())
+        for method in published.rows
+        if published.mixer == record.mixer
+    }
+    known = [row for row in rows if _is_of_preset(files.get(row.method), record)]
+    if not known:
+        return None
+    row = min(known, key=lambda row: _distance(row, files.get(row.method), record))
+    differences = _differences(row, files.get(row.method), record)
+    return ClosestResult(row, row.printed[record.task], differences, record.mixer)
+
+
+def _is_of_preset(published: Published | None, record: RunRecord) -> bool:
+    """Whether a row is of the mixer's main settings, or of the preset of the run."""
+    return published is None or published.preset in (PAPER, record.preset)
+
+
+def _distance(
+    row: PublishedRow, published: Published | None, record: RunRecord
+) -> tuple[bool, ...]:
+    """Order rows by how little they have in common with a run, the closest first."""
+    is_other_method = _letters(row.method) != _letters(record.mixer)
+    if published is None:
+        return True, True, True, is_other_method
+    is_other_protocol = published.protocol != record.protocol
+    has_changes = set(published.changes(row.method, record.task)) != _changes(record)
+    is_other_preset = published.preset != record.preset
+    return has_changes or is_other_protocol, is_other_protocol, is_other_preset, is_other_method
+
+
+def _differences(row: PublishedRow, published: Published | None, record: RunRecord) -> list[str]:
+    found: list[str] = []
+    if record.preset not in published_presets():
+        found.append("full size")
+    if published is not None and published.protocol != record.protocol:
+        found.append(f"protocol {published.protocol}")
+    own = set(published.changes(row.method, record.task)) if published else set[str]()
+    if own != _changes(record):
+        found.append("other settings")
+    if record.data.source == "unofficial":
+        found.append("official data")
+    return found
+
+
+def _changes(record: RunRecord) -> set[str]:
+    return {text for text in record.overrides if not text.startswith("log.")}
+
+
+def cite(source: str) -> str:
+    """Name the authors and the year of a key of sources.yaml; the key where they are not known."""
+    entry = _sources().get(source, {})
+    return f"{entry['authors']}, {entry['year']}" if "authors" in entry else source
+
+
+@functools.cache
+def _sources() -> dict[str, dict[str, str]]:
+    return parse_yaml(read_text(SOURCES), SOURCES.name)
+
+
+def _letters(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

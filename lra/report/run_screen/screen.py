@@ -1,0 +1,236 @@
+"""The last screen of a run: its own result first, then what that compares with."""
+
+from __future__ import annotations
+
+import functools
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.config.schema import RunConfig
+from lra.record.position_losses import PositionScores, unit_of
+from lra.record.run import RunRecord, folder_of
+from lra.report.boards.cells import is_at_chance
+from lra.report.boards.intervals import wilson_interval
+from lra.report.boards.speeds import is_busy
+from lra.report.published.closest import closest_result
+from lra.report.run_screen.standing import Standing
+from lra.runtime.console import as_typed
+from lra.runtime.progress import duration
+from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
+
+RESULTS_DIR = "results"
+"""Results folder that commands use unless they are given another."""
+LOWER_RATE = 4
+"""Divisor of the learning rate that is proposed after a run has diverged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Screen:
+    """The last screen of a run.
+
+    Args:
+        results_dir: folder that the run's record is in.
+        record: of the run.
+        config: settings of the run.
+        flags: of the run's command beside its settings: its data folder, its device.
+        width: of the terminal, in characters.
+    """
+
+    results_dir: Path
+    record: RunRecord
+    config: RunConfig
+    flags: Sequence[str] = ()
+    width: int
+
+    def __str__(self) -> str:
+        """Write the screen, each line within the width."""
+        rank, rows = self._standing.describe_rank()
+        seeds = self._standing.describe_seeds(self._unit)
+        lines = [
+            *wrap_parts(self._result(), self.width, separator=" ", indent=""),
+            *wrap_parts(_next_token_texts(self.record), self.width),
+            *wrap_parts(self._details(), self.width),
+            *(line for text in [*self._faults(), seeds] for line in wrap_parts([text], self.width)),
+            *_wrap_rows(rank, rows, self.width),
+            *(line for text in self._references() for line in wrap_parts([text], self.width)),
+            *wrap_parts([f"record: {self._path}"], self.width),
+            *self._next_command(),
+        ]
+        return "\n".join(["", *lines, ""])
+
+    @functools.cached_property
+    def _standing(self) -> Standing:
+        return Standing.read(self.results_dir, self.record)
+
+    @property
+    def _path(self) -> str:
+        return as_typed(str(folder_of(self.results_dir, self.record)))
+
+    @property
+    def _unit(self) -> str:
+        scores = self.record.positions
+        return "%" if scores is None else f"bits per {unit_of(scores.text_bytes)}"
+
+    def _result(self) -> list[str]:
+        """Say which run this is, and how it ended or what it scored."""
+        record = self.record
+        seed = f"{record.preset}, seed {record.seed}"
+        if record.protocol != DEFAULT_PROTOCOL:
+            seed = f"{record.preset}, protocol {record.protocol}, seed {record.seed}"
+        run = f"{record.task} / {self._standing.name} / {seed}:"
+        at = f"at step {record.steps:,} of {record.total_steps:,}"
+        ends = {
+            "stopped": f"{record.message} {at}",
+            "diverged": f"diverged {at}",
+            "oom": f"out of memory {at}",
+        }
+        if record.status != "done":
+            return [run, ends[record.status]]
+        if record.positions is not None:
+            bits = record.positions.bits
+            text = "the test loss is not finite" if bits is None else f"{bits:.3f} {self._unit}"
+            return [run, text, "" if bits is None else "on the test set"]
+        low, high = wilson_interval((record.test_accuracy or 0) / 100, record.test_total or 1)
+        chance = ", at chance" if is_at_chance(record) else ""
+        return [
+            run,
+            f"test accuracy {record.test_accuracy:.2f} %{chance}",
+            f"({record.test_correct:,} of {record.test_total:,}; "
+            f"95 % interval {low:.1f} to {high:.1f})",
+        ]
+
+    def _details(self) -> list[str]:
+        """List what this run alone has measured."""
+        record = self.record
+        speed = record.steps_per_second
+        busy = " (busy machine)" if is_busy(record) else ""
+        return [
+            self._validation(),
+            duration(record.wall_seconds),
+            "" if speed is None else f"{speed:.2f} steps/s{busy}",
+            f"{record.peak_memory_mib:,.0f} MiB",
+        ]
+
+    def _validation(self) -> str:
+        record = self.record
+        if record.val_accuracy is None or record.best_step is None:
+            return "not validated yet"
+        split = "validation" if record.selected_on == "val" else "selected on the test set:"
+        number = f"{record.val_accuracy:.2f} %"
+        if record.positions is not None and record.positions.val_loss is not None:
+            bits = record.positions.val_loss / math.log(2)
+            number = f"{bits:.3f} bits per {_token(record.positions, record)}"
+        return f"{split} {number} at step {record.best_step:,}"
+
+    def _faults(self) -> list[str]:
+        """Say what a user must know before she uses the result."""
+        record = self.record
+        found: list[str] = []
+        if record.status in ("diverged", "oom") and record.message:
+            found.append(record.message)
+        if record.status == "stopped":
+            left = record.total_steps - record.steps
+            found.append("no test accuracy yet: the test set is measured at the end of the run")
+            if record.steps_per_second is not None and left > 0:
+                found.append(f"about {duration(left / record.steps_per_second)} of training left")
+        if record.test_non_finite:
+            what = "examples" if record.positions is None else "positions"
+            found.append(
+                f"the logits of {record.test_non_finite:,} of {record.test_total:,} test {what} "
+                f"are not finite; they count as wrong"
+            )
+        return found
+
+    def _references(self) -> list[str]:
+        """List the best trivial baseline, the best possible result and the published one."""
+        record, scores = self.record, self.record.positions
+        found: list[str] = []
+        if scores is None:
+            if record.baselines:
+                name = max(record.baselines, key=lambda name: record.baselines[name])
+                found.append(f"best trivial baseline {record.baselines[name]:.2f} % ({name})")
+            if (published := closest_result(record)) is not None:
+                start = ", ".join(["published", *published.differences])
+                found.append(f"{start}: {published.text}")
+            return found
+        if scores.baseline_bits:
+            name = min(scores.baseline_bits, key=lambda name: scores.baseline_bits[name])
+            bits = scores.baseline_bits[name]
+            found.append(f"best trivial baseline {bits:.3f} {self._unit} ({name})")
+        if scores.lowest_bits:
+            name = max(scores.lowest_bits, key=lambda name: scores.lowest_bits[name])
+            found.append(f"best possible {scores.lowest_bits[name]:.3f} {self._unit} ({name})")
+        return found
+
+    def _next_command(self) -> list[str]:
+        """Write the one command that follows from how the run ended."""
+        record = self.record
+        labels = {
+            "done": "next:",
+            "stopped": "resume:",
+            "diverged": "next, with a lower learning rate:",
+            "oom": "next, with fewer examples per forward pass:",
+        }
+        examples = record.micro_batch or record.batch_size
+        changes = {
+            "diverged": f"train.lr={self.config.train.lr / LOWER_RATE:.3g}",
+            "oom": f"train.micro_batch={max(1, examples // 2)}",
+        }
+        words = self._run_command(changes.get(record.status))
+        if record.status == "done":
+            words = ["python", "report.py", "--preset", record.preset, *self._results_flag()]
+        return wrap_command(f"  {labels[record.status]}", list(map(shlex.quote, words)), self.width)
+
+    def _run_command(self, change: str | None) -> list[str]:
+        """Write the command of this run, or of one with another setting changed."""
+        config, record = self.config, self.record
+        words = ["python", "run_task.py", "--task", config.task_component.spec]
+        words += ["--mixer", config.mixer_component.spec]
+        if record.preset != PAPER:
+            words += ["--preset", record.preset]
+        if record.protocol != DEFAULT_PROTOCOL:
+            words += ["--protocol", record.protocol]
+        if record.seed:
+            words += ["--seed", str(record.seed)]
+        changes = [*config.overrides, change] if change else [*config.overrides]
+        by_key = {text.partition("=")[0]: text for text in changes}  # of several the last one holds
+        words += [word for text in by_key.values() for word in ("--set", text)]
+        if record.label is not None:
+            words += ["--label", record.label]
+        return [*words, *self.flags, *self._results_flag()]
+
+    def _results_flag(self) -> list[str]:
+        results = as_typed(str(self.results_dir))
+        return [] if results == RESULTS_DIR else ["--results-dir", results]
+
+
+def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:
+    """Write rows behind a sentence that introduces them, or below it."""
+    start = f"{sentence} {rows[0]}" if rows else sentence
+    if len(INDENT + start) <= width:
+        return wrap_parts([start, *rows[1:]], width, separator=", ")
+    return wrap_parts([sentence], width) + wrap_parts(rows, width, separator=", ", indent=CONTINUED)
+
+
+def _next_token_texts(record: RunRecord) -> list[str]:
+    """Describe predictions of next tokens on the test set; nothing before that is measured."""
+    scores = record.positions
+    if scores is None or record.test_accuracy is None:
+        return []
+    token = _token(scores, record)
+    correct = f"{record.test_correct:,} of {record.test_total:,}"
+    return [
+        "" if scores.perplexity is None else f"perplexity {scores.perplexity:.4g} per {token}",
+        f"next {token} right: {record.test_accuracy:.2f} % ({correct})",
+    ]
+
+
+def _token(scores: PositionScores, record: RunRecord) -> str:
+    """Name what is predicted: a byte or a word of a text, where that is known, or a token."""
+    if scores.text_bytes is None or record.test_total is None:
+        return "token"
+    return "byte" if record.test_total == scores.text_bytes else "word"

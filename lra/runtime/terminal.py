@@ -1,0 +1,134 @@
+"""Text that fits the width of the terminal."""
+
+from __future__ import annotations
+
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+
+NARROWEST = 20
+"""Least width, in characters, that text is fitted to."""
+LEGIBLE = 24
+"""Width, in characters, to which a column of a table is wrapped before others are left out."""
+PADDING = 2
+"""Spaces that tabulate adds to the heading of a column."""
+INDENT = "  "
+"""Start of a line that belongs to the one above."""
+_GOES_ON = " \\"
+"""End of a line after which a shell command goes on."""
+CONTINUED = "    "
+"""Start of a line that continues the one above."""
+
+
+def terminal_width() -> int:
+    """Return the width of the terminal in characters; 80 where it is not known."""
+    return max(NARROWEST, shutil.get_terminal_size().columns)
+
+
+def wrap_parts(
+    parts: Sequence[str], width: int, *, separator: str = " · ", indent: str = INDENT
+) -> list[str]:
+    """Join parts into lines that fit a width; the lines break at the separators.
+
+    A part that is too wide for a line breaks at its spaces; a word, a path for instance, never
+    breaks. A separator that is a comma stays at the end of its line, any other is left out there.
+
+    Args:
+        parts: texts, in order; empty ones are left out.
+        width: of the lines, in characters.
+        separator: text between two parts.
+        indent: start of the first line.
+    """
+    lines: list[str] = []
+    line = indent
+    for part in filter(None, parts):
+        joined = line + part if line in (indent, CONTINUED) else line + separator + part
+        if len(joined) > width and line not in (indent, CONTINUED):
+            lines.append(line + (separator.rstrip() if separator.startswith(",") else ""))
+            joined = CONTINUED + part
+        line = joined
+    return [short for whole in [*lines, line] for short in wrap_words(whole, width)]
+
+
+def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
+    """Break a text at its spaces into lines that fit a width.
+
+    Args:
+        text: a sentence or more.
+        width: of the lines, in characters.
+        indent: start of all lines but the first.
+    """
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
+    """Write a command line so that it fits a width and can be pasted into a shell.
+
+    A flag stays on one line with its value.
+
+    Args:
+        label: text before the command.
+        words: of the command, quoted for the shell; the program and its script come first.
+        width: of the lines, in characters.
+    """
+    parts = [" ".join(words[:2])]
+    for word in words[2:]:
+        if parts and parts[-1].startswith("--") and not word.startswith("--"):
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    lines: list[str] = []
+    line = f"{label} {parts[0]}"
+    if len(line + _GOES_ON) > width:
+        lines, line = wrap_words(label, width), CONTINUED + parts[0]
+    for part in parts[1:]:
+        if len(f"{line} {part}{_GOES_ON}") > width:
+            lines.append(line + _GOES_ON)
+            line = CONTINUED + part
+        else:
+            line = f"{line} {part}"
+    return [*lines, line]
+
+
+def fit_rows(
+    rows: Sequence[Mapping[str, str]], width: int, droppable: Sequence[str]
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Fit the rows of a Markdown table to a width: leave columns out, then wrap the widest.
+
+    Args:
+        rows: texts by column, each with the same columns.
+        width: of the terminal, in characters.
+        droppable: columns that may be left out, the first one first.
+    Returns: the rows, and the names of the columns that were left out.
+    """
+    headings = {name: len(name) + PADDING for name in rows[0]}
+    widths = {name: max(least, *(len(r[name]) for r in rows)) for name, least in headings.items()}
+    dropped: list[str] = []
+    for name in (name for name in droppable if name in widths):
+        if _table_width([min(LEGIBLE, one) for one in widths.values()]) <= width:
+            break
+        del widths[name]
+        dropped.append(name)
+    while _table_width(widths.values()) > width:
+        wrappable = [name for name, one in widths.items() if one > headings[name]]
+        if not wrappable:
+            break
+        widths[max(wrappable, key=lambda name: widths[name])] -= 1
+    return [short for row in rows for short in _wrap_row(row, widths)], dropped
+
+
+def _wrap_row(row: Mapping[str, str], widths: Mapping[str, int]) -> list[dict[str, str]]:
+    """Write a row of a table as several rows whose cells have at most these widths."""
+    cells = {name: textwrap.wrap(row[name], width) or [""] for name, width in widths.items()}
+    height = max(map(len, cells.values()))
+    return [
+        {name: (lines[k] if k < len(lines) else "") for name, lines in cells.items()}
+        for k in range(height)
+    ]
+
+
+def _table_width(widths: Iterable[int]) -> int:
+    """Return the width of a Markdown table whose columns have these widths."""
+    return sum(width + len(" | ") for width in widths) + len("|")
