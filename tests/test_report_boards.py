@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -16,6 +17,8 @@ from lra.report.boards.board import Board, boards
 from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.measures import ACCURACY
 from lra.report.boards.ranking import ranks
+from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions
 from lra.report.published.rows import (
     PublishedRow,
     choose_published,
@@ -23,7 +26,7 @@ from lra.report.published.rows import (
 )
 from lra.report.tables.accuracy import accuracy_table
 from lra.report.tables.published import published_table
-from made_results import NOT_DONE, made_records, record
+from made_results import NOT_DONE, bench_record, made_records, record, save_all
 from tasks.base import BENCHMARK
 
 OFFICIAL = {"source": "official", "fingerprint": "o", "sizes": {}}
@@ -349,3 +352,24 @@ def test_published_rows_have_sources() -> None:
     assert {row.source for row in published_rows()} - {"chance level"} == sources.keys()
     for row in published_rows():
         assert all(text in ("", "FAIL") or 0 < float(text) < 100 for text in row.printed.values())
+
+
+def test_rows_of_ones_own_are_known(tmp_path: Path) -> None:
+    """By record, so that a row of shipped results stays one beside a run of other settings."""
+    save_all(tmp_path / "shipped", [record(), record(mixer="s4"), record(task="text")])
+    save_all(tmp_path, [record(seed=1, run_id="abc-s1"), record(mixer="mean", preset="quick")])
+    for root, mixer in ((tmp_path / "shipped", "tnn"), (tmp_path, "s4")):
+        bench_record(mixer=mixer).save(root / "bench")
+    data = ReportData(Results(tmp_path), ReportOptions())
+    assert [board.own_rows for board in data.boards] == [["tnn"], ["mean"]]
+    assert [board.own_rows for board in data.speed_boards] == [["tnn"], ["mean"]]
+    assert [board.own_rows for board in data.bench_boards] == [["s4"]]
+    table = accuracy_table(data.boards[0], "t")
+    assert table.own_rows == [table.columns[0].texts.index("tnn")]
+    own = [(c.name, e.text) for c in table.columns[1:] for e in c.entries if e.is_own]
+    assert own == [("listops", "40.00 ± 0.00 (n=2)")]
+    html = table.html()
+    assert html.count('<tr class="own">') == 1
+    assert '<td class="best own"><a' in html
+    shipped = ReportData(Results(tmp_path / "shipped"), ReportOptions())
+    assert not any(board.own_rows for board in [*shipped.boards, *shipped.bench_boards])

@@ -57,10 +57,10 @@ class ReportData:
         self.results = results
         self.options = options
         self.names = RowNames(results.records, results.bench)
-        self.boards = boards(results.records, self.names)
-        self.position_boards = position_boards(results.records, self.names)
-        self.speed_boards = speed_boards(results.records, self.names)
-        self.bench_boards = bench_boards(results.bench, self.names)
+        self.boards = boards(results.records, self.names, results.is_own)
+        self.position_boards = position_boards(results.records, self.names, results.is_own)
+        self.speed_boards = speed_boards(results.records, self.names, results.is_own)
+        self.bench_boards = bench_boards(results.bench, self.names, results.is_own)
         shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
         leading = self.leading_board.rows if self.leading_board else ()
         methods = sorted({method for board in shown for method in board.rows})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lra.record.benchmark import BenchRecord
+from lra.report.boards.cells import IsOwn, none_own
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import bench_anchor, slugify
 from lra.report.boards.speeds import Speed, SpeedBoard, Workload, is_busy
@@ -48,8 +49,12 @@ _MEMORY = "Memory is the peak of a process of its own on a CPU, of what is alloc
 _EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
 
 
-def bench_boards(records: Sequence[BenchRecord], names: RowNames | None = None) -> list[SpeedBoard]:
-    """Sort measurements by device, what was measured, and settings; `names` as for `boards`."""
+def bench_boards(
+    records: Sequence[BenchRecord],
+    names: RowNames | None = None,
+    is_own: IsOwn[BenchRecord] = none_own,
+) -> list[SpeedBoard]:
+    """Sort measurements by device, what was measured, and settings; arguments as for `boards`."""
     names = names or RowNames([], records)
     found: dict[tuple[Any, ...], dict[str, dict[Workload, Speed]]] = {}
     for r in sorted(records, key=_bench_order):
@@ -76,6 +81,7 @@ def bench_boards(records: Sequence[BenchRecord], names: RowNames | None = None) 
             ratio_low=r.ratio_low_quartile,
             ratio_high=r.ratio_high_quartile,
             time_breakdown=r.time_breakdown,
+            has_own=is_own(r),
         )
     return [
         SpeedBoard(device, title, slugify(slug, device), note, rows, unit)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE
-from lra.report.boards.cells import Cell, cell_of
+from lra.report.boards.cells import Cell, IsOwn, cell_of, none_own
 from lra.report.boards.measures import Measure, measures_of
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
@@ -53,6 +53,11 @@ class Board:
         return [run for cells in self.rows.values() for cell in cells.values() for run in cell.runs]
 
     @property
+    def own_rows(self) -> list[str]:
+        """The rows in which any run is the user's own, rather than a shipped one."""
+        return [name for name, cells in self.rows.items() if any(c.has_own for c in cells.values())]
+
+    @property
     def measures(self) -> list[Measure]:
         """What the board's results are measured by, the first above all."""
         return measures_of(self.records)
@@ -79,7 +84,11 @@ class Board:
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
-def boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[Board]:
+def boards(
+    records: Sequence[RunRecord],
+    names: RowNames | None = None,
+    is_own: IsOwn[RunRecord] = none_own,
+) -> list[Board]:
     """Sort records whose targets are examples into boards, the main one of each setting first.
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
@@ -88,23 +97,30 @@ def boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[
     Args:
         records: runs.
         names: names of their rows. None: as nothing else is shown beside them.
+        is_own: says which runs are the user's own.
     """
     of_examples = [r for r in records if r.positions is None]
-    return _boards_of(of_examples, names or RowNames(records))
+    return _boards_of(of_examples, names or RowNames(records), is_own)
 
 
-def position_boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[Board]:
+def position_boards(
+    records: Sequence[RunRecord],
+    names: RowNames | None = None,
+    is_own: IsOwn[RunRecord] = none_own,
+) -> list[Board]:
     """Sort records whose targets are positions into boards of one task each; see `boards`."""
     of_positions = [r for r in records if r.positions is not None]
     names = names or RowNames(records)
     return [
         replace(board, of_positions=True)
         for task in sorted({r.task for r in of_positions})
-        for board in _boards_of([r for r in of_positions if r.task == task], names)
+        for board in _boards_of([r for r in of_positions if r.task == task], names, is_own)
     ]
 
 
-def _boards_of(records: Sequence[RunRecord], names: RowNames) -> list[Board]:
+def _boards_of(
+    records: Sequence[RunRecord], names: RowNames, is_own: IsOwn[RunRecord]
+) -> list[Board]:
     found: list[Board] = []
     settings = {(r.preset, r.protocol) for r in records}
     for preset, protocol in sorted(settings, key=_setting_order):
@@ -119,7 +135,8 @@ def _boards_of(records: Sequence[RunRecord], names: RowNames) -> list[Board]:
                 task: _describe([r for r in group if r.task == task])
                 for task in sorted({r.task for r in group})
             }
-            found.append(Board(preset, protocol, _rows(group, names), conditions, reason))
+            rows = _rows(group, names, is_own)
+            found.append(Board(preset, protocol, rows, conditions, reason))
     return found
 
 
@@ -184,13 +201,15 @@ def _describe(records: Sequence[RunRecord]) -> str:
     return ", ".join([*parts, *sorted(_task_changes(records))])
 
 
-def _rows(records: Sequence[RunRecord], names: RowNames) -> dict[str, dict[str, Cell[RunRecord]]]:
+def _rows(
+    records: Sequence[RunRecord], names: RowNames, is_own: IsOwn[RunRecord]
+) -> dict[str, dict[str, Cell[RunRecord]]]:
     """Group runs into cells, by name and task."""
     groups: dict[str, dict[str, list[RunRecord]]] = {}
     for record in sorted(records, key=lambda r: (names.of(r), r.task, r.run_id)):
         groups.setdefault(names.of(record), {}).setdefault(record.task, []).append(record)
     return {
-        name: {task: cell_of(runs) for task, runs in by_task.items()}
+        name: {task: cell_of(runs, is_own) for task, runs in by_task.items()}
         for name, by_task in groups.items()
     }
 

@@ -6,10 +6,11 @@ import math
 import re
 import statistics
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord
 from lra.report.boards.measures import ACCURACY, Measure, Result
@@ -22,6 +23,7 @@ AT_CHANCE = "at chance"
 
 
 AnyResult = TypeVar("AnyResult", RunRecord, EvaluationRecord)
+AnyRecord = TypeVar("AnyRecord", RunRecord, BenchRecord)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Cell(Generic[AnyResult]):
     runs: tuple[AnyResult, ...] = ()
     unfinished_runs: tuple[RunRecord, ...] = ()
     """Runs of the user's own that have no result, in place of which shipped ones are counted."""
+    has_own: bool = False
+    """Whether any of these runs is the user's own, rather than a shipped one."""
 
     def numbers(self, measure: Measure) -> list[float]:
         """List the numbers of all runs that have one."""
@@ -129,12 +133,22 @@ def is_at_chance(run: Result) -> bool:
     return run.test_accuracy < chance + CHANCE_SIGMA * sigma
 
 
-def cell_of(records: Sequence[RunRecord]) -> Cell[RunRecord]:
+IsOwn = Callable[[AnyRecord], bool]
+"""Says whether a record is the user's own, rather than a shipped one."""
+
+
+def none_own(_: object) -> bool:
+    """Say of every record that it is not the user's own."""
+    return False
+
+
+def cell_of(records: Sequence[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Cell[RunRecord]:
     """Make a cell of all runs of one row and column."""
     runs = counted(records)
     names = {(run.run_id, run.seed) for run in runs if run.status == "done"}
     unfinished_runs = [r for r in records if r.status != "done" and (r.run_id, r.seed) in names]
-    return Cell(runs, tuple(sorted(unfinished_runs, key=lambda r: r.seed)))
+    has_own = any(map(is_own, [*runs, *unfinished_runs]))
+    return Cell(runs, tuple(sorted(unfinished_runs, key=lambda r: r.seed)), has_own)
 
 
 def counted(records: Sequence[RunRecord]) -> tuple[RunRecord, ...]:

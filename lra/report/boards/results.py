@@ -141,6 +141,12 @@ class Results:
         """Return the file of a measurement."""
         return record.path(self._bench_roots[record.path(Path())])
 
+    def is_own(self, record: RunRecord | BenchRecord) -> bool:
+        """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
+        is_run = isinstance(record, RunRecord)
+        place = self.path(record) if is_run else self.bench_path(record)
+        return SHIPPED not in (self.folder.name, place.relative_to(self.folder).parts[0])
+
     def add_fault(self, text: str) -> None:
         """Note a fault: something that cannot be read or shown."""
         if text not in self.faults:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.report.boards.cells import counted
+from lra.report.boards.cells import IsOwn, counted, none_own
 from lra.report.boards.row_names import RowNames, with_hash
 from lra.report.boards.slugs import run_anchor, slugify
 from tasks.base import BENCHMARK
@@ -82,6 +82,8 @@ class Speed:
     ratio_high: float | None = None
     time_breakdown: Mapping[str, float] | None = None
     """Percent of a step's time by purpose."""
+    has_own: bool = False
+    """Whether it was measured by any record of the user's own, rather than shipped ones alone."""
 
     @property
     def examples_per_second(self) -> float:
@@ -110,6 +112,11 @@ class SpeedBoard:
     """Label of an axis of speeds."""
 
     @property
+    def own_rows(self) -> list[str]:
+        """The rows with any speed that the user's own records have measured."""
+        return [name for name, cells in self.rows.items() if any(c.has_own for c in cells.values())]
+
+    @property
     def workloads(self) -> list[Workload]:
         """The columns: every place at which some row has a speed, in order."""
         return sorted(
@@ -123,7 +130,7 @@ def is_busy(record: RunRecord | BenchRecord) -> bool:
     return record.threads is not None and record.threads.busy
 
 
-def speed_of(runs: Iterable[RunRecord]) -> Speed:
+def speed_of(runs: Iterable[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Speed:
     """Join runs that differ only in their seed: the median speed and the largest memory."""
     runs = list(runs)
     fits = [run for run in runs if run.status != "oom"]
@@ -136,11 +143,16 @@ def speed_of(runs: Iterable[RunRecord]) -> Speed:
         words="oom" if not fits else f"{failed} oom" if failed else "",
         busy=any(map(is_busy, fits)),
         link=run_anchor((fits or runs)[0]),
+        has_own=any(map(is_own, runs)),
     )
 
 
-def speed_boards(records: Sequence[RunRecord], names: RowNames | None = None) -> list[SpeedBoard]:
-    """Sort the speeds of runs by device, preset and protocol; `names` as for `boards`."""
+def speed_boards(
+    records: Sequence[RunRecord],
+    names: RowNames | None = None,
+    is_own: IsOwn[RunRecord] = none_own,
+) -> list[SpeedBoard]:
+    """Sort the speeds of runs by device, preset and protocol; arguments as for `boards`."""
     names = names or RowNames(records)
     found: dict[tuple[str, str, str], dict[str, dict[Workload, list[RunRecord]]]] = {}
     hashes: dict[tuple[object, ...], set[str]] = {}
@@ -162,7 +174,7 @@ def speed_boards(records: Sequence[RunRecord], names: RowNames | None = None) ->
             "GPU.",
             {
                 name: {
-                    workload: speed_of(counted(sorted(runs, key=lambda r: r.run_id)))
+                    workload: speed_of(counted(sorted(runs, key=lambda r: r.run_id)), is_own)
                     for workload, runs in by_place.items()
                 }
                 for name, by_place in sorted(rows.items())

@@ -9,7 +9,7 @@ from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
 from lra.report.boards.measures import ACCURACY
 from lra.report.tables.result_columns import result_column, result_entry
-from lra.report.tables.table import Column, Table, number_entry, text_column
+from lra.report.tables.table import Column, Table, name_column, number_entry
 
 
 def accuracy_table(board: Board, slug: str) -> Table:
@@ -36,7 +36,7 @@ def accuracy_columns(
         beneath: accuracies of further rows in percent, by name and then by task.
         shows_seeds: whether texts say how many seeds a number is a mean of.
     """
-    columns = [text_column("mixer", [*board.rows, *beneath])]
+    columns = [name_column("mixer", [*board.rows, *beneath], board.own_rows)]
     for task in board.tasks:
         cells = [cells.get(task) for cells in board.rows.values()]
         entries = [result_entry(cell, ACCURACY, shows_seeds=shows_seeds) for cell in cells]

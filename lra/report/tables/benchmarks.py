@@ -9,7 +9,7 @@ from lra.report.boards.benchmarks import _LEARNED, _bench_order
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard, is_busy, layers_in_words
 from lra.report.tables.speed import speed_and_memory_tables
-from lra.report.tables.table import Table, text_column, text_columns
+from lra.report.tables.table import Table, name_column, text_column, text_columns
 
 _COMPARED = (
     "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
@@ -33,7 +33,7 @@ def benchmark_tables(board: SpeedBoard, relative_to: str) -> list[Table]:
 
 
 def _ratio_table(board: SpeedBoard, slug: str) -> Table:
-    columns = [text_column("mixer", board.rows)]
+    columns = [name_column("mixer", board.rows, board.own_rows)]
     for workload in board.workloads:
         speeds = [cells.get(workload) for cells in board.rows.values()]
         texts = [_ratio_of(speed) if speed is not None else None for speed in speeds]

@@ -14,7 +14,7 @@ from lra.report.boards.measures import NEXT_TOKEN, Measure, Result
 from lra.report.boards.slugs import slugify
 from lra.report.tables.accuracy import conditions_of
 from lra.report.tables.result_columns import result_column, result_entry
-from lra.report.tables.table import Entry, Table, text_column
+from lra.report.tables.table import Entry, Table, name_column, text_column
 
 
 def position_table(board: Board, slug: str) -> Table:
@@ -24,7 +24,7 @@ def position_table(board: Board, slug: str) -> Table:
     runs = sorted(board.records, key=lambda run: run.run_id)
     beneath = {measure.name: measure.rows_beneath(runs) for measure in measures}
     below = list(dict.fromkeys(name for numbers in beneath.values() for name in numbers))
-    columns = [text_column("mixer", [*cells, *below])]
+    columns = [name_column("mixer", [*cells, *below], board.own_rows)]
     for measure in measures:
         numbers = [beneath[measure.name].get(name) for name in below]
         entries = _entries(list(cells.values()), measure, measures[0])

@@ -9,7 +9,7 @@ from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.tables.result_columns import result_column, result_entry
-from lra.report.tables.table import Table, text_column
+from lra.report.tables.table import Table, name_column
 
 
 def evaluation_tables(results: Results, board: Board, slug: str) -> list[Table]:
@@ -29,7 +29,7 @@ def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
         column.label: [evaluated.cell(method, column) for method in evaluated.rows]
         for column in evaluated.columns
     }
-    columns = [text_column("mixer", [*evaluated.rows, *beneath])]
+    columns = [name_column("mixer", [*evaluated.rows, *beneath], evaluated.board.own_rows)]
     for name, cells in by_column.items():
         entries = [result_entry(cell, measure) for cell in cells]
         below = [numbers.get(name) for numbers in beneath.values()]

@@ -15,7 +15,7 @@ from lra.report.boards.position_bits import (
     by_value,
 )
 from lra.report.boards.slugs import slugify
-from lra.report.tables.table import Column, Table, number_entry, text_column
+from lra.report.tables.table import Column, Table, name_column, number_entry
 
 _DIGITS = 3
 
@@ -68,7 +68,7 @@ def _tables(
     if not parts:
         return []
     has_ideal = None not in ideal.values()
-    columns = [text_column("mixer", [*rows, *([IDEAL] if has_ideal else [])])]
+    columns = [name_column("mixer", [*rows, *([IDEAL] if has_ideal else [])], board.own_rows)]
     for part in parts:
         least = (ideal[part] or 0.0) if has_ideal else 0.0
         bits = [found[part].bits - least if part in found else None for found in rows.values()]

@@ -37,6 +37,7 @@ def result_entry(
         remarks=cell.remarks_of(measure),
         seeds=len(cell.numbers(measure)),
         link=run_anchor(run) if isinstance(run, RunRecord) else "",
+        is_own=cell.has_own,
     )
 
 

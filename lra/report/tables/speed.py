@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard
-from lra.report.tables.table import Column, Entry, Table, text_column
+from lra.report.tables.table import Column, Entry, Table, name_column
 
 BUSY_NOTE = " Busy: measured beside other processes, which slow it down."
 
@@ -44,7 +44,7 @@ _MEMORY = _Quantity("peak memory in MiB", "peak_memory_mib", 0, takes_time=False
 
 def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) -> Table:
     compared_with = board.rows.get(relative_to, {})
-    columns = [text_column("mixer", board.rows)]
+    columns = [name_column("mixer", board.rows, board.own_rows)]
     facts: list[dict[str, object]] = []
     for workload in board.workloads:
         against = _amount(compared_with.get(workload), quantity)
@@ -89,8 +89,14 @@ def _entry(speed: Speed | None, against: float | None, quantity: _Quantity) -> E
     """Write a speed or a memory, and how it compares with that of another mixer."""
     value = _amount(speed, quantity)
     if speed is None or value is None:
-        return Entry((speed.words if speed else "") or None, link=speed.link if speed else "")
+        return Entry(
+            (speed.words if speed else "") or None,
+            link=speed.link if speed else "",
+            is_own=speed is not None and speed.has_own,
+        )
     text = f"{value:,.{quantity.digits}f}" + (f" ({value / against:.2f} x)" if against else "")
     remarks = [speed.words] if speed.words else []
     remarks += [BUSY] if speed.busy and quantity.takes_time else []
-    return Entry(", ".join([text, *remarks]), value, remarks=remarks, link=speed.link)
+    return Entry(
+        ", ".join([text, *remarks]), value, remarks=remarks, link=speed.link, is_own=speed.has_own
+    )

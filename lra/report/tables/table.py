@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.report.boards.ranking import BEST, SECOND, ranks
@@ -34,6 +34,9 @@ class Entry:
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
     link: str = ""
     """Anchor, on the page, of a run that the number is made from."""
+    is_own: bool = False
+    """Whether the number is made from any run of the user's own; in the first column, whether any
+    number of the row is."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,17 @@ class Column:
 def text_column(name: str, texts: Iterable[str | None]) -> Column:
     """Make a column of texts."""
     return Column(name, [Entry(text) for text in texts])
+
+
+def name_column(name: str, names: Iterable[str], own: Collection[str] = ()) -> Column:
+    """Make the first column of a table, which names its rows.
+
+    Args:
+        name: heading of the column.
+        names: name of each row.
+        own: the rows that have results of the user's own, rather than shipped ones alone.
+    """
+    return Column(name, [Entry(text, is_own=text in own) for text in names])
 
 
 def text_columns(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> list[Column]:
@@ -106,6 +120,11 @@ class Table:
         """Marks, BEST or SECOND, by (row, column)."""
         return {(i, j): mark for j, c in enumerate(self.columns) for i, mark in c.marks.items()}
 
+    @property
+    def own_rows(self) -> list[int]:
+        """The rows that have results of the user's own, by number."""
+        return [i for i, entry in enumerate(self.columns[0].entries) if entry.is_own]
+
     def with_columns(self, names: Sequence[str]) -> Table:
         """Return the table of these columns, in this order."""
         by_name = {column.name: column for column in self.columns}
@@ -139,11 +158,17 @@ class Table:
         return LATEX_PACKAGES + "\n".join(lines)
 
     def html(self) -> str:
-        """Write the table in HTML; numbers link to their runs."""
+        """Write the table in HTML; numbers link to their runs.
+
+        Rows and cells with results of the user's own have the class "own".
+        """
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.headings)
         marks = self.marks
+        own = self.own_rows
         body = "\n".join(
-            f"<tr>{''.join(_td(entry, marks.get((i, j))) for j, entry in enumerate(entries))}</tr>"
+            _tag("tr", ["own"] * (i in own))
+            + "".join(_td(entry, marks.get((i, j))) for j, entry in enumerate(entries))
+            + "</tr>"
             for i, entries in enumerate(zip(*(c.entries for c in self.columns), strict=True))
         )
         return (
@@ -162,4 +187,8 @@ def _td(entry: Entry, mark: str | None) -> str:
     text = html.escape(MISSING if entry.text is None else entry.text)
     if entry.link:
         text = f'<a href="#{html.escape(entry.link)}">{text}</a>'
-    return f'<td class="{mark}">{text}</td>' if mark else f"<td>{text}</td>"
+    return f"{_tag('td', [*filter(None, [mark]), *(['own'] * entry.is_own)])}{text}</td>"
+
+
+def _tag(name: str, classes: Sequence[str]) -> str:
+    return f'<{name} class="{" ".join(classes)}">' if classes else f"<{name}>"
