@@ -31,46 +31,60 @@ NARROWEST, WIDEST = 150, 1000
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
-        description="Turn all runs into accuracy, speed and memory tables, figures and one page.",
-        epilog="Exit codes: 0 done, 1 done but for files that could not be read (each is named), "
-        "or a README file differs (--check), 2 mistake in the command, 130 interrupted.",
+        description="Turn training runs into tables, figures and one HTML page. The terminal shows "
+        "the results of your own runs, among those that come with the repository; the page has "
+        "everything.",
+        epilog="Exit codes: 0: done. 1: done, but some files could not be read and are named, or "
+        "--check found a README file that differs. 2: a mistake in the command. 130: interrupted.",
     )
     parser.add_argument(
-        "--results-dir", type=absolute_path,
-        help="with runs/, and shipped/ (results; for README files results/shipped)",
+        "--results-dir", type=absolute_path, metavar="FOLDER",
+        help="folder with your runs, in which shipped/ has those of the repository (default: "
+        "results; with --check and --write-readme: results/shipped)",
     )  # fmt: skip
     parser.add_argument(
-        "--out",
-        type=absolute_path,
-        help="where to write (RESULTS_DIR/report, with --paper .../paper there)",
+        "--out", type=absolute_path, metavar="FOLDER",
+        help="folder to write to (default: RESULTS_DIR/report; with --paper: "
+        "RESULTS_DIR/report/paper)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--preset",
+        help="use only runs of this preset, and print all its tables of results (default: all)",
     )
     parser.add_argument(
-        "--relative-to",
-        "--baseline",
-        metavar="MIXER",
-        help="mixer, or how its row's name begins, that others are relative to (tnn)",
+        "--protocol",
+        help="use only runs of this protocol, and print all its tables of results (default: all)",
     )
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
-        help="compare the first with the others, example by example; named as for --relative-to",
+        help="print the difference of test accuracy between the first mixer and each other one, "
+        "with its 95 %% interval, from their answers to the same test examples. A mixer is given "
+        "by the name of its row, or by a beginning that no other row has.",
     )  # fmt: skip
-    parser.add_argument("--preset", help="only runs of this preset (all)")
-    parser.add_argument("--protocol", help="only runs of this protocol (all)")
     parser.add_argument(
-        "--format",
-        default="markdown,latex,csv,html",
-        help="of these, comma-separated (all); an earlier report's other files are removed",
-    )
-    parser.add_argument("--published", help="published methods to show, comma-separated, or none")
+        "--relative-to", "--baseline", metavar="MIXER",
+        help="mixer whose speed and memory are 1 in the tables of speed; given as for --compare "
+        "(default: tnn)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--published", metavar="NAME,...",
+        help="published methods to show, or none (default: all)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--format", metavar="NAME,...", default="markdown,latex,csv,html",
+        help="formats to write, of markdown, latex, csv and html (default: all). Files of other "
+        "formats that an earlier report left in the folder are removed.",
+    )  # fmt: skip
     add_paper(parser)
-    parser.add_argument(
-        "--check", action="store_true", help="only check that the README files show the records"
-    )
-    parser.add_argument(
-        "--write-readme",
-        action="store_true",
-        help="only write the tables and figures of the README files",
-    )
+    readme = parser.add_argument_group("for the README files of the repository")
+    readme.add_argument(
+        "--check", action="store_true",
+        help="only check that the tables and figures in README files show the shipped runs",
+    )  # fmt: skip
+    readme.add_argument(
+        "--write-readme", action="store_true",
+        help="only write the tables and figures in README files",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -78,29 +92,32 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the report for a paper."""
     group = parser.add_argument_group(
         "for a paper",
-        "LaTeX tables and PDF figures that fit a column, of all main boards or those of --preset "
-        "and --protocol; names may be shortened as long as they are clear.",
+        "Write LaTeX tables and PDF figures that are as wide as a column of text, of the main "
+        "results of all presets or of those of --preset and --protocol. Names of rows and columns "
+        "may be shortened to a beginning that no other name has.",
     )
     group.add_argument(
-        "--paper", action="store_true", help="only write tables/, figures/ and paper.tex for LaTeX"
-    )
+        "--paper", action="store_true",
+        help="write tables/, figures/ and paper.tex, which shows all of them, instead of the page",
+    )  # fmt: skip
     group.add_argument(
         "--rows", metavar="NAME,...",
-        help="rows, in this order: names, mixers (default: those at their presets' settings), "
-        "variants (with changed settings), baselines (trivial ones), published (of these mixers; "
-        "with --published those)",
+        help="rows in this order: names of rows, or mixers (at the settings of their preset), "
+        "variants (with changed settings), baselines (trivial ones) and published (published "
+        "results of the mixers shown, or those of --published) (default: mixers)",
     )  # fmt: skip
     group.add_argument(
         "--columns", metavar="NAME,...",
-        help="columns, in this order: names, tasks (those with results), average (that most rows "
-        "have), 'mean of 5', 'mean of 6' (tasks,average)",
+        help="columns in this order: names of tasks, or tasks (all with results), average (the one "
+        "that most rows have), 'mean of 5' and 'mean of 6' (default: tasks,average)",
     )  # fmt: skip
     group.add_argument(
-        "--precision", type=int, choices=range(4), metavar="DIGITS", help="decimals, 0 to 3 (1)"
-    )
+        "--precision", type=int, choices=range(4), metavar="DIGITS",
+        help="decimal digits of accuracies, 0 to 3 (default: 1)",
+    )  # fmt: skip
     group.add_argument(
         "--width", type=column_width, metavar="POINTS",
-        help="width of a column (345, that of article; 397 of NeurIPS, 234 of ICML)",
+        help="width of a column: 345 for article, 397 for NeurIPS, 234 for ICML (default: 345)",
     )  # fmt: skip
 
 
@@ -154,14 +171,20 @@ def write_report(
     """Write the page and the other files of the report, and print its first tables."""
     from lra.report.chapters import ReportData, ReportOptions
     from lra.report.page import write
+    from lra.report.summary import summarize
 
     shown = ReportOptions(
         relative_to=options.relative_to, compare=options.compare, published=options.published
     )
+    own = sum(map(results.is_own, results.records))
+    logger.info(
+        f"Writing the report on {len(results.records):,} runs, {own:,} of them yours: {out}"
+    )
     data = ReportData(results, shown)
     chapters = write.write_report(data, formats, out)
     place = out / "index.html" if "html" in formats else out
-    write_out(f"\n{write.summarize(data, chapters, place)}")
+    is_chosen = options.preset is not None or options.protocol is not None
+    write_out(summarize(data, chapters, place, is_chosen=is_chosen))
 
 
 def refuse_idle_flags(options: argparse.Namespace) -> None:
@@ -184,12 +207,15 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
     given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")
              if (value := getattr(options, name)) is not None}  # fmt: skip
     tables = write_paper(results, PaperOptions(**given), out)
-    logger.info(f"{len(tables)} tables: {out / 'tables'}, figures: {out / 'figures'}")
-    logger.info(f"all of them: cd {out} && pdflatex {DOCUMENT}")
+    logger.info(
+        f"Wrote {len(tables)} tables to {out / 'tables'}, and figures to {out / 'figures'}."
+    )
+    logger.info(f"A document with all of them: cd {out} && pdflatex {DOCUMENT}")
     others = sorted({record.task for record in results.records if record.positions is not None})
     if others:
         logger.info(
-            f"without {', '.join(others)}, whose targets are positions: python report.py has them"
+            f"Left out: {', '.join(others)}. Their results are bits, not accuracies; the page of "
+            f"`python report.py` shows them."
         )
 
 
@@ -201,7 +227,7 @@ def check(results: Results) -> int:
     if differences:
         write_out(
             "\n".join(
-                [*differences, "python report.py --write-readme writes what the records give", ""]
+                [*differences, "To write these blocks again: python report.py --write-readme", ""]
             )
         )
     return INCOMPLETE if differences else 0

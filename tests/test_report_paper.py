@@ -116,7 +116,7 @@ def test_seeds_are_said_once_and_exceptions_marked(tmp_path: Path) -> None:
     runs = [run(mixer, "listops", seed) for mixer in ("tnn", "s4") for seed in range(3)]
     save_all(tmp_path, runs)
     (table,) = paper(tmp_path).values()
-    assert "deviation over 3 seeds; " in table
+    assert "deviation over 3 seeds. " in table
     assert "(n=" not in table
     assert rows_of(table)["s4"] == [r"\textbf{36.3}\,{\scriptsize$\pm$1.3}"]
     save_all(tmp_path, [

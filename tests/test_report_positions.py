@@ -267,8 +267,8 @@ def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[st
     arguments = ["--results-dir", str(made.folder), "--format", "markdown,html"]
     assert report.main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "Leaderboard: preset budget" in shown
-    assert "2.050 ± 0.071 (n=2)" in shown
+    assert "next tokens of lm: bits a byte, best first" in shown
+    assert "2.050 ± 0.071" in shown
     page = (made.folder / "report" / "index.html").read_text()
     assert "2.500 bits a byte, perplexity 5.657" in page
     assert "Published perplexities" in page

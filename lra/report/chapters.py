@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
-from lra.report.boards.comparison import find_method
+from lra.report.boards.comparison import Comparisons, compare_all, find_method
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
@@ -69,6 +69,12 @@ class ReportData:
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")
         self.published = choose_published(options.published)
+
+    @cached_property
+    def comparisons(self) -> Comparisons | None:
+        """What `--compare` asked for; None if it was not given."""
+        given = self.options.compare
+        return compare_all(self.results, self.boards, given) if given else None
 
     @cached_property
     def leading_board(self) -> Board | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lra.report.boards.board import Board
+from lra.report.boards.comparison import Comparisons
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.position_bits import Windows, windows_of
 from lra.report.boards.speeds import SpeedBoard
@@ -107,14 +108,12 @@ def _make_starts_table(_: ReportData, name: str, __: str) -> list[Table]:
     return [] if read_published(name).mixer is None else [starts_table(name)]
 
 
-_COMPARISON: ChapterKind[Sequence[str]] = ChapterKind(
-    lambda data: [data.options.compare] if data.options.compare else [],
+_COMPARISON: ChapterKind[Comparisons] = ChapterKind(
+    lambda data: [] if data.comparisons is None else [data.comparisons],
     lambda _: "Comparison",
     lambda _: "comparison",
     [
-        Content("compare", PAGE, lambda data, names, _: [
-            comparison_table(data.results, data.boards, names, "compare")
-        ]),
+        Content("compare", PAGE, lambda _, made, __: [comparison_table(made, "compare")]),
     ],
 )  # fmt: skip
 

@@ -116,11 +116,12 @@ class Cell(Generic[AnyResult]):
 
     @property
     def unfinished(self) -> list[str]:
-        """How far the runs came that stand beside counted ones, in one text; none without them."""
+        """How the user's own runs without a result ended, in one text; empty without such runs."""
         ends = [
-            f"{run.status} at {run.steps:,} of {run.total_steps:,}" for run in self.unfinished_runs
+            f"{run.status} at step {run.steps:,} of {run.total_steps:,}"
+            for run in self.unfinished_runs
         ]
-        return [f"yours: {', '.join(ends)}"] if ends else []
+        return [f"your run{'s' * (len(ends) > 1)}: {', '.join(ends)}"] if ends else []
 
 
 def is_at_chance(run: Result) -> bool:

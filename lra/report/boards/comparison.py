@@ -1,20 +1,25 @@
-"""Two mixers on the same test examples: is the difference more than luck?"""
+"""Two mixers on the same test examples: is the difference more than noise?"""
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.results import Results
-from lra.report.boards.row_names import complete
+from lra.report.boards.results import Predictions, Results
+from lra.report.boards.row_names import complete, matching_names
 from lra.report.boards.speeds import SpeedBoard
+from lra.runtime.errors import UserError, unknown
 
 RESAMPLES = 10_000
+SIGNIFICANCE = 0.05
+"""P-value above which a difference is within noise."""
 
 
 @dataclass(frozen=True)
@@ -27,15 +32,19 @@ class Comparison:
     seeds."""
     low: float
     high: float
-    """Upper end of the 95 % bootstrap interval over test examples that starts at `low`."""
+    """Upper end of the 95 % interval that starts at `low`, see `compare`."""
     seed_deviation: float | None
     """Standard deviation of the difference over seeds; None for one."""
     only_first: int
     """Examples that only the first mixer gets right, summed over seeds."""
     only_second: int
-    p_value: float | None
-    """P-value of McNemar's exact test, two-sided; None for several seeds, as their examples are the
-    same."""
+    p_value: float
+    """Two-sided p-value: of McNemar's exact test for one seed, of a t-test for several."""
+
+    @property
+    def is_noise(self) -> bool:
+        """Whether noise may explain the difference: if the interval includes 0, or p is high."""
+        return self.low <= 0 <= self.high or self.p_value > SIGNIFICANCE
 
 
 def compare(
@@ -43,36 +52,28 @@ def compare(
 ) -> Comparison:
     """Compare two mixers whose runs are paired by seed.
 
-    The interval resamples examples, with all seeds of one together: it tells how far another
-    test set from the same distribution might move the difference, and the deviation how far
-    another seed might.
+    The 95 % interval of one seed resamples the test examples: it says how far another test set
+    from the same distribution might move the difference, and knows nothing of other seeds. That of
+    several seeds is for another test set and other seeds at once, see `_interval_over_seeds`.
 
     Args:
         first: for each seed (examples,) whether the first mixer is right.
         second: for each seed (examples,) whether the second mixer is right.
         seeds: the seeds, in the same order.
     """
-    from scipy.stats import binomtest
-
-    a, b = np.array(first, dtype=np.int64), np.array(second, dtype=np.int64)
-    only_first, only_second = int(((a - b) == 1).sum()), int(((a - b) == -1).sum())
-    by_example = (a - b).mean(axis=0)
-    # There are few different values, so it suffices to draw how often each of them occurs.
-    values, counts = np.unique(by_example, return_counts=True)
-    draws = np.random.default_rng(0).multinomial(
-        len(by_example), counts / len(by_example), size=RESAMPLES
-    )
-    low, high = np.percentile(100 * draws @ values / len(by_example), [2.5, 97.5])
-    by_seed = 100 * (a - b).mean(axis=1)
-    discordant = only_first + only_second
-    p_value = None
+    differences = np.array(first, dtype=np.int64) - np.array(second, dtype=np.int64)
+    only_first, only_second = int((differences == 1).sum()), int((differences == -1).sum())
+    by_seed = 100 * differences.mean(axis=1)
     if len(seeds) == 1:
-        p_value = float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
+        low, high = _interval_over_examples(differences[0])
+        p_value = _mcnemar(only_first, only_second)
+    else:
+        low, high, p_value = _interval_over_seeds(differences)
     return Comparison(
         seeds=seeds,
-        difference=100 * float(by_example.mean()),
-        low=float(low),
-        high=float(high),
+        difference=100 * float(differences.mean(axis=0).mean()),
+        low=low,
+        high=high,
         seed_deviation=statistics.stdev(by_seed.tolist()) if len(seeds) > 1 else None,
         only_first=only_first,
         only_second=only_second,
@@ -80,14 +81,174 @@ def compare(
     )
 
 
-def compare_cells(results: Results, first: Cell, second: Cell) -> Comparison | None:
-    """Compare two cells over their common seeds; None if no seed has the predictions of both."""
+def _interval_over_examples(differences: np.ndarray) -> tuple[float, float]:
+    """Return the ends of a bootstrap interval over test examples, in percentage points.
+
+    Args:
+        differences: (examples,) 1, 0 or -1.
+    """
+    # There are few different values, so it suffices to draw how often each of them occurs.
+    values, counts = np.unique(differences, return_counts=True)
+    draws = np.random.default_rng(0).multinomial(
+        len(differences), counts / len(differences), size=RESAMPLES
+    )
+    low, high = np.percentile(100 * draws @ values / len(differences), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _mcnemar(only_first: int, only_second: int) -> float:
+    from scipy.stats import binomtest
+
+    discordant = only_first + only_second
+    return float(binomtest(only_first, discordant).pvalue) if discordant else 1.0
+
+
+def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
+    """Return the ends of a t-interval over seeds and examples, in points, and its p-value.
+
+    Both are drawn at random: the variance of the mean is that of a two-way layout with random
+    effects, MS_examples + MS_seeds - MS_rest over the number of differences, with Satterthwaite's
+    degrees of freedom (Satterthwaite, 1946, Biometrics Bulletin 2(6)). Seeds that vary less than
+    their examples explain add nothing.
+
+    Args:
+        differences: (seeds, examples) 1, 0 or -1, of two seeds or more.
+    """
+    from scipy.stats import t
+
+    seeds, examples = differences.shape
+    mean = differences.mean()
+    over_seeds = differences.mean(axis=1) - mean
+    over_examples = differences.mean(axis=0) - mean
+    rest = differences - mean - over_seeds[:, None] - over_examples
+    freedom = {"examples": max(1, examples - 1), "seeds": seeds - 1}
+    freedom["rest"] = freedom["examples"] * freedom["seeds"]
+    squares = {
+        "examples": seeds * np.square(over_examples).sum() / freedom["examples"],
+        "seeds": examples * np.square(over_seeds).sum() / freedom["seeds"],
+        "rest": np.square(rest).sum() / freedom["rest"],
+    }
+    total = squares["examples"] + max(0.0, squares["seeds"] - squares["rest"])
+    if total == 0:
+        return 100 * float(mean), 100 * float(mean), float(mean == 0)
+    parts = sum(square**2 / freedom[name] for name, square in squares.items())
+    # The difference of squares may leave fewer degrees of freedom than the seeds alone have.
+    degrees = max(total**2 / parts, seeds - 1)
+    error = math.sqrt(total / differences.size)
+    reach = float(t.ppf(0.975, degrees)) * error
+    p_value = 2 * float(t.sf(abs(mean) / error, degrees))
+    return 100 * float(mean - reach), 100 * float(mean + reach), p_value
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """Two rows of a board, compared on one task."""
+
+    first: str
+    second: str
+    board: Board
+    task: str
+    found: Comparison
+
+    @property
+    def verdict(self) -> str:
+        """Say which of the two is better, if either is."""
+        if self.found.is_noise:
+            return "within noise"
+        return f"{self.first if self.found.difference > 0 else self.second} is better"
+
+
+@dataclass(frozen=True)
+class Comparisons:
+    """What `--compare` asked for: the first name against each other one."""
+
+    given: Sequence[str]
+    rows: Sequence[ComparedRows]
+    left_out: Sequence[str]
+    """The tasks on which some names have runs, but were not compared, each with the reason."""
+
+
+def compare_all(results: Results, boards: Sequence[Board], given: Sequence[str]) -> Comparisons:
+    """Compare the first named mixer with each other one, on every board and task.
+
+    A name stands for the row, among those that have runs of a task, that it is or alone begins.
+
+    Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
+    """
+    if len(set(given)) < 2:  # noqa: PLR2004
+        raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
+    known = {method for board in boards for method in board.rows}
+    for name in given:
+        if not matching_names(name, known):
+            raise unknown("mixer among the runs", name, known, "--compare")
+    rows: list[ComparedRows] = []
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for board in boards:
+        for task in board.tasks:
+            names, reason = _rows_on(board, task, given)
+            for other in names[1:]:
+                cells = board.rows[names[0]][task], board.rows[other][task]
+                found = compare_cells(results, *cells)
+                if isinstance(found, Comparison):
+                    rows.append(ComparedRows(names[0], other, board, task, found))
+                else:
+                    reason = f"{names[0]} and {other} {found}"
+                    reasons.setdefault((board.name, reason), []).append(task)
+            if not names and reason:
+                reasons.setdefault((board.name, reason), []).append(task)
+    left_out = [
+        f"{', '.join(tasks)} ({name}): {reason}" for (name, reason), tasks in reasons.items()
+    ]
+    if not rows:
+        raise UserError(f"--compare {' '.join(given)}: nothing to compare. {'; '.join(left_out)}")
+    return Comparisons(given, rows, left_out)
+
+
+def _rows_on(board: Board, task: str, given: Sequence[str]) -> tuple[list[str], str]:
+    """Find the row that each name stands for on one task.
+
+    Returns: the rows, none if a name stands for no row or for several; and the reason for that,
+        empty where none of the names has runs.
+    """
+    known = [method for method, cells in board.rows.items() if task in cells]
+    matching = {name: matching_names(name, known) for name in given}
+    if not any(matching.values()):
+        return [], ""
+    for name, found in matching.items():
+        if len(found) > 1:
+            count = "two" if len(found) == 2 else f"{len(found):,}"  # noqa: PLR2004
+            return [], f"{name} begins {count} rows: {'; '.join(sorted(found))}; write more of one"
+    if missing := [name for name, found in matching.items() if not found]:
+        return [], f"no runs of {' and '.join(missing)}"
+    names = [name for (name,) in matching.values()]
+    if len(set(names)) < len(names):
+        return [], f"{' and '.join(given)} are the same row"
+    return names, ""
+
+
+def compare_cells(
+    results: Results, first: Cell[RunRecord], second: Cell[RunRecord]
+) -> Comparison | str:
+    """Compare two cells over their common seeds.
+
+    Returns: the comparison, or words that say why the two cannot be compared.
+    """
     found = [results.predictions_on_same(cell.runs) for cell in (first, second)]
     seeds = sorted(found[0].keys() & found[1].keys())
-    if not seeds or not found[0][seeds[0]].same_examples(found[1][seeds[0]]):
-        return None
-    right = [[one[seed].labels == one[seed].predictions for seed in seeds] for one in found]
+    if not seeds:
+        every = [", ".join(map(str, sorted(one))) or "none" for one in found]
+        return (
+            f"have no seed in common that is finished and has predictions.csv (seeds: {every[0]}; "
+            f"{every[1]})"
+        )
+    if not found[0][seeds[0]].same_examples(found[1][seeds[0]]):
+        return "were tested on different examples"
+    right = [_are_right(one, seeds) for one in found]
     return compare(right[0], right[1], seeds)
+
+
+def _are_right(predictions: Mapping[int, Predictions], seeds: Sequence[int]) -> list[np.ndarray]:
+    return [predictions[seed].labels == predictions[seed].predictions for seed in seeds]
 
 
 def find_method(boards: Sequence[Board | SpeedBoard], given: str, flag: str) -> str:

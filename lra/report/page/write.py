@@ -12,15 +12,12 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from lra.report.boards.board import Board, leading_board
 from lra.report.boards.results import Results
 from lra.report.chapters import Chapter, ReportData, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
 from lra.report.page.page import TITLE, files_of, summary, write_page
-from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.markdown import escape
-from lra.report.tables.next_tokens import position_table
 from lra.runtime.errors import UserError
 from lra.runtime.progress import SECONDS_BETWEEN_LINES
 from tasks.cores import core_count
@@ -67,26 +64,6 @@ def write_report(data: ReportData, formats: Collection[str], out: Path) -> list[
         files["index.html"] = write_page(data, made, images, files, out).encode()
     write_files(files, out)
     return made
-
-
-def summarize(data: ReportData, made: Sequence[Chapter], place: Path) -> str:
-    """Write the leaderboard, the comparison if one was asked for, and where the report is."""
-    leading = data.leading_board
-    tables = [leaderboard(leading, with_changes=True)] if leading else []
-    by_task: dict[str, list[Board]] = {}
-    for board in data.position_boards:
-        by_task.setdefault(board.tasks[0], []).append(board)
-    first = [leading_board(found) for found in by_task.values()]
-    tables += [position_table(board, "summary") for board in first if board is not None]
-    if data.options.compare:
-        tables += made[0].tables
-    parts = [f"{table.title}\n\n{table.caption}\n\n{table.markdown()}" for table in tables]
-    counts = [
-        f"{len(data.results.records):,} runs",
-        f"{sum(len(chapter.tables) for chapter in made):,} tables",
-        f"{sum(len(chapter.figures) for chapter in made):,} figures",
-    ]
-    return "\n".join([*parts, f"{', '.join(counts)}: {place}\n"])
 
 
 def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:

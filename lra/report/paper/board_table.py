@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,9 +10,10 @@ from lra.report.boards.board import Board
 from lra.report.boards.ranking import rounded
 from lra.report.boards.slugs import slugify
 from lra.report.paper.choice import BASELINES, PUBLISHED
-from lra.report.paper.table import PaperTable, count_seeds
+from lra.report.paper.table import PaperTable
 from lra.report.published.rows import FAIL, PublishedRow
 from lra.report.tables.accuracy import accuracy_columns, caption_of
+from lra.report.tables.notes import describe_seeds, seed_counts, usual_seeds
 from lra.report.tables.table import Column, Entry, number_entry, text_column
 
 _AS_PRINTED = (
@@ -44,10 +44,10 @@ def tabulate_board(
     own = {column.name: column for column in accuracy_columns(board, trivial)}
     rows = [*board.rows, *trivial]
     columns = [own.get(name, text_column(name, [None] * len(rows))) for name in names]
-    seeds = [entry.seeds for column in columns for entry in column.entries if entry.seeds]
-    usual = statistics.mode(sorted(seeds, reverse=True)) if seeds else 0
+    seeds = seed_counts(columns)
+    usual = usual_seeds(seeds)
     conditions = {task: text for task, text in board.conditions.items() if task in names}
-    caption = caption_of(replace(board, conditions=conditions), _describe_seeds(usual, {*seeds}))
+    caption = caption_of(replace(board, conditions=conditions), describe_seeds(usual, seeds))
     groups = {"": board.rows, f"trivial {BASELINES}": trivial, PUBLISHED: published}
     return PaperTable(
         slug=f"accuracy-{slugify(board.preset)}-{slugify(board.protocol)}",
@@ -106,13 +106,3 @@ def _entries(rows: Sequence[PublishedRow], name: str, precision: int) -> list[En
             text = rounded(value, min(precision, len(text.partition(".")[2])))
         entries.append(Entry(text))
     return entries
-
-
-def _describe_seeds(usual: int, counts: set[int]) -> str:
-    """Say once how many seeds stand behind a number."""
-    if max(counts, default=1) == 1:
-        return "of one seed each"
-    where = " where not marked" if len(counts) > 1 else ""
-    if usual == 1:
-        return f"of one seed{where}, of more the mean ± standard deviation"
-    return f"mean ± standard deviation over {count_seeds(usual)}{where}"

@@ -19,6 +19,7 @@ from lra.report.tables.latex import (
     replace_unknown,
     tabular,
 )
+from lra.report.tables.notes import notes_on
 from lra.report.tables.table import Column, Entry
 
 _DAGGER = "$\\dagger$"
@@ -88,14 +89,12 @@ class PaperTable:
     def _symbols(self) -> dict[str, str]:
         """The symbol of each note: a dagger for chance level, letters for others by row."""
         rows = zip(*(column.entries for column in self.columns), strict=True)
-        notes = {note: "" for row in rows for entry in row for note in self._notes(entry)}
+        notes = {
+            note: "" for row in rows for entry in row for note in notes_on(entry, self.usual_seeds)
+        }
         others = [note for note in notes if note != AT_CHANCE]
         chance = {AT_CHANCE: _DAGGER} if AT_CHANCE in notes else {}
         return chance | dict(zip(others, string.ascii_letters, strict=False))
-
-    def _notes(self, entry: Entry) -> list[str]:
-        is_usual = entry.seeds in (0, self.usual_seeds)
-        return [*entry.remarks, *([] if is_usual else [count_seeds(entry.seeds)])]
 
     @cached_property
     def _entries(self) -> list[list[PaperEntry]]:
@@ -105,7 +104,7 @@ class PaperTable:
                 PaperEntry(
                     _number(entry, column.digits),
                     "" if entry.deviation is None else rounded(entry.deviation, column.digits),
-                    [self._symbols[note] for note in self._notes(entry)],
+                    [self._symbols[note] for note in notes_on(entry, self.usual_seeds)],
                     column.marks.get(i, ""),
                 )
                 for i, entry in enumerate(column.entries)
@@ -186,11 +185,6 @@ class PaperTable:
         headings = [self.columns[0], *(self.columns[j + 1] for j in part)]
         names = [escape(column.name) for column in headings]
         return tabular(f"@{{}}{'l' * len(names)}@{{}}", names, groups)
-
-
-def count_seeds(seeds: int) -> str:
-    """Write how many seeds a number is of."""
-    return "1 seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _number(entry: Entry, digits: int) -> str:

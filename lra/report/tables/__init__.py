@@ -8,6 +8,7 @@ __all__ = [
     "leaderboard",
     "markdown",
     "next_tokens",
+    "notes",
     "out_of_distribution",
     "position_bits",
     "published",
@@ -16,4 +17,5 @@ __all__ = [
     "speed",
     "table",
     "task_table",
+    "terminal",
 ]

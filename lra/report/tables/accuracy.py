@@ -49,17 +49,18 @@ def accuracy_columns(
     return columns
 
 
-def caption_of(board: Board, seeds: str = "mean ± standard deviation over n seeds") -> str:
+OVER_N_SEEDS = "Each number is the mean ± standard deviation over n seeds."
+RANKS = "The best number of each column is bold, the second best is underlined."
+
+
+def caption_of(board: Board, seeds: str = OVER_N_SEEDS) -> str:
     """Say what the numbers are and what each column was measured on.
 
     Args:
         board: the board that the table shows.
-        seeds: words that say how a number is made from several seeds.
+        seeds: sentence on how many seeds a number is of.
     """
-    return (
-        f"Test accuracy in percent, {seeds}; the best of a column in bold, the second underlined. "
-        + conditions_of(board)
-    ).strip()
+    return f"Test accuracy in percent. {seeds} {RANKS} {conditions_of(board)}".strip()
 
 
 def conditions_of(board: Board) -> str:
@@ -67,17 +68,19 @@ def conditions_of(board: Board) -> str:
     parts: list[str] = []
     if board.preset not in published_presets():
         parts.append(
-            f"The {board.preset} preset has data and models of its own: its rows compare with each "
-            f"other, not with published ones."
+            f"The {board.preset} preset has data and models of its own, so its results compare "
+            f"with each other and not with published ones."
         )
     by_condition: dict[str, list[str]] = {}
     for task, condition in board.conditions.items():
         by_condition.setdefault(condition, []).append(task)
     found = [f"{', '.join(tasks)}: {condition}" for condition, tasks in by_condition.items()]
     if found:
-        parts.append(f"{'; '.join(found)}.")
+        parts.append(
+            f"Data of each task, and the split that selected the checkpoint: {'; '.join(found)}."
+        )
     if board.reason:
-        parts.append(f"Not in the main table for: {board.reason}.")
+        parts.append(f"These runs have a table of their own because of: {board.reason}.")
     return " ".join(parts)
 
 

@@ -12,7 +12,7 @@ from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import NEXT_TOKEN, Measure, Result
 from lra.report.boards.slugs import slugify
-from lra.report.tables.accuracy import conditions_of
+from lra.report.tables.accuracy import OVER_N_SEEDS, RANKS, conditions_of
 from lra.report.tables.result_columns import result_column, result_entry
 from lra.report.tables.table import Entry, Table, name_column, text_column
 
@@ -34,9 +34,8 @@ def position_table(board: Board, slug: str) -> Table:
     return Table(
         slug=slugify("bits", task, slug),
         title=board.name,
-        caption="Of the test set, in mean ± standard deviation over n seeds; accuracy is of the "
-        "next token, minutes are of training. The best of a column in bold, the second "
-        f"underlined. {conditions_of(board)}",
+        caption=f"Results on the test set. {OVER_N_SEEDS} Accuracy is that of the next token, and "
+        f"minutes are those of training. {RANKS} {conditions_of(board)}",
         columns=columns,
         facts=[
             {

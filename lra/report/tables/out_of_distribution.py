@@ -8,6 +8,7 @@ from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
+from lra.report.tables.accuracy import RANKS
 from lra.report.tables.result_columns import result_column, result_entry
 from lra.report.tables.table import Table, name_column
 
@@ -39,9 +40,9 @@ def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
         slug=slugify("out-of-distribution", evaluated.task, *named, slug),
         title=f"{evaluated.board.name}: {', '.join(named) or evaluated.task}, out of distribution",
         caption=f"{measure.name.capitalize()} of models trained at up to "
-        f"{evaluated.trained_lengths} positions, on other data of their task, which differs as "
-        f"named; they are not trained any further. The best of a column in bold, the second "
-        f"underlined.",
+        f"{evaluated.trained_lengths} positions, on other data of the same task. Each column names "
+        f"how its data differs from the training data. The models are not trained any further. "
+        f"{RANKS}",
         columns=columns,
         facts=[
             _fact(method, one, measure)

@@ -15,6 +15,7 @@ from lra.report.boards.position_bits import (
     by_value,
 )
 from lra.report.boards.slugs import slugify
+from lra.report.tables.accuracy import RANKS
 from lra.report.tables.table import Column, Table, name_column, number_entry
 
 _DIGITS = 3
@@ -80,8 +81,8 @@ def _tables(
         slug=slugify("bits", *board.tasks, by, slug),
         title=f"{board.name}: bits {by}",
         caption=f"{what.capitalize()}, in the mean over seeds"
-        + (f"; beneath, all that the {IDEAL} needs" if has_ideal else "")
-        + ". Positions count from 0. The best of a column in bold, the second underlined.",
+        + (f". The last row has all bits that the {IDEAL} needs" if has_ideal else "")
+        + f". Positions count from 0. {RANKS}",
         columns=columns,
         facts=[
             {"board": board.name, "by": by, "mixer": method, "part": part, "bits": needed.bits,

@@ -35,6 +35,7 @@ def result_entry(
         is_ranked=is_ranked and value is not None,
         deviation=cell.deviation_of(measure),
         remarks=cell.remarks_of(measure),
+        unfinished=cell.unfinished,
         seeds=len(cell.numbers(measure)),
         link=run_anchor(run) if isinstance(run, RunRecord) else "",
         is_own=cell.has_own,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-import string
 from collections.abc import Mapping, Sequence
 
 from lra.config.request import PAPER
 from lra.report.published.audit import Published, audit, read_published
 from lra.report.published.starting_laws import stated_starts
+from lra.report.tables.notes import letters
 from lra.report.tables.table import Table, text_columns
 from tasks.base import BENCHMARK
 
@@ -43,13 +43,6 @@ def conditions(published: Published) -> str:
     if published.tasks == [*BENCHMARK]:
         return f"protocol {published.protocol}"
     return f"task {', '.join(published.tasks)}"
-
-
-def letters(number: int) -> str:
-    """Name a note: a to z, then aa to az."""
-    alphabet = string.ascii_lowercase
-    high, low = divmod(number, len(alphabet))
-    return f"{alphabet[high - 1] if high else ''}{alphabet[low]}"
 
 
 def places(places: Sequence[str]) -> str:

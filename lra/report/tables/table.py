@@ -30,6 +30,8 @@ class Entry:
     """Standard deviation of the number over seeds; None for fewer than two seeds."""
     remarks: Sequence[str] = ()
     """What holds for this number besides, such as "2 diverged"."""
+    unfinished: Sequence[str] = ()
+    """Runs of the user's own that have no result, in whose place shipped ones are counted."""
     seeds: int = 0
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
     link: str = ""

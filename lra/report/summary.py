@@ -1,0 +1,132 @@
+"""What report.py prints when the report is written: the results of the user's own runs first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lra.config.request import DEFAULT_PROTOCOL
+from lra.report.boards.board import Board, leading_board
+from lra.report.boards.cells import Cell
+from lra.report.chapters import Chapter, ReportData
+from lra.report.tables.accuracy import accuracy_columns
+from lra.report.tables.comparison import describe_comparisons
+from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset
+from lra.report.tables.next_tokens import position_table
+from lra.report.tables.table import Table
+from lra.report.tables.terminal import OWN_MARK, fit_table, wrap
+
+
+def summarize(
+    data: ReportData, chapters: Sequence[Chapter], place: Path, *, is_chosen: bool = False
+) -> str:
+    """Write the comparison that was asked for or, without one, the boards with the user's own runs.
+
+    Args:
+        data: what the report is made from.
+        chapters: the tables and figures of the report.
+        place: the report's page or, if it has none, its folder.
+        is_chosen: whether a preset or a protocol was asked for, of which all main boards are
+            printed.
+    """
+    if data.comparisons is not None:
+        parts = [describe_comparisons(data.comparisons)]
+    else:
+        parts = _describe_boards(data, is_chosen=is_chosen)
+    tables = sum(len(chapter.tables) for chapter in chapters)
+    figures = sum(len(chapter.figures) for chapter in chapters)
+    parts.append(wrap(f"The report has {_count(tables, 'table')} and {_count(figures, 'figure')}: "
+                      f"{place}"))  # fmt: skip
+    return "\n\n".join(parts) + "\n"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def _describe_boards(data: ReportData, *, is_chosen: bool) -> list[str]:
+    every = [*data.boards, *data.position_boards]
+    if not every:
+        return [wrap(f"There are no runs in {data.results.folder} yet.")]
+    parts = []
+    shown = [board for board in every if board.own_rows]
+    if not shown:
+        what = "these" if is_chosen else f"the runs in {data.results.folder}"
+        parts.append(wrap(f"None of {what} is your own. All were shipped with the repository."))
+    if is_chosen:
+        shown += [board for board in every if board.is_main and board not in shown]
+    elif not shown:
+        shown = [data.leading_board or leading_board(data.position_boards) or every[0]]
+    parts += [_describe_board(board) for board in shown]
+    others = [board for board in every if board not in shown]
+    return [*parts, *([_describe_others(others)] if others else [])]
+
+
+def _describe_board(board: Board) -> str:
+    """Write a board in plain text: its own rows, and the mixers at the settings of its preset."""
+    chosen = {*rows_at_preset(board), *board.own_rows}
+    rows = {name: cells for name, cells in board.rows.items() if name in chosen}
+    table, required = _tabulate(replace(board, rows=rows))
+    fitted = fit_table(table, required)
+    sentences = [f"{OWN_MARK} marks rows with runs of your own."] if fitted.marks_own else []
+    sentences += fitted.legend
+    left_out = [f"the columns {', '.join(fitted.left_out)}"] if fitted.left_out else []
+    if changed := len(board.rows) - len(rows):
+        left_out.append(f"{_count(changed, 'shipped row')} with changed settings")
+    if left_out:
+        sentences.append(f"The report also has {' and '.join(left_out)}.")
+    return "\n\n".join([wrap(table.title), fitted.text, *[wrap(" ".join(sentences))]]).rstrip()
+
+
+def _tabulate(board: Board) -> tuple[Table, Sequence[str]]:
+    """Make the table of a board that is printed, with the best rows first.
+
+    Returns: the table, and the columns that it has to show whatever the terminal's width: those of
+        the user's own runs or, without any, all of them.
+    """
+    measure = board.measures[0]
+    title = f"{board.name}: {measure.name}"
+    if board.of_positions:
+        table = position_table(_sort_rows(board, board.tasks[0]), "summary")
+        return replace(table, title=f"{title}, best first"), [measure.name]
+    cells = [(task, cell) for row in board.rows.values() for task, cell in row.items()]
+    measured = {task for task, _ in cells}
+    own = {task for task, cell in cells if cell.has_own}
+    tasks = [task for task in board.tasks if task in (own or measured)]
+    board = _sort_rows(board, tasks[0])
+    columns = accuracy_columns(board, best_trivial_baseline(board))
+    required = tasks if own else [column.name for column in columns]
+    return Table("summary", f"{title}, best on {tasks[0]} first", "", columns), required
+
+
+def _sort_rows(board: Board, task: str) -> Board:
+    """Sort the rows of a board by their results on one task, the best first."""
+    measure = board.measures[0]
+
+    def key(item: tuple[str, Mapping[str, Cell]]) -> tuple[bool, bool, float]:
+        cell = item[1].get(task, Cell())
+        value, mean = cell.value_of(measure), cell.mean_of(measure)
+        sign = 1 if measure.lowest_is_best else -1
+        return value is None, mean is None, sign * (mean or 0.0)
+
+    return replace(board, rows=dict(sorted(board.rows.items(), key=key)))
+
+
+def _describe_others(boards: Sequence[Board]) -> str:
+    """Name the boards that are not printed, and say how to see them."""
+    main = [board for board in boards if board.is_main]
+    names = [_short_name(board) for board in main]
+    if len(boards) > len(main):
+        names.append(f"and {_count(len(boards) - len(main), 'table')} of runs on other data")
+    line = f"The report also has results of {', '.join(names)}."
+    if main:
+        line += f" To print those of a preset, add --preset {main[0].preset}."
+    return wrap(line)
+
+
+def _short_name(board: Board) -> str:
+    protocol = [] if board.protocol == DEFAULT_PROTOCOL else [f"protocol {board.protocol}"]
+    task = board.tasks if board.of_positions else []
+    details = ", ".join([*task, *protocol])
+    return f"{board.preset} ({details})" if details else board.preset
