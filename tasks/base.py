@@ -216,6 +216,15 @@ class Task(abc.ABC):
         Raises: DataError when the data can neither be found nor made, or is damaged.
         """
 
+    def describe_preparation(self, data_dir: Path) -> str:
+        """Say what `prepare` still has to do, without doing it: "download ... (80.2 MiB)".
+
+        Returns: a phrase that begins with a verb; empty if nothing has to be done, or if the task
+            does not know.
+        Raises: DataError if files are missing that the task can neither download nor generate.
+        """
+        return ""
+
     @abc.abstractmethod
     def verify(self, dataset: Dataset) -> list[str]:
         """Check a prepared data set in full; return a line on each check passed.

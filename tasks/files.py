@@ -88,6 +88,14 @@ def name_file_in_errors(path: Path | str) -> Iterator[None]:
         raise OSError(error.errno or errno.EIO, what, str(path)) from None
 
 
+def format_bytes(count: float) -> str:
+    """Write a number of bytes for people: 512 bytes, 80.2 MiB, 3.1 GiB."""
+    for unit, name in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.1f} {name}"
+    return f"{count:.0f} bytes"
+
+
 def reserve(path: Path) -> None:
     """Take the space on the disk that a file needs to be written in place.
 

@@ -176,11 +176,21 @@ class OwnTask(Task):
         training = set(self.drawn["train"].keys())
         return sum(key in training for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
 
+    def _folder(self, data_dir: Path) -> Path:
+        return cache_folder(data_dir, self.task_name, "examples", self.request)
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        return "" if self._folder(data_dir).exists() else "make its examples"
+
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        folder = cache_folder(data_dir, self.task_name, "examples", self.request)
         cache = open_or_build(
-            folder, task=self.task_name, source="own", request=self.request, build=self._build
+            self._folder(data_dir),
+            task=self.task_name,
+            source="own",
+            request=self.request,
+            build=self._build,
         )
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)

@@ -29,12 +29,12 @@ SPLITS = tuple(OFFICIAL_COUNTS)
 RELEASE = Release(
     task="retrieval",
     names={
-        "new_aan_pairs.train.tsv": "several GB, with .eval and .test beside it, as in tsv_data/",
-        "lra_release*gz": "the whole archive lra_release.gz, 7.7 GB",
+        "new_aan_pairs.train.tsv": "with .eval and .test in the same folder",
+        "lra_release*gz": "the whole archive, 7.7 GB",
     },
-    people_get_it="lra_release.gz is the archive of github.com/google-research/long-range-arena; "
-    "its bucket has long refused downloads, so people pass copies on. Any pairs in the same five "
-    "columns (label, id, id, text, text) will do, and are marked unofficial.",
+    people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
+    "be downloaded: ask a colleague for a copy. Other pairs in the same columns are marked as "
+    "unofficial.",
     accept=lambda path: path.parent if path.suffix == ".tsv" else path if path.is_file() else None,
     inside="new_aan_pairs.*.tsv",
 )

@@ -42,11 +42,11 @@ LARGEST_NUMBER = 2**31
 RELEASE = Release(
     task="text",
     names={
-        "aclImdb*.tar*": "aclImdb_v1.tar.gz has 84,125,825 bytes",
+        "aclImdb*.tar*": "aclImdb_v1.tar.gz, 84,125,825 bytes",
         "aclImdb": "the folder in it, with train/ and test/",
     },
-    people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/ and "
-    "put it there as it is.",
+    people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/; it "
+    "need not be unpacked.",
     registered_as="imdb_reviews",
     accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
     inside="*/*/*.txt",

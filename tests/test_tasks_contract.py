@@ -99,6 +99,22 @@ def test_prepared_again_it_is_the_same(made: tuple[Task, Path], dataset: Dataset
         assert np.array_equal(split.labels, again.splits[name].labels)
 
 
+def test_what_is_left_to_prepare_is_described_and_not_done(
+    made: tuple[Task, Path], dataset: Dataset, tmp_path: Path
+) -> None:
+    task, folder = made
+    assert dataset.folder.exists()
+    assert task.describe_preparation(folder) == "", "the cache is there"
+    try:
+        described = task.describe_preparation(tmp_path / "elsewhere")
+    except DataError as error:
+        assert task.name in ("retrieval", "lm") and "expected" in str(error)
+    else:
+        verb, _, what = described.partition(" ")
+        assert verb in ("read", "download", "generate", "make") and what
+    assert not list(tmp_path.iterdir())
+
+
 def test_baselines_and_checks(task: Task, dataset: Dataset) -> None:
     labels = {name: split.labels for name, split in dataset.splits.items()}
     commonest = np.bincount(labels["train"]).argmax()

@@ -74,7 +74,7 @@ def test_every_file_structure_gives_the_same_data(tmp_path: Path, kind: str) -> 
 
 def test_the_raw_version_is_another_text(tmp_path: Path) -> None:
     write_zip(tmp_path / "wikitext-2-raw-v1.zip", FILES)
-    with pytest.raises(DataError, match=r"looked for: wikitext-2\*\.zip .* Get https://wikitext"):
+    with pytest.raises(DataError, match=r"expected wikitext-2\*\.zip .* Get https://wikitext"):
         small().prepare(tmp_path)
 
 

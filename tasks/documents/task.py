@@ -15,7 +15,7 @@ from tasks.cache import Build, Cache, read_cache
 from tasks.documents.documents import Alphabet, check_documents, open_documents
 from tasks.errors import DataError
 from tasks.manifest import canonical_hash
-from tasks.sources.releases import Release, open_release
+from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import PackedTokens
 
 Rows = tuple[str, np.ndarray]
@@ -81,16 +81,22 @@ class DocumentTask(Task):
         Raises: DataError if the examples are too few.
         """
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_release(
-            self.release,
-            data_dir,
+    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+        return ReleaseCache(
+            release=self.release,
+            data_dir=data_dir,
             name=self.alphabet.unit,
             source=self.source,
             request=self.alphabet.request(),
-            read=self.read,
         )
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        return self._release_cache(data_dir).describe_preparation()
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = self._release_cache(data_dir).open(self.read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 

@@ -28,7 +28,7 @@ from tasks.image.cifar import (
 )
 from tasks.manifest import canonical_hash
 from tasks.order import choose_rows, random_split_order
-from tasks.sources.releases import Release, open_release
+from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
@@ -40,11 +40,11 @@ RELEASE = Release(
     task="image",
     names={
         "cifar-10-*.tar*": "cifar-10-python.tar.gz or cifar-10-binary.tar.gz, 170,052,171 bytes",
-        "cifar-10-batches-py": "the folder in the one",
-        "cifar-10-batches-bin": "the folder in the other",
+        "cifar-10-batches-py": "the folder in the first archive",
+        "cifar-10-batches-bin": "the folder in the second",
     },
-    people_get_it="Get either from https://www.cs.toronto.edu/~kriz/cifar.html and put it there "
-    "as it is.",
+    people_get_it="Get either archive from https://www.cs.toronto.edu/~kriz/cifar.html; it need "
+    "not be unpacked.",
     registered_as="cifar10",
     accept=lambda path: path if path.is_file() or any(path.glob("test_batch*")) else None,
     inside=INSIDE,
@@ -108,16 +108,22 @@ class Image(Task):
             grid=(SIDE, SIDE),
         )
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_release(
-            RELEASE,
-            data_dir,
+    def _release_cache(self, data_dir: Path) -> ReleaseCache:
+        return ReleaseCache(
+            release=RELEASE,
+            data_dir=data_dir,
             name=self.channels,
             source=self.source,
             request={"channels": self.channels},
-            read=self._read,
         )
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        return self._release_cache(data_dir).describe_preparation()
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
+        cache = self._release_cache(data_dir).open(self._read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 

@@ -22,27 +22,54 @@ ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
 
 
-def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int]) -> Cache:
-    """Open the cache of generated expressions; where there is none, generate them.
+def request_generated(law: Law, seed: int, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Describe generated expressions: all that determines them.
 
     Args:
-        data_dir: where the cache is.
         law: law of the expressions.
         seed: seed of the generator.
         counts: examples by split.
-    Raises: DataError if the law has too few distinct expressions.
     """
-    request = {
+    return {
         "source": "generated",
         "law": {**vars(law), "operator_probability": 0.25, "version": 1},
         "seed": seed,
         "counts": dict(counts),
     }
 
+
+def request_files(files: Mapping[str, Path], counts: Mapping[str, int]) -> dict[str, Any]:
+    """Describe expressions that are read from files: all that determines them.
+
+    Args:
+        files: paths by split.
+        counts: examples that are asked for, by split.
+    """
+    sizes = {path.name: path.stat().st_size for path in files.values()}
+    return {"source": "official", "files": sizes, "counts": dict(counts)}
+
+
+def folder_of(data_dir: Path, request: dict[str, Any]) -> Path:
+    """Return the folder of the cache for a request."""
+    name = "generated" if request["source"] == "generated" else "files"
+    return cache_folder(data_dir, "listops", name, request)
+
+
+def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int]) -> Cache:
+    """Open the cache of generated expressions; where there is none, generate them.
+
+    Args:
+        data_dir: folder of the cache.
+        law: law of the expressions.
+        seed: seed of the generator.
+        counts: examples by split.
+    Raises: DataError if the law has too few distinct expressions.
+    """
+
     def build(made: Build) -> None:
         _save(made, generate(law, seed, counts))
 
-    return _open(data_dir, "generated", "generated", request, build)
+    return _open(data_dir, request_generated(law, seed, counts), build)
 
 
 def open_files(
@@ -51,14 +78,12 @@ def open_files(
     """Open the cache of files in the official format; where there is none, read and check them.
 
     Args:
-        data_dir: where the files and the cache are.
+        data_dir: folder of the files and of the cache.
         copies: paths by split of each copy of the files; the first one is read.
         counts: examples that are asked for, by split.
     Raises: DataError if a file is malformed, holds a wrong answer, or has changed.
     """
     files, *others = copies
-    sizes = {path.name: path.stat().st_size for path in files.values()}
-    request = {"source": "official", "files": sizes, "counts": dict(counts)}
 
     def build(made: Build) -> None:
         from tasks.listops.interpreter import check_answers, compute_statistics
@@ -94,7 +119,7 @@ def open_files(
         if beyond and made.source != "unofficial":  # an export of ours, but of another law
             made.mark_unofficial(beyond)
 
-    cache = _open(data_dir, "files", "official", request, build)
+    cache = _open(data_dir, request_files(files, counts), build)
     cache.check_origin(data_dir)
     return cache
 
@@ -106,11 +131,14 @@ def content_of(folder: Path) -> Iterator[np.ndarray]:
             yield map_array(folder / f"{split}_{kind}.npy")
 
 
-def _open(
-    data_dir: Path, name: str, source: str, request: dict[str, Any], build: Callable[[Build], None]
-) -> Cache:
-    folder = cache_folder(data_dir, "listops", name, request)
-    return open_or_build(folder, task="listops", source=source, request=request, build=build)
+def _open(data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]) -> Cache:
+    return open_or_build(
+        folder_of(data_dir, request),
+        task="listops",
+        source=request["source"],
+        request=request,
+        build=build,
+    )
 
 
 def split_arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

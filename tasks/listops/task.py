@@ -16,7 +16,16 @@ from pydantic import Field, PositiveInt
 from tasks.base import Added, Dataset, Task, TaskInfo, check_dataset
 from tasks.cache import Cache, read_cache
 from tasks.errors import DataError
-from tasks.listops.data import content_of, open_files, open_generated, split_arrays
+from tasks.files import format_bytes
+from tasks.listops.data import (
+    content_of,
+    folder_of,
+    open_files,
+    open_generated,
+    request_files,
+    request_generated,
+    split_arrays,
+)
 from tasks.listops.format import FILES, FOLDERS, count_examples, find_official, write_official
 from tasks.listops.generate import example_digest
 from tasks.listops.law import (
@@ -105,6 +114,19 @@ class ListOps(Task):
             max_length=sequence_length,
             vocab_size=VOCAB_SIZE + unknown_token,
         )
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        copies = self._files(data_dir)
+        if copies:
+            request = request_files(copies[0], self.counts)
+            what = f"read the ListOps files in {copies[0]['train'].parent}"
+        else:
+            request = request_generated(self.law, self.data_seed, self.counts)
+            total = sum(self.counts.values())
+            size = format_bytes(total * (self.law.min_length + self.law.max_length) / 2)
+            what = f"generate {total:,} expressions (about {size})"
+        return "" if folder_of(data_dir, request).exists() else what
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""

@@ -59,11 +59,11 @@ def _wikitext(
         task="lm",
         names={
             f"{name}*.zip": f"{name}-v1.zip",
-            f"{name}*.tar*": "the same files",
-            name: "the folder in it, with wiki.train.tokens or train.txt, and so on",
+            f"{name}*.tar*": "an archive of the same files",
+            name: "a folder of them: wiki.train.tokens or train.txt, and so on",
         },
-        people_get_it=f"Get https://wikitext.smerity.com/{name}-v1.zip and put it there as it is; "
-        f"{name}-raw-v1.zip is another text.",
+        people_get_it=f"Get https://wikitext.smerity.com/{name}-v1.zip; it need not be unpacked. "
+        f"{name}-raw-v1.zip is a different text.",
         accept=_has_splits,
         inside="*",
     )
@@ -79,9 +79,9 @@ def _hutter(name: str, md5: str) -> Corpus:
         names={
             f"{name}.zip": "the archive",
             name: "the file in it, 100,000,000 bytes",
-            f"{name}.[gx]z": "the same, compressed",
+            f"{name}.[gx]z": "the same file, compressed",
         },
-        people_get_it=f"Get https://mattmahoney.net/dc/{name}.zip and put it there as it is.",
+        people_get_it=f"Get https://mattmahoney.net/dc/{name}.zip; it need not be unpacked.",
         accept=lambda path: path if path.is_file() else None,
         inside="*",
     )
@@ -125,12 +125,12 @@ CORPORA: Mapping[str, Corpus] = {
         release=Release(
             task="lm",
             names={
-                "tinyshakespeare.txt*": "1,115,394 bytes; .xz or .gz will do",
-                "tinyshakespeare/input.txt": "the same",
-                "shakespeare_char/input.txt": "the same, as nanoGPT has it",
+                "tinyshakespeare.txt*": "1,115,394 bytes, or compressed as .xz or .gz",
+                "tinyshakespeare/input.txt": "the same file",
+                "shakespeare_char/input.txt": "the same file, named as in nanoGPT",
             },
-            people_get_it="Get input.txt from github.com/karpathy/char-rnn, folder "
-            "data/tinyshakespeare, and put it there as tinyshakespeare.txt.",
+            people_get_it="Get data/tinyshakespeare/input.txt from github.com/karpathy/char-rnn "
+            "and save it as tinyshakespeare.txt.",
             registered_as="tiny_shakespeare",
             saved_as="tinyshakespeare.txt",
             accept=lambda path: path if path.is_file() else None,

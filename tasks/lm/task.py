@@ -18,7 +18,7 @@ from tasks.lm.reading import TextFiles, differences, divide, read_own, read_text
 from tasks.lm.words import Words, check_utf8, first_words
 from tasks.manifest import canonical_hash
 from tasks.next_token import NextToken, windows
-from tasks.sources.releases import open_release
+from tasks.sources.releases import ReleaseCache
 from tasks.vocabulary import Bytes, Vocabulary
 
 BYTES = 256
@@ -128,25 +128,46 @@ class LanguageModelling(Task):
         with cache.explain_errors():
             return check_dataset(dataset, self.info)
 
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        known = self._release_cache(data_dir)
+        if known is not None:
+            return known.describe_preparation()
+        folder = self._own_folder(data_dir, self._request_of(read_own(self.corpus)))
+        return "" if folder.exists() else f"read {self.corpus}"
+
+    def _release_cache(self, data_dir: Path) -> ReleaseCache | None:
+        """Describe the cache of the whole text; None for a text of the user's own."""
+        if self.known is None:
+            return None
+        return ReleaseCache(
+            release=self.known.release,
+            data_dir=data_dir,
+            name=f"{self.corpus}-{self.unit}",
+            source=self.source,
+            request=self._request(self.corpus),
+        )
+
+    def _request(self, corpus: object) -> dict[str, Any]:
+        size = {"vocab_size": self.vocab_size} if self.unit == "word" else {}
+        return {"corpus": corpus, "unit": self.unit, **size}
+
+    def _request_of(self, texts: TextFiles) -> dict[str, Any]:
+        """Request a user's own text by its content, as the file may change or move."""
+        return self._request({n: text.digest("sha256") for n, text in sorted(texts.items())})
+
+    def _own_folder(self, data_dir: Path, request: dict[str, Any]) -> Path:
+        return cache_folder(data_dir, self.name, f"{OWN}-{self.unit}", request)
+
     def _open(self, data_dir: Path) -> Cache:
         """Open the cache of the whole text."""
-        request: dict[str, Any] = {"corpus": self.corpus, "unit": self.unit}
-        if self.unit == "word":
-            request["vocab_size"] = self.vocab_size
-        if self.known is not None:
-            return open_release(
-                self.known.release,
-                data_dir,
-                name=f"{self.corpus}-{self.unit}",
-                source=self.source,
-                request=request,
-                read=self._read,
-            )
-        # Known by what it holds, so that a text that was changed, or moved, is not mistaken.
+        known = self._release_cache(data_dir)
+        if known is not None:
+            return known.open(self._read)
         texts = read_own(self.corpus)
-        request["corpus"] = {name: text.digest("sha256") for name, text in sorted(texts.items())}
+        request = self._request_of(texts)
         return open_or_build(
-            cache_folder(data_dir, self.name, f"{OWN}-{self.unit}", request),
+            self._own_folder(data_dir, request),
             task=self.name,
             source=OWN,
             request=request,

@@ -18,13 +18,14 @@ from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
+from tasks.files import format_bytes
 from tasks.manifest import canonical_hash
 from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.pathfinder.official import OFFICIAL_COUNT, describe_difference, describe_unrelated_labels
 from tasks.sources.exports import determine_source, mark_export
-from tasks.sources.releases import Release, open_release
+from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
@@ -104,9 +105,21 @@ class Pathfinder(Task):
         """End of the path of the folder, in the release, with images of this size and contour."""
         return f"pathfinder{self.size}/{CONTOURS[self.contour]}"
 
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        official = self._official(data_dir)
+        if official is not None:
+            return official.describe_preparation()
+        if self._generated_folder(data_dir, self._generated_request()).exists():
+            return ""
+        count = self.examples or OFFICIAL_COUNT
+        size = format_bytes(count * self.size**2)
+        return f"generate {count:,} images of {self.size} x {self.size} pixels ({size})"
+
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        cache = self._official(data_dir) or self._generated(data_dir)
+        official = self._official(data_dir)
+        cache = self._generated(data_dir) if official is None else official.open(self._read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 
@@ -142,33 +155,32 @@ class Pathfinder(Task):
             notes=cache.manifest.notes,
         )
 
-    def _official(self, data_dir: Path) -> Cache | None:
-        """Open the official images, if they are wanted and there."""
+    def _official(self, data_dir: Path) -> ReleaseCache | None:
+        """Describe the cache of the official images; None if images are to be generated instead."""
         if self.source == "generate":
             return None
-        release = self._release()
         # Earlier caches of the size that the archive holds twice may hold the wrong copy.
         how = "read, inner copy first" if self.size == SIZE_RELEASED_TWICE else "read"
-        request = {"size": self.size, "contour": self.contour, "source": how}
-        name = f"files-{self.size}-{self.contour}"
-        if self.source == "auto":
-            is_cached = cache_folder(data_dir, "pathfinder", name, request).exists()
-            if not is_cached and not release.find(data_dir):
-                return None
-        return open_release(
-            release, data_dir, name=name, source=self.source, request=request, read=self._read
+        files = ReleaseCache(
+            release=self._release(),
+            data_dir=data_dir,
+            name=f"files-{self.size}-{self.contour}",
+            source=self.source,
+            request={"size": self.size, "contour": self.contour, "source": how},
         )
+        is_there = files.folder.exists() or files.release.find(data_dir)
+        return files if is_there or self.source != "auto" else None
 
     def _release(self) -> Release:
         return Release(
             task="pathfinder",
             names={
-                self.folder_name: "the folder of the release, with imgs/ and metadata/",
-                "lra_release*gz": "the whole archive lra_release.gz, 7.7 GB",
+                self.folder_name: "a folder with imgs/ and metadata/",
+                "lra_release*gz": "the whole archive, 7.7 GB",
             },
-            people_get_it="lra_release.gz is the archive of github.com/google-research/"
-            "long-range-arena; its bucket has long refused downloads, so people pass copies on. "
-            "task.source=generate makes images of the same distribution.",
+            people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no "
+            "longer be downloaded: ask a colleague for a copy, or use task.source=generate, which "
+            "makes images of the same distribution.",
             accept=lambda path: path if path.is_file() or (path / "metadata").is_dir() else None,
             inside=IMAGES_INSIDE,
         )
@@ -182,25 +194,34 @@ class Pathfinder(Task):
         doubt = doubt or describe_unrelated_labels(labels, predictions, self.size)
         determine_source(made, listing.mark, _select_content(images, labels, rows), doubt)
 
+    def _generated_request(self) -> dict[str, Any]:
+        return {
+            "source": "generated" if self.law_name == "lra" else f"generated, {self.law_name} law",
+            "law": {**vars(self.law), "margins": list(self.law.margins)},
+            "seed": self.data_seed,
+            "examples": self.examples or OFFICIAL_COUNT,
+        }
+
+    def _generated_folder(self, data_dir: Path, request: dict[str, Any]) -> Path:
+        name = f"generated-{self.size}-{self.contour}"
+        return cache_folder(data_dir, "pathfinder", name, request)
+
     def _generated(self, data_dir: Path) -> Cache:
         from tasks.pathfinder.generate import generate
 
-        count = self.examples or OFFICIAL_COUNT
-        source = "generated" if self.law_name == "lra" else f"generated, {self.law_name} law"
-        request: dict[str, Any] = {
-            "source": source,
-            "law": {**vars(self.law), "margins": list(self.law.margins)},
-            "seed": self.data_seed,
-            "examples": count,
-        }
+        request = self._generated_request()
 
         def build(made: Build) -> None:
-            generate(made, self.law, self.data_seed, count)
+            generate(made, self.law, self.data_seed, request["examples"])
             self._predict_by_markers(made)
 
-        name = f"generated-{self.size}-{self.contour}"
-        folder = cache_folder(data_dir, "pathfinder", name, request)
-        return open_or_build(folder, task="pathfinder", source=source, request=request, build=build)
+        return open_or_build(
+            self._generated_folder(data_dir, request),
+            task="pathfinder",
+            source=request["source"],
+            request=request,
+            build=build,
+        )
 
     def _predict_by_markers(self, made: Build) -> None:
         """Save the label of each image as predicted from the positions of its markers alone."""

@@ -97,16 +97,31 @@ class Periodic(Task):
             targets="position",
         )
 
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        request = {
+    def _request(self) -> dict[str, Any]:
+        return {
             "law": {**vars(self.law), "periods": list(self.law.periods), "version": 1},
             "seed": self.data_seed,
             "counts": self.counts,
         }
-        folder = cache_folder(data_dir, self.name, "generated", request)
+
+    def _folder(self, data_dir: Path) -> Path:
+        return cache_folder(data_dir, self.name, "generated", self._request())
+
+    def describe_preparation(self, data_dir: Path) -> str:
+        """See `Task.describe_preparation`."""
+        if self._folder(data_dir).exists():
+            return ""
+        count = sum(self.counts.values())
+        return f"generate {count:,} sequences of {self.law.length + 1:,} tokens"
+
+    def prepare(self, data_dir: Path) -> Dataset:
+        """See `Task.prepare`."""
         cache = open_or_build(
-            folder, task=self.name, source="generated", request=request, build=self._build
+            self._folder(data_dir),
+            task=self.name,
+            source="generated",
+            request=self._request(),
+            build=self._build,
         )
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)

@@ -10,9 +10,10 @@ from typing import Any
 
 from tasks.cache import Build, Cache, cache_folder, open_or_build
 from tasks.errors import DataError
+from tasks.files import format_bytes
 from tasks.manifest import origin_facts
 from tasks.sources.copies import copy_order, note_copies
-from tasks.sources.downloads import DownloadError, download, look_up_address
+from tasks.sources.downloads import Address, DownloadError, download, look_up_address
 from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
@@ -60,72 +61,101 @@ class Release:
                     found.append(accepted)
         return list(dict.fromkeys(found))
 
-    def get(self, data_dir: Path, source: str) -> list[Path]:
-        """Find the official files, or download them, as a task's option `source` allows.
+    def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
+        """Find the official files, or the address of a download, as the option `source` allows.
 
-        Returns: archives and folders, the one to read first; empty if there is none and none can be
-            downloaded.
-        Raises: DataError for a download that fails.
+        Returns: archives and folders, the one to read first; where there is none, the address.
+        Raises: DataError if there are no files, and they cannot be downloaded.
         """
         found = self.find(data_dir) if source in ("auto", "official") else []
-        if found or source not in ("auto", "download") or self.registered_as is None:
+        if not found and source in ("auto", "download") and self.registered_as is not None:
+            return look_up_address(self.registered_as)
+        if not found:
+            raise DataError(self.missing(data_dir))
+        return found
+
+    def get(self, data_dir: Path, source: str) -> list[Path]:
+        """Find the official files, or download them; see `locate`.
+
+        Raises: DataError also for a download that fails.
+        """
+        found = self.locate(data_dir, source)
+        if not isinstance(found, Address):
             return found
         try:
-            address = look_up_address(self.registered_as)
-            return [download(address, data_dir / (self.saved_as or address.file_name))]
+            return [download(found, data_dir / (self.saved_as or found.file_name))]
         except DownloadError as error:
             raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
 
     def missing(self, data_dir: Path) -> str:
-        """Say which files were looked for, in which folder, and where people get them."""
-        names = "; ".join(f"{name} ({what})" for name, what in self.names.items())
+        """Say which files are missing, from which folder, and where people get them."""
+        names = " or ".join(f"{name} ({what})" for name, what in self.names.items())
         return (
-            f"no official data of {self.task} in {data_dir} or up to three folders below; looked "
-            f"for: {names}. {self.people_get_it}"
+            f"no official files of {self.task} in {data_dir} (searched three folders deep); "
+            f"expected {names}. {self.people_get_it}"
         )
 
 
-def open_release(
-    release: Release,
-    data_dir: Path,
-    *,
-    name: str,
-    source: str,
-    request: dict[str, Any],
-    read: Callable[[Build, Path], None],
-) -> Cache:
-    """Open the cache of official data; where there is none, find the files and read them.
+@dataclass(frozen=True, kw_only=True)
+class ReleaseCache:
+    """The cache of a release's data, which is read into it from the official files."""
 
-    Args:
-        release: the task's release.
-        data_dir: where the files are looked for and the cache is.
-        name: a word that describes the request and begins the name of the cache's folder.
-        source: the task's option `source`: auto, official or download.
-        request: everything that the cache depends on, except the files.
-        read: function that reads an archive or folder into the cache, and sets the cache's source
-            if the data is not the official one.
-    Raises: DataError if there are no files, or if they are not official and should be.
-    """
+    release: Release
+    data_dir: Path
+    """Folder that holds the official files and the cache."""
+    name: str
+    """A word that describes the request and begins the name of the cache's folder."""
+    source: str
+    """The task's option `source`: auto, official or download."""
+    request: dict[str, Any]
+    """Everything that the cache depends on, except the files."""
 
-    def build(made: Build) -> None:
-        found = release.get(data_dir, source)
-        if not found:
-            raise DataError(release.missing(data_dir))
-        path, *others = found
-        files = [path] if path.is_file() else sorted(path.glob(release.inside))
-        if len(files) <= FEW:
-            made.origin = {f.relative_to(data_dir).as_posix(): origin_facts(f) for f in files}
-        with explain_errors(f"{path}", "is it complete?"):
-            read(made, path)
-        note_copies(made, path, others)
+    @property
+    def folder(self) -> Path:
+        """The folder of the cache."""
+        return cache_folder(self.data_dir, self.release.task, self.name, self.request)
 
-    folder = cache_folder(data_dir, release.task, name, request)
-    cache = open_or_build(
-        folder, task=release.task, source="official", request=request, build=build
-    )
-    cache.check_origin(data_dir)
-    check_official(cache, source)
-    return cache
+    def describe_preparation(self) -> str:
+        """Say what `open` still has to do; see `Task.describe_preparation`."""
+        if self.folder.exists():
+            return ""
+        found = self.release.locate(self.data_dir, self.source)
+        if isinstance(found, Address):
+            return f"download {found.url} ({format_bytes(found.bytes)}) and read it"
+        path = found[0]
+        size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
+        return f"read {path}{size}"
+
+    def open(self, read: Callable[[Build, Path], None]) -> Cache:
+        """Open the cache; where there is none, find the files and read them.
+
+        Args:
+            read: function that reads an archive or folder into the cache, and sets the cache's
+                source if the data is not the official one.
+        Raises: DataError if there are no files, or if they are not official and should be.
+        """
+
+        def build(made: Build) -> None:
+            path, *others = self.release.get(self.data_dir, self.source)
+            files = [path] if path.is_file() else sorted(path.glob(self.release.inside))
+            if len(files) <= FEW:
+                made.origin = {
+                    file.relative_to(self.data_dir).as_posix(): origin_facts(file) for file in files
+                }
+            with explain_errors(f"{path}", "is it complete?"):
+                read(made, path)
+            note_copies(made, path, others)
+
+        cache = open_or_build(
+            self.folder,
+            task=self.release.task,
+            source="official",
+            request=self.request,
+            build=build,
+        )
+        cache.check_origin(self.data_dir)
+        check_official(cache, self.source)
+        return cache
 
 
 def describe_size_difference(
