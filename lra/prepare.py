@@ -11,7 +11,9 @@ import argparse
 import logging
 import sys
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
@@ -55,16 +57,27 @@ def prepare(options: argparse.Namespace) -> int:
     if options.task != ALL:
         prepare_task(options, options.task)
         return 0
-    missing: list[str] = []
-    for name in BENCHMARK:
-        try:
-            prepare_task(options, name)
-        except (DataError, UserError) as error:
-            missing.append(name)
-            logger.info(f"{name}: {error}")
-    if missing:
-        raise DataError(f"could not prepare {', '.join(missing)}; the reasons are above")
+    failed = attempt_each({name: partial(prepare_task, options, name) for name in BENCHMARK})
+    if failed:
+        raise DataError(f"could not prepare {', '.join(failed)}; the reasons are above")
     return 0
+
+
+def attempt_each(actions: Mapping[str, Callable[[], None]]) -> list[str]:
+    """Carry out actions, also after one that failed for a reason that users can mend.
+
+    Args:
+        actions: actions by the names of what they are for.
+    Returns: the names of those that failed; the reasons are logged.
+    """
+    failed: list[str] = []
+    for name, action in actions.items():
+        try:
+            action()
+        except (DataError, UserError) as error:
+            failed.append(name)
+            logger.info(f"{name}: {error}")
+    return failed
 
 
 def prepare_task(options: argparse.Namespace, name: str) -> None:

@@ -18,10 +18,10 @@ from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
     "run_task", "report", "lra",
-    "lra.api", "lra.bench", "lra.report.paper", "lra.report.page",
+    "lra.api", "lra.bench", "lra.sweep", "lra.report.paper", "lra.report.page",
     "lra.report.run_screen", "lra.report.summary", "lra.report.contents", "lra.report.chapters",
     "lra.report.figures", "lra.report.tables", "lra.report.published", "lra.report.boards",
-    "lra.report", "lra.sweep", "lra.generate", "lra.evaluate",
+    "lra.report", "lra.generate", "lra.evaluate",
     "lra.check", "lra.prepare", "lra.train",
     "lra.classifier", "lra.record", "lra.config", "lra.runtime",
     "tasks", "tasks.pathfinder", "tasks.image", "tasks.listops", "tasks.lm", "tasks.periodic",

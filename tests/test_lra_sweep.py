@@ -111,7 +111,7 @@ def test_states(tmp_path: Path) -> None:
     path.mkdir(parents=True)
     (path / "checkpoints").mkdir()
     (path / "checkpoints" / "step-000000004-0123456789abcdef.pt").write_bytes(b"")
-    assert run.state(FREE) == ("to go on", "")
+    assert run.state(FREE) == ("unfinished", "")
     Failure(exit_code=-9, message="killed").save(path)
     assert run.state(FREE) == ("failed", "killed")
     run.forget_failure()
@@ -120,19 +120,19 @@ def test_states(tmp_path: Path) -> None:
         wall_seconds=120.0,
     )  # fmt: skip
     stopped.save(path)
-    assert run.state(FREE) == ("to go on", "step 12 of 20")
+    assert run.state(FREE) == ("unfinished", "step 12 of 20")
     assert run.state(Limits(max_steps=12))[0] == "at its limit"
-    assert run.state(Limits(max_steps=13))[0] == "to go on"
+    assert run.state(Limits(max_steps=13))[0] == "unfinished"
     assert run.state(Limits(minutes=2.0))[0] == "at its limit"
-    assert run.state(Limits(minutes=2.1))[0] == "to go on"
+    assert run.state(Limits(minutes=2.1))[0] == "unfinished"
     stopped.model_copy(update={"status": "oom", "message": "too much"}).save(path)
-    assert run.state(FREE) == ("oom", "too much")
+    assert run.state(FREE) == ("out of memory", "too much")
     stopped.model_copy(update={"status": "diverged", "message": "nan"}).save(path)
     assert run.state(FREE) == ("diverged", "nan")
     made_record(run_id=path.name, mixer="mean").save(path)
     assert run.state(FREE) == ("done", "")
     with FileLock(path / "lock"):
-        assert run.state(FREE)[0] == "held"
+        assert run.state(FREE)[0] == "running"
     (path / "result.json").write_text("{")
     state, message = run.state(FREE)
     assert state == "failed"
@@ -150,7 +150,7 @@ def test_what_ended_a_run_is_noted_unless_its_record_says_it(tmp_path: Path) -> 
     note_failure(run.folder, run.log, OUT_OF_MEMORY)  # before there was anything to record
     assert "while preparing; see" in run.state(FREE)[1]
     made_record(run_id=path.name, mixer="mean", status="oom", message="full").save(path)
-    assert run.state(FREE) == ("oom", "full")  # the record is the newer
+    assert run.state(FREE) == ("out of memory", "full")  # the record is the newer
     run.forget_failure()
     note_failure(run.folder, run.log, OUT_OF_MEMORY)
     assert run.failure() is None
@@ -184,10 +184,11 @@ def test_slots(
 def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments(tmp_path, "--dry-run")) == 0
     output = capsys.readouterr()
-    assert output.out.count("| listops/mean/") == 2
-    assert "not known" in output.out
-    assert "4 runs to carry out" in output.err
-    assert not (tmp_path / "results").exists()
+    assert output.out.count("\nlistops/mean/") == 2
+    assert "unknown" in output.out
+    assert "data of listops: generate 290 expressions (about " in output.out
+    assert "4 runs to carry out" in output.out
+    assert not list(tmp_path.iterdir())
     folder = tmp_path / "results" / "runs" / "listops" / "mean" / "abc-s0"
     folder.mkdir(parents=True)
     of_tiny_runs = {"batch_size": 16, "length": 80}
@@ -259,8 +260,10 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--cluster", "timeout_min=3"], "--cluster has no effect with --launcher local"),
         (["--launcher", "slurm", "--per-device", "2"], "--per-device has no effect"),
         (["--device", "cuda:77"], "no device 'cuda:77'"),
+        (["--launcher", "slurm", "--dry-run", "--cluster", "slurm_partitoin=gpu"],
+         "did you mean slurm_partition? (all are listed above)"),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], part: str
 ) -> None:
@@ -275,7 +278,7 @@ def test_a_sweep_makes_every_run_once(tmp_path: Path, capsys: pytest.CaptureFixt
     two = ("--per-device", "2", "--seeds", "0")
     assert main(arguments(tmp_path, *two, "--max-steps", "11")) == 0
     assert {(r.status, r.steps) for r in records_of(tmp_path)} == {("stopped", 11)}
-    assert "2 at its limit of 2 runs" in capsys.readouterr().err
+    assert "2 runs: 2 at its limit" in capsys.readouterr().out
     assert main(arguments(tmp_path, *two)) == 0
     records = records_of(tmp_path)
     assert sorted((r.mixer, r.status) for r in records) == [("fnet", "done"), ("mean", "done")]
@@ -360,9 +363,10 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
     process = start(tmp_path, *endless)
     wait_for_step(tmp_path, 2)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED, err
-    assert "stopped by SIGINT; the same command goes on" in err
+    assert "stopped by SIGINT" in err
+    assert "next: the same command continues with the unfinished runs" in out
     assert not list(tmp_path.rglob("failure.json"))
     records = records_of(tmp_path)
     assert [r.status for r in records] == ["stopped", "stopped"]
@@ -405,7 +409,7 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
             break
         process.communicate()
     out, err = start(tmp_path, "--per-device", "2").communicate(timeout=240)
-    assert "4 done of 4 runs" in err, (out, err)
+    assert "4 runs: 4 done" in out, (out, err)
     records = records_of(tmp_path)
     assert {(r.mixer, r.seed, r.status, r.steps) for r in records} == {
         (mixer, seed, "done", 60) for mixer in ("mean", "fnet") for seed in (0, 1)
@@ -469,9 +473,12 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
 @pytest.mark.parametrize(
     ("cluster", "parameters", "part"),
     [
-        ("local", ["timeout_min"], "--cluster timeout_min: expected name=value"),
+        ("local", ["timeout_min"], "--cluster timeout_min: expected NAME=VALUE"),
         ("local", ["colour=red"], "colour"),
         ("slurm", [], "slurm"),
+        ("slurm", ["timeout=3"], "no parameter 'timeout'; did you mean timeout_min?"),
+        ("slurm", ["partition=gpu"], "did you mean slurm_partition?"),
+        ("slurm", ["timeout_min=soon"], "expected a value of type int"),
     ],
 )
 def test_mistakes_about_the_cluster_are_one_line(

@@ -13,6 +13,7 @@ __all__ = [
     "launch",
     "packages",
     "peers",
+    "plain_table",
     "progress",
     "synchronized_norm",
     "terminal",

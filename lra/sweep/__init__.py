@@ -1,3 +1,3 @@
-"""Many runs by one command: planned, carried out here or on a cluster, and never made twice."""
+"""Many runs by one command, on this machine or a cluster; no run is carried out twice."""
 
 __all__: list[str] = []

@@ -10,8 +10,7 @@ if __name__ == "__main__":
 import argparse
 import logging
 import sys
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -30,79 +29,113 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import markdown, write_out
+from lra.runtime.console import make_absolute, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.foreign_flags import TRAINING_FLAGS
+from lra.runtime.terminal import terminal_width, wrap_words
+from lra.sweep.data import SweepData
 from lra.sweep.local import LocalSweep, make_slots
-from lra.sweep.plan import MOST_RUNS, OPEN, RETRIED, Limits, PlannedRun, State, SweepOptions, plan
+from lra.sweep.plan import MOST_RUNS, OPEN, RETRIED, Limits, PlannedRun, SweepOptions, plan
 from lra.sweep.remaining_time import RemainingTimes
+from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
 from lra.train.stopping import StopRequest
 from tasks.base import BENCHMARK
 
 logger = logging.getLogger("lra.sweep")
 
 ALL = "all"
+RESULTS = "results"
+"""Default folder of the results."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.sweep",
-        description="Carry out many runs: every task, mixer, seed and combination of settings. "
-        "What is done is never run again, what was stopped or killed goes on, what failed is "
-        "listed and left alone; the same command goes on with what is left.",
-        epilog="Exit codes: 0 every run is done or at its limit, 1 some failed, diverged or ran "
-        "out of memory, 2 mistake in the command, 3 stopped before the end, or submitted, 130 "
-        "interrupted twice.",
+        description="Carry out many runs: every combination of tasks, mixers, seeds and --grid "
+        "values. Run the same command again to continue: finished runs are never repeated, "
+        "unfinished ones resume from their checkpoints, and failed ones are listed.",
+        epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged or "
+        "ran out of memory, 2 mistake in the command, or missing data, 3 stopped before the end, "
+        "or submitted to a cluster, 130 interrupted twice, or while preparing data.",
     )
     parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(
-        "--tasks", default=ALL, help=f"{ALL} (default), or comma-separated: {{names}}"
-    )
+        "--tasks", default=ALL,
+        help=f"{ALL}, the six of the Long Range Arena (default), or a comma-separated list of "
+        "{names}, or FILE.py:CLASS for your own",
+    )  # fmt: skip
     name_in_help(tasks, lambda: sorted(TASKS.classes))
     mixers = parser.add_argument(
         "--mixers", default=ALL,
-        help=f"{ALL} (default), or comma-separated: {{names}}, or your own as for run_task.py",
+        help=f"{ALL} (default), or a comma-separated list of {{names}}, or FILE.py:CLASS for "
+        "your own",
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
-    parser.add_argument("--seeds", default="0", help="comma-separated (0)")
+    parser.add_argument(
+        "--seeds", default="0", help="comma-separated list of random seeds (default: 0)"
+    )
     add_preset(parser)
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
-    add_overrides(parser, "change a setting in every run; of several the last wins")
+    parser.add_argument(
+        "--protocol", default="s4", help="rules for the data and its splits: s4 (default) or lra"
+    )
+    add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
     parser.add_argument(
         "--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
-        help="run every value, of several --grid every combination",
+        help="run every value of a setting; several --grid run every combination",
     )  # fmt: skip
+    _add_limits(parser)
+    parser.add_argument(
+        "--device", default="auto",
+        help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N",
+    )  # fmt: skip
+    parser.add_argument(
+        "--per-device", type=positive_int, help="number of runs at a time on each device (1)"
+    )
+    parser.add_argument(
+        "--launcher", choices=("local", "slurm"), default="local",
+        help="run on this machine (default) or submit the runs to Slurm",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cluster", action="append", default=[], metavar="NAME=VALUE",
+        help="with --launcher slurm: a parameter of submitit, for example timeout_min=600 or "
+        "slurm_partition=gpu",
+    )  # fmt: skip
+    parser.add_argument(
+        "--retry-failed", action="store_true",
+        help="also repeat runs that failed or ran out of memory",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="check the plan and the data, and print the estimated time, without running anything",
+    )  # fmt: skip
+    parser.add_argument(
+        "--results-dir", type=absolute_path, default=RESULTS,
+        help=f"folder for the results, in runs/TASK/MIXER/RUN (default: {RESULTS})",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-runs", type=positive_int, default=MOST_RUNS,
         help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})",
     )  # fmt: skip
-    parser.add_argument("--max-steps", type=positive_int, help="stop each run at this step")
+    parser.add_argument(
+        "--max-steps", type=positive_int,
+        help="stop each run at this step; a later sweep can resume it",
+    )  # fmt: skip
     parser.add_argument(
         "--minutes-per-run", type=non_negative_float,
-        help="stop each run after this time of its own, whatever the number of sessions",
+        help="stop each run after this time, counted over all its sessions; a later sweep can "
+        "resume it",
     )  # fmt: skip
     parser.add_argument(
-        "--total-minutes", type=non_negative_float, help="stop the sweep, resumably, after this"
-    )
-    parser.add_argument(
-        "--device", default="auto", help="auto (default: every GPU, else cpu), cpu or cuda:N"
-    )
-    parser.add_argument("--per-device", type=positive_int, help="runs at a time (1)")
-    parser.add_argument("--launcher", choices=("local", "slurm"), default="local")
-    parser.add_argument(
-        "--cluster", action="append", default=[], metavar="NAME=VALUE",
-        help="slurm: a parameter of submitit, timeout_min=600, slurm_partition=gpu, say",
+        "--total-minutes", type=non_negative_float,
+        help="stop the sweep after this time (preparing data is not counted); the same command "
+        "resumes it",
     )  # fmt: skip
-    parser.add_argument(
-        "--retry-failed", action="store_true", help="try runs again that failed or lacked memory"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="print the plan and its time")
-    parser.add_argument(
-        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
-    )
-    return parser.parse_args(arguments)
 
 
 def _names_or_all(text: str, flag: str, every: Sequence[str]) -> list[str]:
@@ -128,42 +161,48 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
     )
 
 
-def _table(runs: Sequence[PlannedRun], limits: Limits, estimates: RemainingTimes | None) -> str:
-    """Write a table of how far every run is and, given estimates, how long the rest takes."""
-    rows: list[dict[str, str]] = []
-    common = set.intersection(*(set(run.overrides) for run in runs))
-    for run in runs:
-        state, note = run.state(limits)
-        record = run.folder.record() if state == "done" else None
-        row = {
-            "run": run.name,
-            "settings": " ".join(t for t in run.overrides if t not in common),
-            "state": state,
-        }
-        if estimates is None:
-            row["test"] = record.test_text if record else ""
-        else:
-            row["time left"] = estimates.text(run) if state in OPEN else ""
-        rows.append({**row, "note": note})
-    used = {name for row in rows for name, text in row.items() if text}
-    return markdown([{k: text for k, text in row.items() if k in used} for row in rows])
+def _show(lines: Sequence[str]) -> None:
+    write_out("\n".join([*lines, ""]))
 
 
-def _report(runs: Sequence[PlannedRun], limits: Limits, stopped: str | None) -> int:
-    """Print how far all runs are; return the exit code."""
-    states: Counter[State] = Counter(run.state(limits)[0] for run in runs)
-    write_out(_table(runs, limits, None) + "\n")
-    logger.info(
-        ", ".join(f"{count} {state}" for state, count in states.items()) + f" of {len(runs)} runs"
-    )
-    if any(states[state] for state in RETRIED):
-        logger.info("--retry-failed tries what failed or lacked memory again")
-    if stopped or any(states[state] for state in (*OPEN, "held")):
-        logger.info(
-            f"stopped by {stopped}; the same command goes on" if stopped else "not all are done"
-        )
+def _show_sentences(*sentences: str) -> None:
+    _show([line for text in sentences for line in wrap_words(text, terminal_width())])
+
+
+def _read_states(runs: Sequence[PlannedRun], limits: Limits) -> list[RunState]:
+    return [RunState.read(run, limits) for run in runs]
+
+
+def _report(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> int:
+    """Print the state of every run, the results and the next step; return the exit code."""
+    states = _read_states(runs, limits)
+    width = terminal_width()
+    results = results_table(states, width)
+    _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
+    report = f"python report.py --preset {options.preset}"
+    if options.results_dir != make_absolute(RESULTS):
+        report += f" --results-dir {options.results_dir}"
+    _show_sentences(count_states(states), f"next: {next_step(states, report)}")
+    found = {one.state for one in states}
+    if found & {*OPEN, "running"}:
         return STOPPED
-    return 0 if states["done"] + states["at its limit"] == len(runs) else INCOMPLETE
+    return 0 if found <= {"done", "at its limit"} else INCOMPLETE
+
+
+def _preview(
+    runs: Sequence[PlannedRun],
+    opened: Sequence[PlannedRun],
+    limits: Limits,
+    options: argparse.Namespace,
+) -> int:
+    """Print the plan, its data and its time without carrying anything out; return the exit code."""
+    (first, *_) = make_slots(options.device, 1)
+    estimates = RemainingTimes(options.results_dir, torch.device(first.device), limits)
+    _show([*runs_table(_read_states(runs, limits), terminal_width(), estimates.text), ""])
+    for name, what in SweepData(opened).check().items():
+        _show_sentences(f"data of {name}: {what or 'ready'}")
+    _show_sentences(estimates.total(opened), "next: the same command without --dry-run")
+    return 0
 
 
 def _refuse_idle_flags(options: argparse.Namespace) -> None:
@@ -179,40 +218,64 @@ def sweep(options: argparse.Namespace) -> int:
     if options.device != "auto":
         choose_device(options.device)
     _refuse_idle_flags(options)
+    if options.launcher != "local":
+        from lra.sweep.cluster import read_parameters
+
+        read_parameters(options.launcher, options.cluster)
     limits = Limits(max_steps=options.max_steps, minutes=options.minutes_per_run)
     runs = _plan(options)
+    states = (*OPEN, *RETRIED) if options.retry_failed else OPEN
+    before = [(run, run.state(limits)[0]) for run in runs]
     if options.dry_run:
-        (first, *_) = make_slots(options.device, 1)
-        estimates = RemainingTimes(options.results_dir, torch.device(first.device), limits)
-        write_out(_table(runs, limits, estimates) + "\n")
-        logger.info(estimates.total([run for run in runs if run.state(limits)[0] in OPEN]))
-        return 0
+        return _preview(runs, [run for run, state in before if state in states], limits, options)
+    opened = [run for run, state in before if state in (*states, "running")]
+    logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
+    data = SweepData(opened)
+    left = data.check()
     if options.retry_failed:
         for run in runs:
             run.forget_failure()
-    states = (*OPEN, *RETRIED) if options.retry_failed else OPEN
-    opened = [r for r in runs if r.state(limits)[0] in (*states, "held")]
-    logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
-    if options.launcher == "slurm":
-        free = [run for run in opened if run.state(limits)[0] != "held"]
-        _submit(free, limits, options)
-        return _report(runs, limits, None)
-    stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-    slots = make_slots(options.device, options.per_device or 1)
-    stopped = LocalSweep(opened, limits, slots, stop, states).execute() if opened else None
-    return _report(runs, limits, stopped)
+    if options.launcher != "local":
+        free = [run for run, state in before if state in states]
+        _submit(free, left, limits, options)
+    elif opened:
+        data.prepare()
+        logger.info(
+            f"each run writes to log.txt in its folder under {options.results_dir / 'runs'}"
+        )
+        stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
+        slots = make_slots(options.device, options.per_device or 1)
+        stopped = LocalSweep(opened, limits, slots, stop, states).execute()
+        if stopped:
+            logger.info(f"stopped by {stopped}")
+    return _report(runs, limits, options)
 
 
-def _submit(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> None:
-    """Submit jobs for runs, and say which."""
+def _submit(
+    runs: Sequence[PlannedRun],
+    left: Mapping[str, str],
+    limits: Limits,
+    options: argparse.Namespace,
+) -> None:
+    """Submit jobs for runs, and list them.
+
+    Args:
+        left: what is left to prepare, by the name of the data set.
+    """
     from lra.sweep.cluster import make_executor, submit
 
     executor = make_executor(options.launcher, options.results_dir / "jobs", options.cluster)
+    for name, what in left.items():
+        if what:
+            logger.info(
+                f"data of {name}: the first job will {what}; to do it now, run python -m "
+                f"lra.prepare"
+            )
     jobs = submit(runs, limits, options.device, executor)
     for run, job in jobs:
         logger.info(f"{run.name}: job {job.job_id}")
     logger.info(
-        f"{len(jobs)} jobs submitted, {len(runs) - len(jobs)} runs are in the queue already"
+        f"{len(jobs)} jobs submitted; {len(runs) - len(jobs)} runs were in the queue already"
     )
 
 

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
 
 from lra.config.strict_yaml import parse_yaml
-from lra.runtime.errors import UserError
+from lra.runtime.errors import UserError, nearest
+from lra.runtime.terminal import terminal_width, wrap_words
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.train.run_folder import RunFolder
 from tasks.errors import DataError
 from tasks.files import open_to_append, write_atomically
 from tasks.untrusted import read_regular
 
+logger = logging.getLogger(__name__)
+
 JOB = "job.json"
-"""File in a run's folder that says which job makes the run."""
+"""File in a run's folder that names the job which carries the run out."""
 NO_LONGER = ("UNKNOWN",)
 """States of jobs that the cluster has forgotten."""
 
 
 class ClusterRun:
-    """A job that makes one run; if it is preempted or out of time, it saves and is queued again.
+    """A job that carries out one run; if it is preempted or out of time, it is queued again.
 
     Args:
         command: command line of run_task.py, without limits and --stop-with.
@@ -72,27 +77,61 @@ class ClusterRun:
         return submitit.helpers.DelayedSubmission(again)
 
 
+def _import_submitit() -> ModuleType:
+    try:
+        import submitit
+    except ImportError:
+        raise UserError("--launcher slurm needs submitit: pip install submitit") from None
+    return submitit
+
+
+def read_parameters(cluster: str, texts: Sequence[str]) -> dict[str, Any]:
+    """Read the parameters of jobs, and check their names and types without a cluster.
+
+    Args:
+        cluster: slurm, or local for processes of this machine.
+        texts: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
+    Raises: UserError if submitit is missing, or naming a parameter that it does not have.
+    """
+    submitit = _import_submitit()
+    types: dict[str, type] = submitit.AutoExecutor._typed_parameters()
+    executors: dict[str, Any] = submitit.core.plugins.get_executors()
+    specific = sorted(executors[cluster]._valid_parameters())
+    valid = [*types, *(f"{cluster}_{name}" for name in specific)]
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (equals and name):
+            raise UserError(f"--cluster {text}: expected NAME=VALUE, for example timeout_min=600")
+        general = name.removeprefix(f"{cluster}_")
+        if name not in valid and general not in types:
+            near = f"{cluster}_{name}" if name in specific else nearest(name, valid)
+            hint = f"; did you mean {near}?" if near else ""
+            for line in wrap_words(f"valid: {', '.join(valid)}", terminal_width()):
+                logger.info(line)
+            raise UserError(
+                f"--cluster {text}: submitit has no parameter {name!r}{hint} (all are listed above)"
+            )
+        values[name] = parse_yaml(value, f"--cluster {text}")
+        expected = types.get(general, object)
+        accepted = (int, float) if expected is float else expected
+        if not isinstance(values[name], accepted):
+            raise UserError(f"--cluster {text}: expected a value of type {expected.__name__}")
+    return values
+
+
 def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
     """Make the executor that submits jobs.
 
     Args:
         cluster: slurm, or local for processes of this machine.
-        folder: where submitit puts its files.
-        parameters: arguments of submitit.AutoExecutor.update_parameters, each as "name=value".
-    Raises: UserError if submitit or the cluster is missing, or a parameter is unknown.
+        folder: folder for submitit's files.
+        parameters: see `read_parameters`.
+    Raises: UserError if submitit or the cluster is missing, or a parameter is wrong.
     """
+    values = read_parameters(cluster, parameters)
     try:
-        import submitit
-    except ImportError:
-        raise UserError("--launcher slurm needs submitit: pip install submitit") from None
-    values: dict[str, Any] = {}
-    for text in parameters:
-        name, equals, value = text.partition("=")
-        if not (equals and name.strip()):
-            raise UserError(f"--cluster {text}: expected name=value, timeout_min=600 say")
-        values[name.strip()] = parse_yaml(value, f"--cluster {text}")
-    try:
-        executor = submitit.AutoExecutor(folder=folder, cluster=cluster)
+        executor = _import_submitit().AutoExecutor(folder=folder, cluster=cluster)
         executor.update_parameters(**values)
     except (NameError, TypeError, ValueError, RuntimeError) as error:
         raise UserError(f"--launcher {cluster}: {' '.join(str(error).split())}") from None

@@ -1,4 +1,4 @@
-"""The display of a sweep: a bar over all runs, and a line for each run that is at work."""
+"""The progress of a sweep: a bar for all runs, and a line for each run that is running."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
+from lra.runtime.plain_table import cut
+from lra.runtime.terminal import terminal_width
 from lra.sweep.plan import PlannedRun, State
 from tasks.progress import is_live
 
 logger = logging.getLogger(__name__)
 
-SECONDS_BETWEEN_LOOKS = 1.0
-"""Pause between looks at the metrics of runs, on a terminal."""
+SECONDS_BETWEEN_UPDATES = 1.0
+"""Pause between two updates of the lines on a terminal."""
 SECONDS_BETWEEN_LINES = 60.0
-"""Pause between lines, where there is no terminal."""
+"""Pause between two lines where there is no terminal."""
 
 
 class Live:
-    """Shows how far the runs are.
+    """Shows the progress of the runs.
 
     Args:
         total: number of runs in all.
-        slots: how many runs work at a time.
+        slots: number of runs at a time.
     """
 
     def __init__(self, total: int, slots: int) -> None:
@@ -42,24 +44,28 @@ class Live:
         self._last = time.monotonic()
 
     def ended(self, run: PlannedRun, state: State, note: str) -> None:
-        """Report the state in which a run has ended."""
+        """Report the state in which a run has ended, and the result of one that is done."""
         self.ends[state] += 1
-        logger.info(f"{run.name}: {state}{f' ({note})' if note else ''}")
+        record = run.folder.record() if state == "done" else None
+        result = f", test {record.test_text}" if record else ""
+        logger.info(f"{run.name}: {state}{result}{f' ({note})' if note else ''}")
         self.overall.set_postfix(self.ends, refresh=False)
         self.overall.update()
 
     def show(self, runs: Sequence[PlannedRun | None], waiting: int) -> None:
-        """Show how far the runs in the slots are, unless that was shown a moment ago."""
+        """Show the progress of the runs in the slots, unless it was shown a moment ago."""
         now = time.monotonic()
-        if now - self._last < (SECONDS_BETWEEN_LOOKS if self.live else SECONDS_BETWEEN_LINES):
+        if now - self._last < (SECONDS_BETWEEN_UPDATES if self.live else SECONDS_BETWEEN_LINES):
             return
         self._last = now
         texts = [_line(run) if run else "" for run in runs]
         for bar, text in zip(self.lines, texts, strict=True):
-            bar.set_description_str(text)
+            bar.set_description_str(cut(text, terminal_width() - 1))
         self.overall.refresh()
         if not self.live:
-            logger.info(" | ".join([*filter(None, texts), f"{waiting} runs to come"]))
+            for text in filter(None, texts):
+                logger.info(text)
+            logger.info(f"{waiting} run{'s' * (waiting != 1)} waiting")
 
     def close(self) -> None:
         """End the display."""
@@ -68,7 +74,7 @@ class Live:
 
 
 def _line(run: PlannedRun) -> str:
-    """Describe a run at work by the last line of its metrics."""
+    """Describe a running run by the last line of its metrics."""
     found = run.folder.last_metrics()
     shown = [
         f"{label} {found[key]:{form}}"

@@ -1,4 +1,4 @@
-"""Runs of a sweep on this machine: one process per slot, one or more slots per device."""
+"""Runs of a sweep on this machine: one process for each slot, one or more slots a device."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_POLLS = 0.2
 SECONDS_BETWEEN_TRIES = 2.0
-"""Pause before runs that other processes hold are looked at again."""
+"""Pause before the sweep checks again whether runs of other processes have ended."""
 
 
 @dataclass
 class Slot:
-    """A place for one run at a time."""
+    """A share of a device that carries out one run at a time."""
 
     device: str
     run: PlannedRun | None = None
@@ -39,7 +39,7 @@ def make_slots(device: str, per_device: int) -> list[Slot]:
 
     Args:
         device: as --device of run_task.py; auto: all GPUs, or the CPU if there is no GPU.
-        per_device: how many runs work on a device at a time.
+        per_device: number of runs at a time on each device.
     """
     devices = [device]
     if device == "auto":
@@ -48,14 +48,14 @@ def make_slots(device: str, per_device: int) -> list[Slot]:
 
 
 class LocalSweep:
-    """Carries out runs on this machine; one that fails does not affect the others.
+    """Carries out runs on this machine; a run that fails does not affect the others.
 
     Args:
         runs: planned runs, in the order in which they start.
         limits: limits of each run.
-        slots: places for the runs; one run works in each at a time.
-        stop: request to end the sweep early, upon which every run stops at its next step.
-        states: states of the runs to work on; other runs are left alone.
+        slots: slots for the runs; each carries out one run at a time.
+        stop: request to end the sweep early; every run then stops at its next step.
+        states: states of the runs to carry out; other runs are left alone.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LocalSweep:
         self.stop = stop
         self.threads = max(1, torch.get_num_threads() // len(slots))
         self.stopping: str | None = None
-        self._look_again_at = 0.0
+        self._next_check = 0.0
 
     def execute(self) -> str | None:
         """Run all; return what stopped the sweep early, None if nothing did.
@@ -106,21 +106,21 @@ class LocalSweep:
         )
 
     def _fill(self, live: Live) -> None:
-        """Start the next runs, except those that other processes hold, in the free slots."""
+        """Start the next runs in the free slots, except those that run in other processes."""
         for slot in self.slots:
             if slot.run is None and (run := self._next(live)) is not None:
                 self._start(slot, run)
 
     def _next(self, live: Live) -> PlannedRun | None:
-        """Take the next run from those that wait, dropping those that are not to be worked on."""
-        if time.monotonic() < self._look_again_at:
+        """Take the next run from those that wait, and drop those in other states."""
+        if time.monotonic() < self._next_check:
             return None
         held: list[PlannedRun] = []
         found = None
         while self.waiting and found is None:
             run = self.waiting.pop(0)
             state, note = run.state(self.limits)
-            if state == "held":
+            if state == "running":
                 held.append(run)
             elif state in self.states:
                 found = run
@@ -128,7 +128,7 @@ class LocalSweep:
                 live.ended(run, state, note)
         self.waiting = held + self.waiting
         if found is None and held:
-            self._look_again_at = time.monotonic() + SECONDS_BETWEEN_TRIES
+            self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
         return found
 
     def _start(self, slot: Slot, run: PlannedRun) -> None:
@@ -137,13 +137,13 @@ class LocalSweep:
         command = [*run.command(slot.device), *limits, "--stop-with", str(os.getpid())]
         environment = {**os.environ, "OMP_NUM_THREADS": str(self.threads)}
         with open_to_append(run.log) as log:
-            # In a session of its own: Ctrl-C comes to the sweep alone, which asks it to stop.
+            # In a session of its own: Ctrl-C reaches only the sweep, which asks the run to stop.
             slot.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment,
                 start_new_session=True,
             )  # fmt: skip
         slot.run = run
-        logger.info(f"{run.name} starts on {slot.device}; log {run.log}")
+        logger.info(f"{run.name}: started on {slot.device}")
 
     def _collect(self, live: Live) -> None:
         """Clear the slots of runs that ended."""
@@ -167,7 +167,8 @@ class LocalSweep:
                 slot.process.terminate()
         if any(slot.run for slot in self.slots):
             logger.info(
-                f"{reason}: every run stops at its next step and saves; Ctrl-C again kills them"
+                f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "
+                f"them"
             )
 
     def _kill(self) -> None:

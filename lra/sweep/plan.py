@@ -30,19 +30,23 @@ from tasks.files import write_atomically
 from tasks.progress import progress
 from tasks.untrusted import open_regular, read_regular
 
-State = Literal["new", "to go on", "held", "done", "at its limit", "diverged", "oom", "failed"]
-"""How far a run is; held means that another process is at work on it."""
-OPEN: tuple[State, ...] = ("new", "to go on")
-"""States of the runs that a sweep works on."""
-RETRIED: tuple[State, ...] = ("oom", "failed")
-"""States of the runs that a sweep works on again only if asked."""
+State = Literal[
+    "new", "unfinished", "running", "done", "at its limit", "diverged", "out of memory", "failed"
+]
+"""How far a run is; a running one is carried out by another process."""
+OPEN: tuple[State, ...] = ("new", "unfinished")
+"""States of the runs that a sweep carries out."""
+RETRIED: tuple[State, ...] = ("out of memory", "failed")
+"""States of the runs that a sweep carries out again only with --retry-failed."""
 
 RECORDED = (0, STOPPED, DIVERGED, HELD)
-"""Exit codes of runs that left a record of how they ended, or that another process makes."""
+"""Exit codes of runs that left a record of how they ended, or that another process carries out."""
 MOST_RUNS = 1000
 """Most runs of a sweep, unless --max-runs says otherwise."""
 TAIL = 2000
-"""Bytes at the end of a log in which the reason of a failure is looked for."""
+"""Bytes at the end of a log in which the reason of a failure is searched for."""
+ERROR = "run_task.py: error: "
+"""Start of the last line in the log of a run that failed."""
 
 
 class Failure(BaseModel):
@@ -67,14 +71,14 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
         return
     if code < 0:
         name = signal.Signals(-code).name
-        also = ", as the system does where memory runs out" if name == "SIGKILL" else ""
-        message = f"killed by {name}{also}"
+        reason = " (by the system if memory ran out)" if name == "SIGKILL" else ""
+        message = f"killed by {name}{reason}"
     else:
         with open_regular(log) as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().decode(errors="replace").split("\n")
         written = [line.strip() for line in lines if line.strip()]
-        message = written[-1] if written else f"exit code {code}"
+        message = written[-1].removeprefix(ERROR) if written else f"exit code {code}"
     Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
 
 
@@ -114,7 +118,7 @@ class PlannedRun:
 
     config: RunConfig
     mixer: str
-    """Argument of --mixer: a name, or the place of a plug-in."""
+    """Argument of --mixer: a name, or the file and class of a user's own mixer."""
     seed: int
     overrides: tuple[str, ...]
     folder: RunFolder
@@ -164,7 +168,7 @@ class PlannedRun:
     def state(self, limits: Limits) -> tuple[State, str]:
         """Return how far the run is, and a note that explains it."""
         if self.folder.is_held():
-            return "held", "another process is at work on it"
+            return "running", "in another process"
         try:
             record = self.folder.record()
         except UserError as error:
@@ -176,19 +180,19 @@ class PlannedRun:
             return "failed", failure.message
         if record is not None:
             return _state_of(record, limits)
-        return ("to go on", "") if self.folder.has_checkpoint() else ("new", "")
+        return ("unfinished", "") if self.folder.has_checkpoint() else ("new", "")
 
 
 def _state_of(record: RunRecord, limits: Limits) -> tuple[State, str]:
-    """Return the state of a run whose record says oom or stopped, and a note."""
+    """Return the state of a run that is recorded as out of memory or stopped, and a note."""
     if record.status == "oom":
-        return "oom", record.message or ""
+        return "out of memory", record.message or ""
     at = f"step {record.steps:,} of {record.total_steps:,}"
     if limits.max_steps is not None and record.steps >= limits.max_steps:
         return "at its limit", at
     if limits.minutes is not None and record.wall_seconds >= 60 * limits.minutes:
         return "at its limit", at
-    return "to go on", at
+    return "unfinished", at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +226,7 @@ def _refuse_too_many(options: SweepOptions, choices: Sequence[Sequence[Change]])
         product = " x ".join(f"{n:,} {name}" for name, n in factors.items() if n > 1)
         raise UserError(
             f"this sweep has {count:,} runs ({product}), expected at most {options.max_runs:,}; "
-            f"ask for fewer, or raise the limit with --max-runs"
+            f"leave some out, or raise the limit with --max-runs"
         )
 
 

@@ -1,4 +1,4 @@
-"""Estimates of the time that the runs of a sweep have left, from earlier runs and measurements."""
+"""The estimated training time of a sweep's runs, from earlier runs and from measurements."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lra.train.training_time import Timings
 
 
 class RemainingTimes:
-    """The estimated time that runs have left; `Timings` says what their speeds are taken from.
+    """The estimated training time that runs have left; `Timings` explains the speeds.
 
     Args:
-        results_dir: folder of one's own results, with the shipped ones in it.
-        device: device that the runs are planned for.
+        results_dir: folder of the user's own results, with the shipped ones in it.
+        device: device of the runs.
         limits: limits of each run.
     """
 
@@ -29,7 +29,7 @@ class RemainingTimes:
         self.device_name = device_name(device)
 
     def seconds(self, run: PlannedRun) -> float | None:
-        """Estimate the seconds of training left, without evaluations; None if not known."""
+        """Estimate the seconds of training left, without evaluations; None if unknown."""
         train = run.config.train
         record = run.folder.record()
         limit = math.inf
@@ -49,18 +49,19 @@ class RemainingTimes:
         return max(0.0, min(limit, left))
 
     def text(self, run: PlannedRun) -> str:
-        """Write the estimate for a run as text."""
+        """Describe the estimated training time of a run."""
         seconds = self.seconds(run)
-        return "not known" if seconds is None else f"about {duration(seconds)}"
+        return "unknown" if seconds is None else f"about {duration(seconds)}"
 
     def total(self, runs: Sequence[PlannedRun]) -> str:
-        """Write the estimate for all runs, made one after the other, as text."""
+        """Describe the estimated training time of all runs, one after the other."""
         known = [s for run in runs if (s := self.seconds(run)) is not None]
-        start = f"{len(runs)} runs to carry out"
-        unknown = "of which no speed is known (python -m lra.bench step)"
+        start = f"{len(runs)} run{'s' * (len(runs) != 1)} to carry out"
+        unknown = "because nothing similar was timed (time it with python -m lra.bench step)"
         if runs and not known:
-            return f"{start}, {unknown}"
-        text = f"{start}, training about {duration(sum(known))} in all, one after the other"
+            return f"{start}. Their training time cannot be estimated, {unknown}."
+        time = duration(sum(known))
+        text = f"{start}: about {time} of training in all, if they run one after the other."
         if missing := len(runs) - len(known):
-            text += f", without {missing} {unknown}"
+            text += f" {missing} of them are not included, {unknown}."
         return text

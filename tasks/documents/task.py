@@ -96,7 +96,7 @@ class DocumentTask(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open(self.read)
+        cache = self._release_cache(data_dir).open_or_read(self.read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 

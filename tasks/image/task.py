@@ -123,7 +123,7 @@ class Image(Task):
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        cache = self._release_cache(data_dir).open(self._read)
+        cache = self._release_cache(data_dir).open_or_read(self._read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 

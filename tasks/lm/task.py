@@ -163,7 +163,7 @@ class LanguageModelling(Task):
         """Open the cache of the whole text."""
         known = self._release_cache(data_dir)
         if known is not None:
-            return known.open(self._read)
+            return known.open_or_read(self._read)
         texts = read_own(self.corpus)
         request = self._request_of(texts)
         return open_or_build(

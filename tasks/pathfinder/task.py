@@ -119,7 +119,7 @@ class Pathfinder(Task):
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
         official = self._official(data_dir)
-        cache = self._generated(data_dir) if official is None else official.open(self._read)
+        cache = self._generated(data_dir) if official is None else official.open_or_read(self._read)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 

@@ -116,7 +116,7 @@ class ReleaseCache:
         return cache_folder(self.data_dir, self.release.task, self.name, self.request)
 
     def describe_preparation(self) -> str:
-        """Say what `open` still has to do; see `Task.describe_preparation`."""
+        """Say what `open_or_read` still has to do; see `Task.describe_preparation`."""
         if self.folder.exists():
             return ""
         found = self.release.locate(self.data_dir, self.source)
@@ -126,7 +126,7 @@ class ReleaseCache:
         size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
         return f"read {path}{size}"
 
-    def open(self, read: Callable[[Build, Path], None]) -> Cache:
+    def open_or_read(self, read: Callable[[Build, Path], None]) -> Cache:
         """Open the cache; where there is none, find the files and read them.
 
         Args:

@@ -1,0 +1,157 @@
+"""What a sweep shows: the state of every run, the results as mixers by tasks, what to do next."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from lra.record.run import RunRecord
+from lra.report.boards.cells import AT_CHANCE, cell_of, is_at_chance
+from lra.report.boards.measures import ACCURACY, measures_of
+from lra.runtime.plain_table import cut, plain_matrix, plain_table
+from lra.runtime.terminal import wrap_words
+from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
+
+_INDENT = "  "
+_MARK = "*"
+"""Mark of results at chance."""
+_MEAN_WIDTH = len("60.33")
+"""Width that means are aligned to."""
+
+
+@dataclass(frozen=True)
+class RunState:
+    """A planned run, and how far it is."""
+
+    run: PlannedRun
+    state: State
+    note: str
+    record: RunRecord | None
+    """The record of a run that is done."""
+
+    @classmethod
+    def read(cls, run: PlannedRun, limits: Limits) -> RunState:
+        """Find out how far a run is."""
+        state, note = run.state(limits)
+        return cls(run, state, note, run.folder.record() if state == "done" else None)
+
+
+def varied_settings(runs: Sequence[PlannedRun]) -> list[str]:
+    """Write the settings of each run that not all runs have, those of --grid for instance."""
+    common = set.intersection(*(set(run.overrides) for run in runs))
+    return [" ".join(text for text in run.overrides if text not in common) for run in runs]
+
+
+def runs_table(
+    states: Sequence[RunState], width: int, time_left: Callable[[PlannedRun], str] | None = None
+) -> list[str]:
+    """Write a line for each run; a note that does not fit behind it follows beneath, cut to fit.
+
+    Args:
+        states: the runs.
+        width: of the lines, in characters.
+        time_left: describes the time that an unfinished run needs. None: test results are shown.
+    """
+    rows: list[dict[str, str]] = []
+    for one, settings in zip(states, varied_settings([s.run for s in states]), strict=True):
+        row = {"run": one.run.name, "settings": settings, "state": one.state}
+        if time_left is None:
+            row["test"] = one.record.test_text if one.record else ""
+        else:
+            row["time left"] = time_left(one.run) if one.state in OPEN else ""
+        rows.append(row)
+    used = {name for row in rows for name, text in row.items() if text}
+    heading, *lines = plain_table(
+        [{name: text for name, text in row.items() if name in used} for row in rows], width
+    )
+    shown = [heading]
+    for line, one in zip(lines, states, strict=True):
+        with_note = f"{line}{_INDENT}{one.note}".rstrip()
+        if len(with_note) <= width:
+            shown.append(with_note)
+        else:
+            shown += [line, _INDENT + cut(one.note, width - len(_INDENT))]
+    return shown
+
+
+def results_table(states: Sequence[RunState], width: int) -> list[str]:
+    """Write mean and standard deviation over seeds: a row for each mixer and setting, by tasks.
+
+    Returns: lines; none if no run has a result.
+    """
+    cells: dict[tuple[str, str], dict[str, list[RunState]]] = {}
+    for one, settings in zip(states, varied_settings([s.run for s in states]), strict=True):
+        config = one.run.config
+        row = cells.setdefault((config.mixer_component.spec, settings), {})
+        row.setdefault(config.task_name, []).append(one)
+    records = [one.record for one in states if one.record is not None]
+    if not records:
+        return []
+    headings = {record.task: _heading(record) for record in records}
+    rows: list[dict[str, str]] = []
+    for (_, settings), by_task in cells.items():
+        first = next(iter(by_task.values()))[0].run.config
+        texts = {headings.get(task, task): _cell_text(found) for task, found in by_task.items()}
+        rows.append({"mixer": f"{first.mixer_name} {settings}".rstrip(), **texts})
+    of_examples = any(record.positions is None for record in records)
+    measure = "Test accuracy in percent" if of_examples else "Test results"
+    caption = f"{measure}, mean ± standard deviation over seeds"
+    seeds = len({one.run.seed for one in states})
+    if seeds == 1:
+        caption = f"{measure}, one seed"
+    lines = [*wrap_words(f"{caption}:", width), "", *plain_matrix(rows, width)]
+    if any(_MARK in text for row in rows for name, text in row.items() if name != "mixer"):
+        legend = (
+            f"{_MARK} {AT_CHANCE}: no better than one constant answer (tested at the 1 % level)"
+        )
+        lines += ["", *wrap_words(legend, width)]
+    return lines
+
+
+def _heading(record: RunRecord) -> str:
+    """Name a task, with what is measured where that is no accuracy."""
+    (measure, *_) = measures_of([record])
+    return record.task if measure is ACCURACY else f"{record.task}, {measure.name}"
+
+
+def _cell_text(states: Sequence[RunState]) -> str:
+    """Write mean ± deviation of the runs that are done, or the state of most of them."""
+    records = [one.record for one in states if one.record is not None]
+    if not records:
+        ((state, _),) = Counter(one.state for one in states).most_common(1)
+        return state
+    cell = cell_of(records)
+    (measure, *_) = measures_of(records)
+    mean, *deviation = cell.spread_of(measure).split()
+    remarks: list[str] = []
+    if len(records) < len(states):
+        remarks.append(f"{len(records)} of {len(states)} runs")
+    lucky = sum(map(is_at_chance, cell.runs)) if measure.has_chance else 0
+    if lucky and not cell.is_at_chance:
+        remarks.append(f"{lucky} {AT_CHANCE}")
+    mark = [_MARK] if lucky and cell.is_at_chance else []
+    brackets = [f"({', '.join(remarks)})"] if remarks else []
+    return " ".join([mean.rjust(_MEAN_WIDTH), *deviation, *mark, *brackets])
+
+
+def count_states(states: Sequence[RunState]) -> str:
+    """Write how many runs are in each state."""
+    counts = Counter(one.state for one in states)
+    total = f"{len(states)} run{'s' * (len(states) != 1)}"
+    return f"{total}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
+
+
+def next_step(states: Sequence[RunState], report: str) -> str:
+    """Say the one thing to do next.
+
+    Args:
+        states: all runs of the sweep.
+        report: command that reports the results.
+    """
+    found = {one.state for one in states}
+    if found & {*OPEN, "running"}:
+        return "the same command continues with the unfinished runs"
+    if found & {*RETRIED}:
+        return "the same command with --retry-failed tries the failed runs again"
+    return report

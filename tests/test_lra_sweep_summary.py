@@ -1,0 +1,151 @@
+"""What a sweep checks before its first run, and what it shows at its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lra.classifier.resolve import resolve
+from lra.config.request import RunRequest, parse_changes
+from lra.record.run import RunRecord
+from lra.runtime.cli import USER_ERROR
+from lra.runtime.plain_table import cut, plain_matrix, plain_table
+from lra.sweep.__main__ import main
+from lra.sweep.plan import PlannedRun, State
+from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
+from lra.train.run_folder import RunFolder
+from made_data import place_made_data
+from made_results import next_token_run, record
+
+NO_NETWORK = ["--set", "task.source=official"]
+
+
+def planned(mixer: str, task: str = "listops", seed: int = 0, *overrides: str) -> PlannedRun:
+    request = RunRequest(
+        task=task, mixer=mixer, preset="quick", changes=parse_changes(overrides, "--grid")
+    )
+    folder = RunFolder(Path("results", "runs", task, mixer, f"0123abcd-s{seed}"))
+    return PlannedRun(
+        config=resolve(request), mixer=mixer, seed=seed, overrides=overrides, folder=folder,
+        data_dir=Path("data"), results_dir=Path("results"),
+    )  # fmt: skip
+
+
+def state_of(run: PlannedRun, state: State | float | RunRecord, note: str = "") -> RunState:
+    """Make the state of a run, that of a finished one of an accuracy."""
+    if isinstance(state, str):
+        return RunState(run, state, note, None)
+    found = state if isinstance(state, RunRecord) else record(test_accuracy=state, seed=run.seed)
+    return RunState(run, "done", note, found)
+
+
+def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() -> None:
+    states = [
+        *(state_of(planned("tnn", seed=s), a) for s, a in enumerate((59.0, 60.0, 62.0))),
+        *(state_of(planned("mean", seed=s), a) for s, a in enumerate((17.0, 17.5, 30.0))),
+        *(state_of(planned("s4", seed=s), 17.1) for s in (0, 1)),
+        state_of(planned("s4", seed=2), "failed"),
+        state_of(planned("fnet"), "diverged"),
+    ]
+    assert results_table(states, 80) == [
+        "Test accuracy in percent, mean ± standard deviation over seeds:",
+        "",
+        "mixer  listops",
+        "tnn    60.33 ± 1.53",
+        "mean   21.50 ± 7.37 (2 at chance)",
+        "s4     17.10 ± 0.00 * (2 of 3 runs)",
+        "fnet   diverged",
+        "",
+        "* at chance: no better than one constant answer (tested at the 1 % level)",
+    ]
+
+
+def test_each_setting_of_a_grid_has_a_row_and_narrow_terminals_get_two_tables() -> None:
+    states = [
+        state_of(planned("tnn", task, seed, f"train.lr={lr}"), 50.0 + seed)
+        for task in ("listops", "image")
+        for lr in ("0.001", "0.002")
+        for seed in (0, 1)
+    ]
+    lines = results_table(states, 40)
+    assert [line.split() for line in lines if line][2:] == [
+        ["mixer", "listops"],
+        ["tnn", "train.lr=0.001", "50.50", "±", "0.71"],
+        ["tnn", "train.lr=0.002", "50.50", "±", "0.71"],
+        ["mixer", "image"],
+        ["tnn", "train.lr=0.001", "50.50", "±", "0.71"],
+        ["tnn", "train.lr=0.002", "50.50", "±", "0.71"],
+    ]
+    assert max(map(len, lines)) <= 40
+    assert any("listops" in line and "image" in line for line in results_table(states, 80))
+
+
+def test_next_tokens_are_measured_in_bits() -> None:
+    lines = results_table([state_of(planned("tnn", "lm"), next_token_run(1.5))], 80)
+    assert lines[0] == "Test results, one seed:"
+    assert lines[2:] == ["mixer  lm, bits a byte", "tnn    1.500"]
+    assert results_table([state_of(planned("tnn"), "failed")], 80) == []
+
+
+def test_notes_are_cut_to_the_terminal() -> None:
+    states = [
+        state_of(planned("tnn"), "failed", "KeyError: 'broken'; see " + "x" * 100),
+        state_of(planned("s4"), "unfinished", "step 1 of 2"),
+        state_of(planned("mean"), 60.0),
+    ]
+    lines = runs_table(states, 60)
+    assert lines == [
+        "run                       state       test",
+        "listops/tnn/0123abcd-s0   failed",
+        "  KeyError: 'broken'; see xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…",
+        "listops/s4/0123abcd-s0    unfinished  step 1 of 2",
+        "listops/mean/0123abcd-s0  done        60.00 %",
+    ]
+    assert max(map(len, runs_table(states, 30))) <= 30
+
+
+def test_there_is_one_next_step() -> None:
+    done, failed, open_ = (state_of(planned("tnn"), s) for s in (60.0, "failed", "unfinished"))
+    assert "continues" in next_step([done, failed, open_], "report")
+    assert "--retry-failed" in next_step([done, failed], "report")
+    assert next_step([done], "report") == "report"
+    assert count_states([done, done, failed]) == "3 runs: 2 done, 1 failed"
+
+
+@pytest.mark.parametrize("width", [80, 30, 12])
+def test_tables_fit_a_width(width: int) -> None:
+    rows = [{"a name": "x" * 50, "b": "1", "c": "y" * 20}, {"a name": "z", "b": "\x1b[0m"}]
+    for lines in (plain_table(rows, width), plain_matrix(rows, width)):
+        assert max(map(len, lines)) <= width
+        assert "\x1b" not in "".join(lines)
+    assert cut("abcdef", 4) == "abc…" and cut("abcd", 4) == "abcd"
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+def test_one_error_names_every_task_whose_data_is_missing_before_any_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
+) -> None:
+    place_made_data("image", tmp_path / "data")
+    sweep = ["--tasks", "retrieval,image,lm", "--mixers", "mean", "--preset", "quick"]
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    assert main([*sweep, *places, *NO_NETWORK, "--device", "cpu", *more]) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert "error: the data of retrieval, lm is missing" in shown
+    assert "leave tasks out: --tasks image" in shown
+    assert "retrieval: no official files of retrieval in" in shown
+    assert "lm: no official files of lm in" in shown and "Get https://" in shown
+    assert not (tmp_path / "results").exists()
+    assert not list((tmp_path / "data").glob("*/*"))
+
+
+def test_data_that_cannot_be_read_stops_a_sweep_before_its_first_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "cifar-10-python.tar.gz").write_bytes(b"no archive")
+    sweep = ["--tasks", "image", "--mixers", "mean", "--preset", "quick", "--device", "cpu"]
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    assert main([*sweep, *places]) == USER_ERROR
+    assert "the data of image cannot be prepared" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
