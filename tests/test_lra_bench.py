@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +20,19 @@ def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str
     arguments = ["decode", "--lengths", "32,64", "--dim", "4", "--repeats", "2"]
     arguments += ["--mixers", "s4d, tnn", "--out", str(tmp_path / "bench")]
     assert bench.main(arguments) == 0
-    lines = capsys.readouterr().out.strip().splitlines()
-    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
-    assert cells[0] == [
-        "mixer", "numbers in the state", "position", "step, ms", "of the first row's",
-        "all so far, ms",
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    start = lines.index("") + 1
+    cells = [re.split(r"  +", line) for line in lines[start : start + 5]]
+    assert cells[0] == ["mixer", "position", "step, ms", "ratio", "full pass, ms"]
+    assert [row[:2] for row in cells[1:]] == [
+        ["s4d", "32"], ["s4d", "64"], ["tnn", "32"], ["tnn", "64"],
     ]  # fmt: skip
+    assert cells[1][3] == cells[3][3] == "1.00"
     # s4d: 32 complex states a channel; tnn: 33 for each of its 12 inner channels.
-    assert [row[:3] for row in cells[2:]] == [
-        ["s4d", "256", "32"], ["s4d", "256", "64"], ["tnn", "792", "32"], ["tnn", "792", "64"],
-    ]  # fmt: skip
-    assert cells[2][4] == cells[4][4] == "1.00"
+    assert "Real numbers in the state of one sequence: s4d 256, tnn 792." in shown
+    assert max(map(len, lines[:-3])) <= 80
+    assert lines[-1] == "next: python report.py"
 
 
 def test_quartiles_are_shown() -> None:
@@ -41,11 +44,14 @@ def test_quartiles_are_shown() -> None:
     ("arguments", "message"),
     [
         (["decode", "--mixers", "ski-tnn"], "mixer ski-tnn: ski-tnn cannot be causal"),
-        (["decode", "--mixers", "mean"], "--mixers mean: it has no recurrence"),
+        (["decode", "--mixers", "mean"], "--mixers mean: it has no recurrence, which decoding"),
         (["decode", "--mixers", "tnnn"], "did you mean"),
         (["decode", "--mixers", ""], "an empty name"),
         (["decode", "--lengths", "a"], "--lengths a: expected whole numbers"),
-        (["decode", "--lengths", "20,30"], "--lengths 20,30: expected steps of at least 16"),
+        (
+            ["decode", "--lengths", "20,30"],
+            "--lengths 20,30: expected lengths that are at least 16",
+        ),
         (["decode", "--device", "cuda:9"], "no device"),
         (["op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
         (["op", "--mixers", "tnn", "--set", "model.dim=4"], "does not concern a mixer"),

@@ -18,6 +18,7 @@ from lra.bench import own_process
 from lra.bench.case import Case, Subject
 from lra.bench.own_process import OwnProcess, set_up
 from lra.runtime.errors import UserError
+from tasks.progress import progress
 
 VARIABLES = ("GLIBC_TUNABLES", "GOMP_SPINCOUNT")
 
@@ -30,6 +31,8 @@ class Sum(Subject):
 
     def run(self) -> None:
         self.runs += 1
+        if self.how == "shows progress":
+            list(progress("adding", [1], unit="numbers"))
         if self.how == "grows" and self.runs > 4:
             self.held = b"x" * 2**26
         if self.how == "exits" and self.runs > 4:
@@ -128,6 +131,25 @@ def test_memory_is_handed_back_where_it_is_short(
     monkeypatch.setattr(own_process, "keep_freed_memory", lambda: True)
     own_process.Here(added("adds")).seconds()
     assert len(calls) == returned
+
+
+LEAKS = """
+from test_lra_bench_own_process import OwnProcess, added
+if __name__ == "__main__":
+    OwnProcess(added("shows progress")).close()
+"""
+
+
+@pytest.mark.slow
+def test_a_process_that_shows_progress_leaks_no_semaphore(tmp_path: Path) -> None:
+    script = tmp_path / "measures.py"
+    script.write_text(LEAKS)
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    ended = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )  # fmt: skip
+    assert "leaked" not in ended.stderr
 
 
 SCRIPT = """

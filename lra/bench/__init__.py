@@ -1,3 +1,3 @@
-"""Measurements of mixers, of classifiers and of parts alone: `python -m lra.bench --help`."""
+"""Speed and memory of mixers, of their parts and of whole models: `python -m lra.bench --help`."""
 
 __all__: list[str] = []

@@ -13,7 +13,6 @@ if __name__ == "__main__":
 
 import argparse
 import itertools
-import logging
 from collections.abc import Callable, Sequence
 
 from lra.bench.case import Case
@@ -44,9 +43,9 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from lra.runtime.plain_table import plain_matrix
+from lra.runtime.terminal import terminal_width, wrap_words
 from tasks.progress import progress
-
-logger = logging.getLogger("lra.bench")
 
 CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"
@@ -54,77 +53,105 @@ OPERATOR_LENGTHS = [1024, 2048, 4096, 16384]
 OPERATOR_BATCH = 4
 CHANNELS = 64
 TASK = "task"
-"""Argument of --lengths that stands for the task's own sequences."""
+"""Argument of --lengths that selects the task's own sequences."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.bench",
-        description="Measure mixers in interleaved rounds, each in a process of its own: medians "
-        "with quartiles, peak memory, arithmetic, and what a training step's time goes to. Records "
-        "go to --out, and report.py tabulates them.",
-        epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted.",
+        description="Measure the speed and the memory of mixers. Each mixer runs in its own "
+        "process, and all are timed in turn, round by round, so that other load on the machine "
+        "affects them alike. Every measurement is recorded under --out; report.py shows them all.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted. "
+        "python -m lra.bench COMMAND --help lists the flags of a command.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     common, compared = Parser(add_help=False), Parser(add_help=False)
-    common.add_argument("--repeats", type=positive_int, default=5, help="rounds (%(default)s)")
+    common.add_argument(
+        "--repeats", type=positive_int, default=5,
+        help="number of rounds that count (default: %(default)s)",
+    )  # fmt: skip
     common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     add_threads(common)
     common.add_argument(
-        "--out", type=absolute_path, default="results/bench", help="for records (results/bench)"
+        "--out",
+        type=absolute_path,
+        default="results/bench",
+        help="folder for the records (default: results/bench)",
     )
     compared.add_argument(
         "--compare", choices=["reference"],
-        help="time each beside its reference, which is written as published code is",
+        help="also time the reference implementation of each mixer, written as in published code",
     )  # fmt: skip
     for name, text in (
-        ("step", "training steps of a task's classifier"),
-        ("forward", "batches of an evaluation of a task's classifier"),
+        ("step", "time the training steps of a whole model"),
+        ("forward", "time the evaluation of a whole model"),
     ):
-        _add_classifier_flags(commands.add_parser(name, parents=[common, compared], help=text))
+        _add_classifier_flags(
+            commands.add_parser(
+                name, parents=[common, compared], help=text, description=_as_sentence(text)
+            )
+        )
+    text = "time the forward and backward pass of a mixer, or of a part of it, without a model"
     operators = commands.add_parser(
-        "op", parents=[common, compared],
-        help="a part of a mixer of default options alone, forward and backward",
-    )  # fmt: skip
+        "op", parents=[common, compared], help=text, description=_as_sentence(text)
+    )
     _add_operator_flags(operators)
+    text = (
+        "time one decoding step of a causal mixer: by its recurrence, and by a full pass over all "
+        "positions so far"
+    )
     decoding = commands.add_parser(
-        "decode", parents=[common],
-        help="one more position of a causal mixer, by its recurrence and by mixing all positions "
-        "so far again",
-    )  # fmt: skip
+        "decode", parents=[common], help=text, description=_as_sentence(text)
+    )
     _add_decoding_flags(decoding)
     return parser.parse_args(arguments)
 
 
+def _as_sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
 def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
-    task = parser.add_argument("--task", default="listops", help="%(default)s (default); {names}")
+    task = parser.add_argument(
+        "--task", default="listops",
+        help="task that the model is for (default: %(default)s), of {names}",
+    )  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
+    parser.add_argument(
+        "--protocol", default="s4", help="rules for the data and its splits: s4 (default) or lra"
+    )
     _add_mixers(parser, CLASSIFIER_MIXERS)
     parser.add_argument(
         "--lengths",
-        help="positions of synthetic sequences, comma-separated (the task's longest), or "
-        f"{TASK} for the task's own data",
+        help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
+        f"of the task), or {TASK} for the sequences of the task itself",
     )
-    parser.add_argument("--batch-size", type=positive_int, help="examples (the task's)")
+    parser.add_argument(
+        "--batch-size", type=positive_int, help="examples a batch (default: as in training)"
+    )
     add_overrides(parser, "change a setting")
     parser.add_argument(
         "--vary", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
-        help="measure all these values of a setting, in the same interleaved rounds; several "
-        "--vary make every combination",
+        help="measure each of these values of a setting in the same rounds; several --vary measure "
+        "every combination",
     )  # fmt: skip
 
 
 def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
     _add_mixers(
-        parser, OPERATOR_MIXERS, f"; {PRODUCT} is the product with a given kernel of all lags"
+        parser, OPERATOR_MIXERS, f"; {PRODUCT} is the product with a given kernel over all lags"
     )
-    parser.add_argument("--parts", default="mixing", help="mixing (default), kernel or whole")
     parser.add_argument(
-        "--batch-size", type=positive_int, default=OPERATOR_BATCH, help="examples (%(default)s)"
-    )
+        "--parts", default="mixing",
+        help="comma-separated parts of the mixers: mixing (default), kernel or whole",
+    )  # fmt: skip
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=OPERATOR_BATCH,
+        help="examples a batch (default: %(default)s)",
+    )  # fmt: skip
     _add_mixer_flags(parser, OPERATOR_LENGTHS)
 
 
@@ -143,7 +170,8 @@ def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> 
     """
     mixers = parser.add_argument(
         "--mixers", default=names,
-        help=f"comma-separated (%(default)s), of {{names}}, or your own as for run_task.py{also}",
+        help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for your "
+        f"own{also}",
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
 
@@ -157,9 +185,12 @@ def _add_mixer_flags(parser: argparse.ArgumentParser, lengths: Sequence[int]) ->
     """
     parser.add_argument(
         "--lengths", default=",".join(map(str, lengths)),
-        help="positions, comma-separated (%(default)s)",
+        help="comma-separated sequence lengths in positions (default: %(default)s)",
     )  # fmt: skip
-    parser.add_argument("--dim", type=positive_int, default=CHANNELS, help="channels (%(default)s)")
+    parser.add_argument(
+        "--dim", type=positive_int, default=CHANNELS,
+        help="number of channels (default: %(default)s)",
+    )  # fmt: skip
     parser.add_argument(
         "--set", action="append", default=[], metavar="mixer.KEY=VALUE", dest="overrides",
         help="change an option of the mixers",
@@ -230,13 +261,13 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
 
 
 def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> list[BenchRecord]:
-    """Measure groups of cases, each in interleaved rounds, and tabulate them."""
+    """Measure groups of cases, each in interleaved rounds, and print tables of them."""
     if options.repeats < 2:  # noqa: PLR2004
         raise UserError(f"--repeats {options.repeats}: expected at least 2, for quartiles")
     choose_device(options.device)
     for cases in groups:
         for case in cases:
-            case.settings()  # mistakes come to light before anything is measured
+            case.settings()  # raises mistakes before anything is measured
     records: list[BenchRecord] = []
     total = sum(map(len, groups)) * units(options.repeats)
     with progress("measuring", total=total, unit="rounds") as bar:
@@ -245,10 +276,16 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
             for record in measure(cases, options.repeats, compare=compare, bar=bar):
                 record.save(options.out)
                 records.append(record)
-    names = RowNames([], records)
+    names, width = RowNames([], records), terminal_width()
     for board in bench_boards(records, names):
-        for table in benchmark_tables(board, names.of_mixer(records[0])):
-            write_out(f"\n{table.title}\n\n{table.caption}\n\n{table.markdown()}")
+        tables = benchmark_tables(board, names.of_mixer(records[0]))
+        lines: list[str] = []
+        for table in tables:
+            rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
+            lines += [*wrap_words(table.title, width), "", *plain_matrix(rows, width), ""]
+        for caption in dict.fromkeys(table.caption for table in tables):
+            lines += wrap_words(caption, width)
+        write_out("\n".join([*lines, "", ""]))
     return records
 
 
@@ -271,7 +308,8 @@ def bench(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
     records = COMMANDS[options.command](options)
-    logger.info(f"{len(records)} records in {options.out}")
+    count = f"{len(records)} record{'s' * (len(records) != 1)}"
+    write_out(f"{count} in {options.out}\nnext: python report.py\n")
     return 0
 
 

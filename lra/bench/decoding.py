@@ -1,9 +1,8 @@
-"""Measurements of the time that a causal mixer takes for one more position."""
+"""Decoding: the time that a causal mixer needs for one more position."""
 
 from __future__ import annotations
 
 import argparse
-import logging
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -19,13 +18,13 @@ from lra.config.mixers import MixerComponent
 from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
-from lra.runtime.console import markdown, write_out
+from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, device_name, git_state, versions
 from lra.runtime.errors import UserError
+from lra.runtime.plain_table import plain_matrix
+from lra.runtime.terminal import terminal_width, wrap_words
 from models.base import MixerContext, RecurrentMixer
 from tasks.progress import progress
-
-logger = logging.getLogger(__name__)
 
 WINDOW = 16
 """Number of steps before a position that its time per step is averaged over."""
@@ -83,18 +82,21 @@ class Decoding:
         synchronize(self.device)
         return 1e3 * (time.perf_counter() - start)
 
+    @property
+    def state_size(self) -> int:
+        """Real numbers that one sequence carries from step to step."""
+        return self.mixer.state_size(max(self.positions))
+
     def rows(self) -> list[dict[str, str]]:
-        """Tabulate the measurements."""
+        """Write the measurements as rows of a table."""
         first = statistics.median(self.steps[self.positions[0]])
-        state_size = self.mixer.state_size(max(self.positions))
         return [
             {
                 "mixer": self.component.name,
-                "numbers in the state": f"{state_size:,}",
                 "position": f"{position:,}",
                 "step, ms": spread(self.steps[position]),
-                "of the first row's": f"{statistics.median(self.steps[position]) / first:.2f}",
-                "all so far, ms": spread(self.forwards[position]),
+                "ratio": f"{statistics.median(self.steps[position]) / first:.2f}",
+                "full pass, ms": spread(self.forwards[position]),
             }
             for position in self.positions
         ]
@@ -158,18 +160,18 @@ def _decoding(
     )
     component, mixer = default_mixer(name, context, parse_changes(options.overrides))
     if not isinstance(mixer, RecurrentMixer):
-        raise UserError(f"{component.origin}: it has no recurrence to decode by")
+        raise UserError(f"{component.origin}: it has no recurrence, which decoding needs")
     return Decoding(component, mixer.to(device).eval(), positions, options.dim, device)
 
 
 def decode(
     options: argparse.Namespace, names: Sequence[str], positions: Sequence[int]
 ) -> list[BenchRecord]:
-    """Measure recurrences, tabulate them and return their records."""
+    """Measure recurrences, print a table of them and return their records."""
     if any(b - a < WINDOW for a, b in zip([0, *positions[:-1]], positions, strict=True)):
         raise UserError(
-            f"--lengths {','.join(map(str, positions))}: expected steps of at least {WINDOW}, as "
-            f"times are over so many positions"
+            f"--lengths {','.join(map(str, positions))}: expected lengths that are at least "
+            f"{WINDOW} apart, as each time is the mean over {WINDOW} positions"
         )
     device = choose_device(options.device)
     decodings = [_decoding(name, positions, options, device) for name in names]
@@ -181,9 +183,19 @@ def decode(
             if number == 0:  # the first round warms up
                 for decoding in decodings:
                     decoding.forget()
-    logger.info(f"{options.dim} channels, one sequence, {device_name(device)}")
-    logger.info(f"medians and quartiles of {options.repeats} rounds, {WINDOW} steps each")
-    write_out(markdown([row for decoding in decodings for row in decoding.rows()]) + "\n")
+    width = terminal_width()
+    title = f"Decoding step, {options.dim} channels, one sequence, {device_name(device)}:"
+    rows = [row for decoding in decodings for row in decoding.rows()]
+    note = (
+        f"Medians (quartiles) of {options.repeats} rounds of {WINDOW} steps each. Step: one more "
+        f"position by the recurrence. Full pass: all positions so far, which a step without a "
+        f"recurrence costs. Ratio: the step's time relative to that at the first position."
+    )
+    sizes = [f"{one.component.name} {one.state_size:,}" for one in decodings]
+    state = f"Real numbers in the state of one sequence: {', '.join(sizes)}."
+    lines = [*wrap_words(title, width), "", *plain_matrix(rows, width), ""]
+    lines += [*wrap_words(state, width), *wrap_words(note, width)]
+    write_out("\n".join([*lines, "", ""]))
     mixers = tuple(decoding.component.name for decoding in decodings)
     overrides = tuple(change.text for change in parse_changes(options.overrides))
     return [record for decoding in decodings for record in decoding.records(mixers, overrides)]

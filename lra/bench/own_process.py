@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+from tqdm import tqdm
 
 from lra.bench.case import Case
 from lra.runtime.allocator import (
@@ -143,6 +144,8 @@ class _Process:
 
 
 def _start() -> None:
+    # tqdm's own lock is a semaphore of the system, which nobody gives back when `close` kills us.
+    tqdm.set_lock(threading.RLock())
     threading.Thread(target=_end_with_parent, daemon=True).start()
     show_messages()
 
