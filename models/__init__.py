@@ -1,3 +1,3 @@
-"""Token mixers, one file each, which the harness finds because they subclass `Mixer`."""
+"""Token mixers, one per file. The harness finds every subclass of `Mixer` in this folder."""
 
 __all__ = ["base", "layers", "ops", "promises"]

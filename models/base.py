@@ -1,4 +1,4 @@
-"""What every token mixer is built from and promises."""
+"""The interface of a token mixer: what it is built from, and what it guarantees."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Added:
-    """Marks an option that a mixer was given later, in its type: Annotated[int, Added(1)].
+    """Marks an option that was added to a mixer later, as in Annotated[int, Added(1)].
 
-    While the option has this value, runs have the hash that they had before it was there.
+    An option with this default value does not change the hash of a run.
     """
 
     default: Any
@@ -23,72 +23,73 @@ class Added:
 
 @dataclass(frozen=True)
 class DecayingAt:
-    """A learning rate of a parameter's own, for one that decays as the run's others do."""
+    """A separate learning rate for a parameter that has the run's weight decay."""
 
     lr: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixerContext:
-    """What a mixer may know about the model and the task it is built for."""
+    """Facts about the model and the task that a mixer is built for."""
 
     dim: int
     """Channels in and out."""
     max_length: int
-    """Longest sequence the mixer will see, in positions."""
+    """Longest sequence of the task, in positions."""
     layer: int
-    """0-based index of the block the mixer sits in."""
+    """Index of the mixer's block, from 0."""
     depth: int
     """Number of blocks."""
     grid: tuple[int, int] | None = None
-    """(height, width) for a mixer that mixes along the axes of a grid itself, else None."""
+    """(height, width) of an image if the mixer mixes along both of its axes, else None."""
     causal: bool = False
     """Whether position i may only depend on positions up to i."""
     inner_dropout: float = 0.0
-    """Fraction to drop within the mixer, where it has a place for that."""
+    """Dropout probability within the mixer, for mixers that have dropout there."""
     tied_dropout: bool = False
-    """Whether a channel is dropped at all positions of what the mixer is given or at none."""
+    """Whether dropout zeroes a channel at all positions of a sequence at once."""
     shared: nn.Module | None = None
-    """What `Mixer.shared` built for the mixers of all blocks; None for one that is built alone."""
+    """The module that `Mixer.shared` built for all blocks; None for a mixer that is built alone."""
 
     @classmethod
     def of(
         cls, *, dim: int, length: int, causal: bool = False, grid: tuple[int, int] | None = None
     ) -> MixerContext:
-        """Describe a mixer that is used by itself, as a module of one's own code.
+        """Describe a mixer that is used outside of the suite's model, in your own code.
 
         Args:
             dim: channels in and out.
-            length: longest sequence that it will see, in positions.
+            length: longest sequence, in positions.
             causal: whether position i may only depend on positions up to i.
-            grid: (height, width) for a mixer that mixes along both axes of images itself.
+            grid: (height, width) if the mixer is to mix along both axes of images.
         """
         return cls(dim=dim, max_length=length, layer=0, depth=1, causal=causal, grid=grid)
 
 
 class Mixer(nn.Module, abc.ABC):
-    """A map over positions, without residual or outer norm (those belong to the block).
+    """A token mixer: a module that moves information between positions.
 
-    A subclass sets `name`, and takes the context, then its options as typed keyword-only
-    arguments; the harness reads the option names, types and defaults off that signature.
-    It raises ValueError for a combination of options that cannot work, a causal context
-    that its maths does not allow included.
+    The block around it has the residual connection and the norm. A subclass sets `name`. Its
+    constructor takes the context and then its options, as typed keyword-only arguments; the
+    harness reads the options' names, types and defaults from the signature. The constructor
+    raises ValueError for options that do not work together, and for a causal context if the
+    mixer has no causal form.
     """
 
     name: ClassVar[str]
-    """What `--mixer` calls it."""
+    """The mixer's name for `--mixer`."""
     has_native_grid: ClassVar[bool] = False
-    """Whether it mixes along both axes itself when the context has a grid."""
+    """Whether it mixes along both axes of an image when the context has a grid."""
     reach: tuple[int, int] | None = None
-    """Positions behind and ahead that a position's result depends on, where these are few whatever
-    the length; (0, 0) if only pooling joins positions. None: all that causality admits."""
+    """(behind, ahead): how many positions on each side a result depends on, if that number is
+    fixed. (0, 0): each position is independent of all others. None: all that causality allows."""
     looks_ahead: bool = True
-    """Whether, in a context that is not causal, it depends on later ones."""
+    """Whether a result depends on later positions if the context is not causal."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Make sure of the context before any constructor takes something out of it.
+        """Check the context before a constructor uses it.
 
-        Raises: TypeError for anything else in its place.
+        Raises: TypeError if the first argument is not a MixerContext.
         """
         given = [*args[:1], *([kwargs["context"]] if "context" in kwargs else [])]
         if given and not isinstance(given[0], MixerContext):  # a copy is made without arguments
@@ -100,14 +101,14 @@ class Mixer(nn.Module, abc.ABC):
 
     @classmethod
     def shared(cls, context: MixerContext, **options: Any) -> nn.Module | None:
-        """Build what the mixers of all blocks have in common, once for a model.
+        """Build a module that the mixers of all blocks share; it is called once per model.
 
-        Each of them finds it in its `context.shared`, and keeps it as a module of its own.
+        Each mixer finds the module in its `context.shared` and registers it as a submodule.
 
         Args:
-            context: the first block's.
-            options: those of the mixers.
-        Returns: None if there is nothing.
+            context: the context of the first block.
+            options: the options of the mixers.
+        Returns: the module, or None if the mixers share nothing.
         """
         return None
 
@@ -117,26 +118,28 @@ class Mixer(nn.Module, abc.ABC):
 
         Args:
             x: (batch, length, dim).
-            mask: (batch, length) bool, True at real positions, which come first in each row;
-                None when all are real.
-        Returns: (batch, length, dim). Real positions depend on real positions alone,
-            whatever the padding holds, infinities and NaN included, and however long it is
-            (up to max_length in all); padded ones are undefined.
+            mask: (batch, length) bool, True at real positions, which come first in each row.
+                None: all positions are real.
+        Returns: (batch, length, dim). Results at real positions depend on real positions only.
+            Neither the content of the padding, which may be infinite or NaN, nor its amount
+            changes them, as long as the length is at most max_length. Results at padded
+            positions are undefined.
         """
 
     def begin_step(self) -> None:
-        """Prepare for a training step; `begin_step` of this module calls it.
+        """Prepare for a training step; the function `begin_step` of this module calls it.
 
-        A mixer that changes its buffers at random during training does so here: within `forward`
-        the backward pass of an earlier call may still need them. Where several processes train a
-        model together, the buffers of the main process replace those of the others after it.
+        A mixer that changes its buffers at random during training does so here, and not in
+        `forward`, where the backward pass of an earlier call may still need the old ones. If
+        several processes train a model, the buffers of the main process are then copied to the
+        others.
         """
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
-        """Name the parameters that train at a rate of their own, or without weight decay.
+        """Return the parameters with their own learning rate, or without weight decay.
 
-        Returns: by parameter its highest learning rate, None for the run's; it does not decay
-            then. `DecayingAt` stands for a rate with the run's decay.
+        Returns: for each of these parameters its highest learning rate, or None for the run's
+            rate. They have no weight decay, except for a rate given as `DecayingAt`.
         """
         return {}
 
@@ -152,10 +155,10 @@ def begin_step(model: nn.Module) -> None:
 
 
 class GatedMixer(Mixer):
-    """A mixer with a gate against what its result is added to: x + gate * (value - x).
+    """A mixer with a gate in place of the residual connection: x + gate * (value - x).
 
-    x is what the block was given, before any norm. A mixer that is used by itself takes its own
-    input for it, so that `forward` gives what is to be added.
+    Here x is the input of the block, before its norm. A mixer that is used by itself has no block
+    and takes its own input as x, so that x + forward(x) is the formula above.
     """
 
     @abc.abstractmethod
@@ -175,11 +178,11 @@ class GatedMixer(Mixer):
 
 
 State = Tensor | tuple[Tensor, ...]
-"""What a recurrence carries from position to position: each tensor is (batch, ...)."""
+"""The state of a recurrence: one tensor or several, each (batch, ...)."""
 
 
 class Recurrence(abc.ABC):
-    """A causal mixer as a state and a step: one position at a time, each at the same cost."""
+    """A causal mixer that processes one position at a time, with a state and a fixed cost."""
 
     @abc.abstractmethod
     def initial_state(self, batch: int) -> State:
@@ -187,11 +190,11 @@ class Recurrence(abc.ABC):
 
     @abc.abstractmethod
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
-        """Take in a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
+        """Process a position: x (batch, dim) and a state -> (batch, dim) and the next state."""
 
     @property
     def state_size(self) -> int:
-        """Real numbers in the state of one sequence; a complex one counts as two."""
+        """Number of real numbers in the state of one sequence; a complex number counts as two."""
         state = self.initial_state(1)
         tensors = (state,) if isinstance(state, Tensor) else state
         return sum(t.numel() * (2 if t.is_complex() else 1) for t in tensors)
@@ -202,7 +205,7 @@ class GatedRecurrence(Recurrence):
 
     @abc.abstractmethod
     def value_and_gate(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
-        """Take in a position: x (batch, dim) -> value and gate, (batch, 2 * dim), and the state."""
+        """Process a position: x (batch, dim) -> value and gate, (batch, 2 * dim), and the state."""
 
     def step(self, x: Tensor, state: Any) -> tuple[Tensor, State]:
         """See `Recurrence.step`."""
@@ -212,31 +215,31 @@ class GatedRecurrence(Recurrence):
 
 
 class PrefillRecurrence(Recurrence):
-    """A recurrence that can also take in many first positions at once, as fast as a full pass."""
+    """A recurrence that can also process a prompt at once, as fast as a full pass."""
 
     @abc.abstractmethod
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
-        """Take in the first positions of sequences.
+        """Process the first positions of sequences.
 
         Args:
-            x: (batch, length, dim); at least one position, and no more than the recurrence is for.
-        Returns: what the steps give for each of them, (batch, length, dim), and the state after
-            the last one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
+            x: (batch, length, dim), with 1 to `length` positions of `RecurrentMixer.recurrence`.
+        Returns: the results of all positions, (batch, length, dim), and the state after the last
+            one. A `GatedRecurrence` returns values and gates, (batch, length, 2 * dim).
         """
 
 
 class RecurrentMixer(Mixer):
-    """A mixer that, where it is causal, can also take one position at a time."""
+    """A mixer whose causal form can also process one position at a time."""
 
     context: MixerContext
-    """What it was built with; a subclass sets it."""
+    """The context of the constructor; a subclass sets it."""
 
     @torch.no_grad()
     def recurrence(self, length: int) -> Recurrence:
-        """Freeze the mixer into a recurrence equal to `forward` in evaluation.
+        """Convert the mixer into a recurrence that equals `forward` in evaluation mode.
 
         Args:
-            length: positions for which the equality is needed.
+            length: number of positions for which it has to be equal.
         Raises: ValueError if the context was not causal.
         """
         if not self.context.causal:
@@ -245,13 +248,13 @@ class RecurrentMixer(Mixer):
 
     @abc.abstractmethod
     def freeze(self, length: int) -> Recurrence:
-        """Make what `recurrence` returns of a causal mixer; gradients are off."""
+        """Build the result of `recurrence` for a causal mixer; gradients are disabled."""
 
     def state_size(self, length: int) -> int:
-        """Return the real numbers that one sequence carries from position to position.
+        """Return the size of the recurrence's state, in real numbers per sequence.
 
         Args:
-            length: positions for which the recurrence is needed.
+            length: number of positions for which the recurrence has to be equal to `forward`.
         Raises: ValueError if the context was not causal.
         """
         return self.recurrence(length).state_size

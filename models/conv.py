@@ -1,4 +1,4 @@
-"""A short convolution of every channel, to show what a mixer reaches without seeing far."""
+"""A short depthwise convolution, a baseline that mixes neighbouring positions only."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Convolution(Mixer):
     """Depthwise convolution of a given width, O(length * width).
 
     "On the locality bias and results in the Long Range Arena" (arXiv:2501.14850) compares long
-    filters with such short ones, which reach most of what the long ones do.
+    filters with short ones. The short ones reach most of the accuracy of the long ones.
 
     Args:
-        width: taps of each filter; odd unless causal.
+        width: number of taps of each filter; it must be odd unless the mixer is causal.
     Raises: ValueError for an even width that is not causal.
     """
 

@@ -1,7 +1,7 @@
-"""The gated delta rule: a matrix of keys and values, of which each key's value is replaced.
+"""The gated delta rule: a matrix state that replaces the value stored for a key.
 
 Yang, Kautz and Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", ICLR 2025
-(arXiv:2412.06464), section 3; what the paper leaves open is as in fla-org/flash-linear-attention.
+(arXiv:2412.06464), section 3. What the paper leaves open follows fla-org/flash-linear-attention.
 
 Symbols of the paper and their names here:
     q, k, v: query, key, value
@@ -27,7 +27,7 @@ from models.ops.delta_rule import delta_rule
 
 
 class Direction(nn.Module):
-    """What each direction has of its own: a short convolution, and how fast it forgets.
+    """The parameters of one direction: a short convolution and the decays.
 
     Args:
         channels: of queries, keys and values together.
@@ -50,14 +50,15 @@ class Direction(nn.Module):
 class Delta(RecurrentMixer):
     """Gated delta rule, O(length dim^2 expand / num_heads); O(dim^2 expand / num_heads) a step.
 
-    In both directions the projections are shared, and results are added before the norm.
+    If the context is not causal, the rule runs in both directions. They share the projections,
+    and their results are added before the norm.
 
     Args:
-        num_heads: heads, each with a state of its own.
-        expand: channels of values over those of keys, which are the mixer's.
-        conv_size: taps of the short convolutions of queries, keys and values.
-        directions: in a context that is not causal, whether both directions have their "own"
-            convolution and decays, or "shared" ones.
+        num_heads: number of heads, each with its own state.
+        expand: ratio of value channels to key channels; there are dim key channels.
+        conv_size: number of taps of the short convolutions of queries, keys and values.
+        directions: if the context is not causal, whether each direction has its "own" convolution
+            and decays, or both have "shared" ones.
     Raises: ValueError if num_heads does not divide the channels.
     """
 

@@ -1,4 +1,4 @@
-"""DSS: diagonal state spaces, with a normalised or an exponential kernel.
+"""DSS: diagonal state spaces whose kernels are normalised by a softmax or exponentially.
 
 Gupta, Gu and Berant, "Diagonal State Spaces are as Effective as Structured State Spaces",
 NeurIPS 2022 (arXiv:2203.14343), Proposition 1 and appendix A.
@@ -45,7 +45,7 @@ from models.ops.vandermonde import vandermonde_product
 Normalization = Literal["softmax", "exp"]
 SMALLEST_SQUARE = 1e-18
 """Added to the squared absolute value of a denominator, so that it is not 0. The published code
-adds 1e-7, which bends the kernels of short sequences, whose squares are as small as that."""
+adds 1e-7, which distorts the kernels of short sequences, whose squares are that small."""
 
 
 def reciprocal(x: Tensor) -> Tensor:
@@ -57,17 +57,17 @@ class NormalizedConvolution(StateSpaceConvolution):
     """Kernels K[l] = Re(sum of w / pole * s[l]) with a normalised s (DSS, Proposition 1).
 
     Without normalisation, s[l] is exp(pole * Delta * l). With "softmax" it is divided by its sum
-    over the task's longest sequence, or over a sequence's own length where that is longer; poles
-    are free, and for a pole that grows, term and sum are scaled by the last, largest term. With
+    over the task's longest sequence, or over the sequence itself if that is longer. Poles are
+    unrestricted then; for a growing pole, term and sum are scaled by the last, largest term. With
     "exp" it is multiplied by exp(pole * Delta) - 1, and the poles' real parts are -exp(decay).
-    Where steps are separate, pole * Delta is Re(pole) * Delta_1 + i Im(pole) * Delta_2.
+    With separate steps, pole * Delta is Re(pole) * Delta_1 + i Im(pole) * Delta_2.
 
     Args:
-        channels: kernels, one each in every direction.
+        channels: number of channels, each with one kernel per direction.
         directions: 1 for a causal convolution, 2 for a bidirectional one.
-        poles: (states,) complex, where the poles of all channels start.
+        poles: (states,) complex, the initial poles of all channels.
         log_step: (channels,) logarithms of the time steps.
-        separate_steps: whether real and imaginary parts have time steps of their own, which start
+        separate_steps: whether real and imaginary parts have separate time steps, which start
             equal.
         normalization: softmax or exp.
         max_length: the task's longest sequence, in positions.
@@ -150,20 +150,22 @@ class NormalizedConvolution(StateSpaceConvolution):
 
 
 class DSS(StateSpaceMixer):
-    """Diagonal state-space layer with normalised kernels, at the costs of S4D.
+    """Diagonal state-space layer with normalised kernels, at the cost of S4D.
 
     Args:
-        num_states: N, complex states of a channel, without conjugates.
-        bidirectional: whether, where the context is not causal, a second kernel is for the
-            positions ahead; without it the mixer is causal in any context.
-        output: "glu" for a gate at the end, or "linear" for a linear map alone.
-        normalization: softmax, over the task's longest sequence, or exp.
-        step_min: smallest time step at the start.
-        step_max: largest time step at the start.
-        separate_steps: whether the real and the imaginary parts of poles have time steps of their
-            own.
-        state_lr: highest learning rate of poles and readout, which never decay. None: the run's.
-        step_lr: highest learning rate of the time steps. None: the run's.
+        num_states: N, complex states per channel, without conjugates.
+        bidirectional: whether a second kernel covers later positions if the context is not
+            causal. Without it the mixer is causal in any context.
+        output: "glu" for a linear map with a gate at the end, or "linear" for one without.
+        normalization: "softmax", over the task's longest sequence, or "exp".
+        step_min: smallest initial time step.
+        step_max: largest initial time step.
+        separate_steps: whether the real and the imaginary parts of poles have separate time
+            steps.
+        state_lr: highest learning rate of poles and readout, which have no weight decay. None:
+            the run's rate.
+        step_lr: highest learning rate of the time steps, which have no weight decay. None: the
+            run's rate.
     Raises: ValueError if step_min exceeds step_max.
     """
 

@@ -90,22 +90,21 @@ class _Join(Function):
 class FrequencyOperator(LongConvolution):
     """The operator of FD-TNN: an encoder gives the kernel's frequency response, without decay.
 
-    It is Algorithm 2 where causal, and section 3.3.2 where bidirectional. The response is
-    sampled at size / 2 + 1 frequencies from 0 to pi, where size is a power of two of at least
-    twice the longest sequence: the published choice for full lengths. It does not depend on a
-    sequence's own length, or padding would change the kernel. For sequences beyond the longest
-    the size is doubled until it is twice their length.
+    The causal form is Algorithm 2 of the paper, the bidirectional one its section 3.3.2. The
+    response is sampled at size / 2 + 1 frequencies from 0 to pi. The size is the smallest power of
+    two that is at least twice the task's longest sequence; it does not depend on the length of a
+    batch, because padding would then change the kernel. For longer sequences it is doubled until
+    it is at least twice their length.
 
     Args:
-        encoder: gives one number per channel, or, bidirectional, two: real and imaginary parts.
+        encoder: gives one number per channel if causal, else two, the real and imaginary parts.
         channels: in and out.
         max_length: the task's longest sequence, in positions.
         causal: whether the kernel is zero at negative lags.
-        frequency_input: what the encoder sees of a frequency, the angle or its cosine. The
-            even and periodic continuation of a function of the angle has a kink at 0 and at
-            pi, whatever the function's smoothness, and so a kernel that falls no faster than
-            the lag squared; a function of the cosine continues as smoothly as it is itself,
-            as Theorems 2 and 3 assume.
+        frequency_input: the encoder's input, the "angle" of the frequency or its "cosine". A
+            smooth function of the angle has kinks at 0 and pi when it is continued around the
+            circle, so its kernel falls no faster than 1 / lag ** 2. A function of the cosine has no
+            kinks, as Theorems 2 and 3 assume.
     """
 
     def __init__(
@@ -151,8 +150,8 @@ class FrequencyOperator(LongConvolution):
     def response(self, size: int) -> Tensor:
         """Return the frequency response from 0 to pi.
 
-        A causal operator encodes the real part, and takes the imaginary part that makes the
-        kernel causal. A bidirectional one encodes both, the imaginary part zero at 0 and pi.
+        A causal operator encodes the real part, and the imaginary part follows from causality. A
+        bidirectional one encodes both parts; the imaginary part is zero at 0 and pi.
 
         Args:
             size: of the transform.
@@ -185,9 +184,9 @@ class FrequencyOperator(LongConvolution):
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x: (batch, length, channels) -> the same shape.
 
-        A bidirectional operator multiplies full lengths by the response itself, with one
-        transform fewer than a kernel over lags takes (section 3.3.2). Much shorter sequences
-        use that kernel, cut to their length.
+        A bidirectional operator multiplies by the response directly, which saves the transform
+        of a kernel over lags (section 3.3.2). For sequences that are much shorter than the
+        longest, it uses the kernel over lags, cut to their length.
         """
         length = x.shape[1]
         size = self.size_for(length)
@@ -199,21 +198,20 @@ class FrequencyOperator(LongConvolution):
 
 
 class FDTNN(ToeplitzMixer):
-    """Gated Toeplitz unit around an encoded frequency response, O(length log length).
+    """Gated Toeplitz unit whose encoder gives the frequency response, O(length log length).
 
     Args:
-        expand_ratio: channels inside the unit over channels outside.
-        activation: of the gate and the value.
+        expand_ratio: ratio of the channels inside the unit to those outside.
+        activation: activation of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
-        rpe_dim: width of the encoder of frequencies.
-        rpe_layers: hidden layers of the encoder.
-        rpe_activation: activation in the encoder; with rpe_input cosine it sets how fast
-            kernels fall with the lag (Theorems 2 to 4): gelu faster than silu, silu faster
-            than relu.
-        rpe_norm: norm before each activation of the encoder; "last_layer": a layer norm before the
-            last activation alone.
+        rpe_dim: width of the encoder.
+        rpe_layers: number of hidden layers of the encoder.
+        rpe_activation: activation in the encoder. With rpe_input=cosine it decides how fast
+            kernels fall with the lag (Theorems 2 to 4): fastest with gelu, slowest with relu.
+        rpe_norm: norm before each activation of the encoder. "last_layer" is a layer norm before
+            the last activation only.
         rpe_residual: whether each hidden layer of the encoder adds to its input.
-        rpe_input: what the encoder sees of a frequency: the angle, as published, or its cosine.
+        rpe_input: the encoder's input for a frequency: its "angle", as published, or "cosine".
     Raises: ValueError if rpe_residual is set without hidden layers.
     """
 

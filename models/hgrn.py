@@ -1,7 +1,7 @@
 """HGRN: a gated linear recurrence whose forget gates have lower bounds that grow with depth.
 
 Qin et al., "Hierarchically Gated Recurrent Neural Network for Sequence Modeling", NeurIPS 2023
-(arXiv:2311.04823), section 3; what the paper leaves open is as in Doraemonzzz/hgru-pytorch.
+(arXiv:2311.04823), section 3. What the paper leaves open follows Doraemonzzz/hgru-pytorch.
 
 Symbols of the paper and their names here:
     d: context.dim
@@ -47,8 +47,9 @@ class LowerBounds(nn.Module):
 class HGRN(RecurrentMixer):
     """Complex gated linear recurrence, O(length dim); O(dim) a step.
 
-    In two directions each has phases of its own and all else is shared. On a grid it runs along
-    rows and along columns, and results are added.
+    If the context is not causal, it runs in both directions. Each has its own phases, and all
+    other parameters are shared. On a grid it runs along rows and along columns. All results are
+    added.
     """
 
     name = "hgrn"

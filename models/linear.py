@@ -1,4 +1,4 @@
-"""Linear attention: sums of keys and values in place of scores, with or without decay.
+"""Linear attention: running sums of keys and values instead of scores, with optional decay.
 
 Katharopoulos et al., "Transformers are RNNs", ICML 2020 (arXiv:2006.16236), section 3, feature elu;
 Choromanski et al., "Rethinking Attention with Performers", ICLR 2021 (arXiv:2009.14794), section 2,
@@ -33,17 +33,17 @@ Feature = Literal["elu", "relu", "silu", "cos", "favor"]
 Decay = Literal["none", "fixed", "selective"]
 
 SMALLEST_WEIGHT = 1e-6
-"""Added to the sum of weights that results are divided by, as in the published code."""
+"""Added to the sum of weights before the division by it, as in the published code."""
 SMALLEST_FEATURE = 1e-4
-"""Added to random features before they are scaled, so that their sums never vanish."""
+"""Added to random features before they are scaled, so that their sums are never 0."""
 RECTIFIED = ("relu", "cos")
-"""Features of which all can be next to nothing, so that the sum of weights is, too. What is divided
-by it then has a gradient that is large and depends on the last digits of queries and keys: autocast
-leaves them, and the sums, in the precision of the weights."""
+"""Features that can all be close to 0. The sum of weights is then close to 0 as well, and gradients
+depend on the last digits of queries and keys. Autocast therefore leaves queries, keys and sums in
+the precision of the weights."""
 
 
 def orthogonal_directions(count: int, channels: int) -> Tensor:
-    """Draw directions as long as normal ones, orthogonal in blocks (Performer, section 2.4).
+    """Draw random directions, orthogonal within blocks, of normal length (Performer, section 2.4).
 
     Returns: (count, channels).
     """
@@ -58,17 +58,18 @@ class Linear(RecurrentMixer):
     """Linear attention, O(length dim^2 / num_heads); O(dim^2 / num_heads) a step.
 
     Args:
-        num_heads: attention heads.
-        feature: of queries and keys: "elu", elu + 1; "relu"; "silu", silu + 1/2 divided by its
-            norm, as in LION; "cos", relu weighed by the cosine of the distance over max_length;
-            "favor", random features whose products are the softmax's on average.
-        num_random: random features of favor. None: twice a head's channels.
-        redraw_steps: training steps after which favor draws new directions, before the forward
-            passes of the next one (`models.base.begin_step`). None: it keeps them.
-        decay: "none"; "fixed", learned for each head, which start as RetNet's; "selective", made
-            from each position's input, as in LION.
+        num_heads: number of attention heads.
+        feature: feature map of queries and keys. "elu" is elu + 1; "relu"; "silu" is silu + 1/2
+            divided by its norm, as in LION; "cos" is relu with weights that are the cosine of
+            the lag over max_length; "favor" has random features whose products equal those of
+            softmax attention on average.
+        num_random: number of random features of favor. None: twice the channels of a head.
+        redraw_steps: number of training steps after which favor draws new random directions (in
+            `models.base.begin_step`). None: it keeps the first ones.
+        decay: "none"; "fixed", one learned decay per head that starts as in RetNet; "selective",
+            decays that are computed from the input at each position, as in LION.
     Raises: ValueError if num_heads does not divide the channels, and for options of favor with
-        other features.
+        another feature.
     """
 
     name = "linear"
@@ -138,8 +139,8 @@ class Linear(RecurrentMixer):
     def query_features(self, query: Tensor, position: Tensor) -> Tensor:
         """Map queries to features that are not negative, see `key_features`.
 
-        Features of favor are divided by the exponential of the position's largest product with a
-        direction, which the sum of weights has, too.
+        Features of favor are divided by the exponential of the largest product of the position's
+        query with a direction. This factor cancels in the division by the sum of weights.
         """
         if self.feature != "favor":
             return self._features(query, position)
@@ -149,9 +150,9 @@ class Linear(RecurrentMixer):
     def key_features(self, key: Tensor, position: Tensor, mask: Tensor | None = None) -> Tensor:
         """Map keys to features that are not negative.
 
-        Features of favor are divided by the exponential of the largest product of a key with a
-        direction. Causal ones are not, as that key may be a later one; they cannot overflow unless
-        a direction is very long: their exponents are at most half its square.
+        Features of favor are divided by the exponential of the largest product of any key with a
+        direction. Causal features are not, because that key could be a later one. They do not
+        overflow unless a direction is very long: exponents are at most half its squared length.
 
         Args:
             key: (batch, heads, length, size).

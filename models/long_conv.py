@@ -1,4 +1,4 @@
-"""Convolutions as long as the sequence whose kernels are parameters: free ones, and multiscale.
+"""Long convolutions whose kernels are parameters: free kernels and multiscale kernels.
 
 Free: Fu et al., "Simple Hardware-Efficient Long Convolutions for Sequence Modeling", ICML 2023
 (arXiv:2302.06646), section 3, and HazyResearch/safari. Multiscale: Li et al., "What Makes
@@ -35,9 +35,9 @@ Kernel = Literal["free", "multiscale"]
 Start = Literal["random", "exponential"]
 
 SCALE_SIZE = 64
-"""Parameters of a sub-kernel of SGConv."""
+"""Number of parameters of a sub-kernel of SGConv, per channel."""
 DECAY = 2.0
-"""What each scale of SGConv is weaker than the next finer one."""
+"""Factor by which each scale of SGConv is weaker than the next finer one."""
 
 
 class FreeConvolution(LongConvolution):
@@ -45,13 +45,13 @@ class FreeConvolution(LongConvolution):
 
     Args:
         dim: channels of the mixer.
-        copies: kernels of each channel in each direction.
-        directions: 1 where causal, else 2.
-        max_length: lags of a kernel.
-        start: "random", or "exponential" for a decay that differs from channel to channel.
-        threshold: what all coefficients are pulled towards 0 by, and stop there.
-        smoothing: lags that are averaged over, odd.
-        kernel_dropout: fraction of coefficients to drop.
+        copies: number of kernels per channel and direction.
+        directions: 1 if causal, else 2.
+        max_length: number of lags of a kernel.
+        start: "random", or "exponential" for kernels with a different decay in each channel.
+        threshold: soft threshold of the coefficients: each moves towards 0 by it, at most to 0.
+        smoothing: number of lags in a moving average over the kernel, odd.
+        kernel_dropout: dropout probability of coefficients.
     """
 
     def __init__(
@@ -92,15 +92,16 @@ class FreeConvolution(LongConvolution):
 
 
 class MultiscaleConvolution(LongConvolution):
-    """Kernels of sub-kernels, each twice as long and half as strong as the one before (SGConv).
+    """Kernels that are sequences of sub-kernels at growing scales (SGConv).
 
-    The first two have SCALE_SIZE lags. They are divided by the kernel's norm at the start.
+    Each sub-kernel is twice as long and half as strong as the one before; the first two have
+    SCALE_SIZE lags. The kernel is divided by its initial norm.
 
     Args:
         dim: channels of the mixer.
-        copies: kernels of each channel in each direction.
-        directions: 1 where causal, else 2.
-        max_length: lags of a kernel, in positions.
+        copies: number of kernels per channel and direction.
+        directions: 1 if causal, else 2.
+        max_length: number of lags of a kernel.
     """
 
     norm: Tensor
@@ -136,20 +137,22 @@ class MultiscaleConvolution(LongConvolution):
 
 
 class LongConv(ConvolutionMixer[LongConvolution]):
-    """Convolution as long as the sequence with free or multiscale kernels, O(length log length).
+    """Long convolution with free or multiscale kernels, O(length log length).
 
-    Kernels end at max_length: beyond it, lags have no weight.
+    Kernels have max_length lags. Coefficients at larger lags are zero.
 
     Args:
-        kernel: "free", a parameter for every lag, or "multiscale", log(max_length) many.
-        copies: convolutions of each channel, whose results a projection joins.
-        start: of free kernels, see `FreeConvolution`.
-        threshold: of free kernels; coefficients are pulled towards 0 by it, and stop there.
-        smoothing: of free kernels, lags that are averaged over; odd, 1 for none.
-        kernel_dropout: of free kernels, the fraction of coefficients to drop.
-        kernel_lr: highest learning rate of kernels, which do not decay. None: the run's.
-        output: "glu", or "linear" for a projection without a gate.
-    Raises: ValueError for an even smoothing, and for options of free kernels with others.
+        kernel: "free" for one parameter per lag, or "multiscale" for a number of parameters that
+            grows with log(max_length).
+        copies: number of convolutions per channel; a projection joins their results.
+        start: how free kernels start, see `FreeConvolution`.
+        threshold: soft threshold of free kernels: coefficients move towards 0 by it, at most to 0.
+        smoothing: number of lags in a moving average over free kernels, odd; 1 for none.
+        kernel_dropout: dropout probability of the coefficients of free kernels.
+        kernel_lr: highest learning rate of kernels, which have no weight decay. None: the run's
+            rate.
+        output: "glu" for a projection with a gate, or "linear" for one without.
+    Raises: ValueError for an even smoothing, and for options of free kernels with multiscale ones.
     """
 
     name = "long-conv"

@@ -1,4 +1,4 @@
-"""LRU: the linear recurrent unit, whose poles start on a ring.
+"""LRU: the linear recurrent unit, whose poles start on a ring in the complex plane.
 
 Orvieto et al., "Resurrecting Recurrent Neural Networks for Long Sequences", ICML 2023
 (arXiv:2303.06349), section 3 and appendix A.
@@ -70,12 +70,13 @@ class LRU(SharedStateMixer[LRUStates]):
     """Linear recurrent unit, O(length N channels); O(N channels) a step.
 
     Args:
-        state_size: N, complex states of all channels together.
-        radius_min: smallest absolute value of the poles at the start.
-        radius_max: largest absolute value of the poles at the start.
-        phase_max: largest phase of the poles at the start, in radians.
-        gate: after the recurrence, see `SharedStateMixer`.
-        state_lr: highest learning rate of poles, gains and B, which do not decay. None: the run's.
+        state_size: N, complex states that all channels share.
+        radius_min: smallest initial absolute value of the poles.
+        radius_max: largest initial absolute value of the poles.
+        phase_max: largest initial phase of the poles, in radians.
+        gate: gate after the recurrence, see `SharedStateMixer`.
+        state_lr: highest learning rate of poles, gains and B, which have no weight decay. None:
+            the run's rate.
     Raises: ValueError if radius_min exceeds radius_max.
     """
 

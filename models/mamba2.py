@@ -1,4 +1,4 @@
-"""Mamba-2, with the selective states of Mamba and of B2S6 to compare it with.
+"""Mamba-2, and the selective state spaces of Mamba and B2S6 for comparison.
 
 Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023
 (arXiv:2312.00752), section 3; Dao and Gu, "Transformers are SSMs", ICML 2024 (arXiv:2405.21060),
@@ -43,7 +43,7 @@ StateSize = Annotated[int, Field(ge=1, le=2**12)]
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What the states of a direction are built of, see `Mamba2`."""
+    """Sizes that the states of a direction are built from, see `Mamba2`."""
 
     dim: int
     inner: int
@@ -99,11 +99,11 @@ STATES: dict[Selective, Callable[[Sizes], SelectiveStates]] = {
 
 
 class Direction(nn.Module):
-    """A short convolution, silu, and the states.
+    """One direction: a short convolution, silu, and the state space.
 
     Args:
-        states: what runs over the positions.
-        conv_size: taps of the convolution; 1 for none, nor silu.
+        states: the state space.
+        conv_size: number of taps of the convolution; 1 for neither convolution nor silu.
     """
 
     def __init__(self, states: SelectiveStates, conv_size: int) -> None:
@@ -123,26 +123,28 @@ class Direction(nn.Module):
 
 
 class Mamba2(RecurrentMixer):
-    """Selective state spaces between a short convolution and a gate, O(length dim).
+    """A short convolution, a selective state space and a gate, O(length dim).
 
-    In both directions the gate and the first map are shared, and results are added.
+    If the context is not causal, it runs in both directions. They share the input map and the
+    gate, and their results are added.
 
     Args:
-        selective: "mamba2", one pole and time step for each head; "mamba1", poles of every channel
-            and time steps of low rank; "b2s6", complex poles, blocks of channels, a bias on B.
-        state_size: N, states of a channel; complex ones in b2s6.
-        num_heads: heads of mamba2, blocks of b2s6. None: heads of 64 channels; 8 blocks, or as many
-            of these as divide the channels.
-        num_groups: groups of mamba2's heads with B and C in common. None: one.
-        expand: inner channels over outer ones.
-        conv_size: taps of the short convolution; 1 for none.
-        directions: in a context that is not causal, whether both directions have their "own"
-            convolution, poles and time steps, or "shared" ones.
-        step_min: smallest time step at the start.
-        step_max: largest time step at the start.
-        step_lr: highest learning rate of the time steps. None: the run's.
-    Raises: ValueError if heads, blocks or groups do not divide what they are of, for heads or
-        groups of states that have none, and if step_min exceeds step_max.
+        selective: the state space. "mamba2" has one pole and one time step per head; "mamba1" has
+            poles per channel, and time steps from a map of low rank; "b2s6" has complex poles,
+            blocks of channels, and a bias on B.
+        state_size: N, states per channel; they are complex in b2s6.
+        num_heads: number of heads of mamba2, or of blocks of b2s6. None: heads of 64 channels, or
+            gcd(8, inner channels) blocks.
+        num_groups: number of groups of mamba2's heads that share B and C. None: one group.
+        expand: ratio of inner channels to dim.
+        conv_size: number of taps of the short convolution; 1 for none.
+        directions: if the context is not causal, whether each direction has its "own" convolution,
+            poles and time steps, or both have "shared" ones.
+        step_min: smallest initial time step.
+        step_max: largest initial time step.
+        step_lr: highest learning rate of the time steps. None: the run's rate.
+    Raises: ValueError if heads, blocks or groups do not divide evenly, for options that the
+        state space does not have, and if step_min exceeds step_max.
     """
 
     name = "mamba2"

@@ -1,4 +1,4 @@
-"""No mixing at all, to show what pooling and channel mixers reach by themselves."""
+"""A baseline without token mixing: only the pooling at the end joins positions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from models.base import Mixer, MixerContext
 
 
 class Mean(Mixer):
-    """Leave every position as it is, so that only the pooling at the end joins positions.
+    """Return the input unchanged, so that only the pooling at the end joins positions.
 
-    A classifier with such blocks sees a bag of tokens: what it scores is no merit of a mixer.
+    A classifier with such blocks sees a bag of tokens. Its accuracy shows what the channel mixers
+    and the pooling reach without a token mixer.
     """
 
     name = "mean"

@@ -1,7 +1,7 @@
 """Mega: gated attention of one head on top of a damped exponential moving average.
 
 Ma et al., "Mega: Moving Average Equipped Gated Attention", ICLR 2023 (arXiv:2209.10655), section 3;
-what the paper leaves open is as in facebookresearch/mega.
+what the paper leaves open follows facebookresearch/mega.
 
 Symbols of the paper and their names here:
     n: length
@@ -43,16 +43,17 @@ from models.ops.biased_attention import Weighting, bias_of, biased_attention, we
 class Mega(GatedMixer, RecurrentMixer):
     """Moving average equipped gated attention, O(length^2); with a chunk, O(length * chunk).
 
-    The context's inner dropout acts on values; both dropouts are tied where the context says so.
+    The context's inner dropout acts on the values. Both dropouts zero whole channels if the
+    context has tied dropout.
 
     Args:
         attention_dim: z, channels of queries and keys.
-        value_dim: v, channels of values and of their gate. None: twice the mixer's.
-        average_size: moving averages of each channel, in each direction.
-        chunk: positions; attention stays within blocks of so many. None: it reaches over all, and
-            lags beyond max_length have the bias of the last one before.
-        weighting: of attention: "softmax", or "laplace", whose weights are not normalised.
-        average_dropout: fraction to drop from X'.
+        value_dim: v, channels of values and of their gate. None: 2 * dim.
+        average_size: number of moving averages per channel and direction.
+        chunk: in positions. Attention is computed within chunks of this length. None: over the
+            whole sequence; lags of max_length or more share the bias of lag max_length - 1.
+        weighting: "softmax", or "laplace", whose attention weights are not normalised.
+        average_dropout: dropout probability of X'.
     """
 
     name = "mega"

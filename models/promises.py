@@ -1,8 +1,8 @@
-"""What every mixer promises, and how each promise is tested.
+"""Checks of what every mixer guarantees, one function per guarantee.
 
-Each function tests one promise on an input of the caller's choice, x (batch, length, dim) and mask
-(batch, length) as `Mixer.forward` takes them. It raises BrokenPromise if the promise is broken;
-whatever the mixer itself raises passes.
+Each function takes an input of the caller's choice: x (batch, length, dim) and mask (batch, length)
+as in `Mixer.forward`. It raises BrokenPromise if the mixer does not keep the guarantee. Exceptions
+of the mixer itself are passed on.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from torch.nn.parameter import UninitializedParameter
 from models.base import begin_step
 
 TOLERANCES = {torch.float32: (1e-3, 1e-4), torch.float64: (1e-9, 1e-9)}
-"""Relative and absolute difference up to which results count as equal, by the type of x."""
+"""Relative and absolute tolerance of comparisons, by the type of x."""
 EXACT = (0.0, 0.0)
 
 
 class BrokenPromise(Exception):
-    """What a mixer does in place of what it promises, and what to do about it."""
+    """A guarantee that a mixer does not keep; the message says what it does and how to fix it."""
 
 
 def check_weights(mixer: nn.Module) -> None:
-    """Weights can be trained and saved: real parameters of known size, and plain tensors."""
+    """Check that weights can be trained and saved: real parameters and plain tensors."""
     if "_parameters" not in vars(mixer):
         raise BrokenPromise("its constructor does not call super().__init__()")
     for name, parameter in mixer.named_parameters():
@@ -52,14 +52,14 @@ def weight_shapes(mixer: nn.Module) -> dict[str, torch.Size]:
 
 
 def check_weight_shapes(mixer: nn.Module, before: dict[str, torch.Size]) -> None:
-    """No weight was added, removed or resized since `weight_shapes` returned these."""
+    """Check that no weight was added, removed or resized since `weight_shapes` was called."""
     if changed := before.items() ^ weight_shapes(mixer).items():
         names = ", ".join(sorted({name for name, _ in changed}))
         raise BrokenPromise(f"forward adds or changes weights ({names}); make them at the start")
 
 
 def check_output(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The result has the shape and type of x and is finite; x and mask are not written to.
+    """Check that the result is finite, has x's shape and type, and leaves x and mask unchanged.
 
     Returns: the result. Where x itself is not finite, only real positions have to be.
     """
@@ -67,7 +67,7 @@ def check_output(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Ten
 
 
 def take_training_step(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> Tensor | None:
-    """A step of training raises nothing, x being a view as in a block.
+    """Check that a training step raises nothing if x is a view, as it is in a block.
 
     Returns: the gradient of x, None if none reaches it; parameters keep theirs.
     """
@@ -85,7 +85,7 @@ def take_training_step(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) 
 
 
 def check_gradients(mixer: nn.Module, x: Tensor) -> set[str]:
-    """A finite gradient reaches x and every parameter that is trained.
+    """Check that a finite gradient reaches x and every trained parameter.
 
     Returns: names of the parameters whose gradient is not 0 everywhere.
     """
@@ -106,7 +106,7 @@ def check_gradients(mixer: nn.Module, x: Tensor) -> set[str]:
 def check_padding(
     mixer: nn.Module, x: Tensor, mask: Tensor, contents: Iterable[Tensor | float]
 ) -> None:
-    """Whatever padded positions hold in place of x, real ones do not change."""
+    """Check that the content of padded positions does not change the results at real ones."""
     expected = _repeatable(mixer, x, mask)
     for content in contents:
         found = _repeatable(mixer, torch.where(mask[..., None], x, content), mask)
@@ -120,7 +120,7 @@ def check_padding(
 
 @torch.no_grad()
 def check_rows(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> None:
-    """A sequence gives the same by itself, without its padding, as padded in a batch."""
+    """Check that a sequence by itself gives the same as the sequence padded in a batch."""
     together = check_output(mixer, x, mask)
     for k, row in enumerate(x):
         real = len(row) if mask is None else int(mask[k].sum())
@@ -133,7 +133,7 @@ def check_rows(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> None:
 def check_causality(
     mixer: nn.Module, x: Tensor, cuts: Iterable[int], mask: Tensor | None = None
 ) -> None:
-    """Positions before a cut do not change with those from it on.
+    """Check that positions before a cut do not depend on those after it.
 
     Args:
         mask: has no padding before the last cut.
@@ -154,14 +154,14 @@ def check_causality(
 
 @torch.no_grad()
 def check_determinism(mixer: nn.Module, x: Tensor) -> None:
-    """In evaluation the same input gives the same, bit by bit."""
+    """Check that the same input gives bit-identical results in evaluation mode."""
     if difference := _difference(check_output(mixer, x), check_output(mixer, x), EXACT):
         raise BrokenPromise(f"the second result differs ({difference})")
 
 
 @torch.no_grad()
 def check_saved_weights(mixer: nn.Module, other: nn.Module, x: Tensor) -> None:
-    """Another mixer of the same options computes the same, bit by bit, with the saved weights."""
+    """Check that saved weights in another mixer of the same options give bit-identical results."""
     other.load_state_dict(mixer.state_dict())
     if difference := _difference(check_output(mixer, x), check_output(other, x), EXACT):
         raise BrokenPromise(f"a second one with the same weights differs ({difference})")
@@ -169,7 +169,7 @@ def check_saved_weights(mixer: nn.Module, other: nn.Module, x: Tensor) -> None:
 
 @torch.no_grad()
 def check_bf16(mixer: nn.Module, x: Tensor, limit: float = math.inf) -> None:
-    """Under bf16 autocast the result is finite, and close to that of single precision.
+    """Check that under bf16 autocast the result is finite and close to single precision.
 
     Args:
         limit: of the norm of their difference, relative to the norm of the latter.

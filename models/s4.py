@@ -73,7 +73,7 @@ class NormalPlusLowRankConvolution(StateSpaceConvolution):
         state_size: N, conjugates included.
         log_step: (channels,) logarithms of the time steps.
         max_length: the task's longest sequence, in positions.
-        input_clip: largest imaginary part of B at the start. None: that of HiPPO.
+        input_clip: bound on the initial imaginary part of B. None: no bound.
     """
 
     def __init__(
@@ -254,15 +254,18 @@ class S4(StateSpaceMixer):
     """Structured state-space layer, O(length (log length + states)); O(states) a step.
 
     Args:
-        state_size: N, states of a channel, conjugates included.
-        num_copies: sets of poles, P and B, each for an equal number of channels. None: one per
-            channel.
-        step_min: smallest time step at the start.
-        step_max: largest time step at the start.
-        input_clip: largest imaginary part of B at the start. None: that of HiPPO.
-        state_lr: highest learning rate of poles, P and B, which never decay. None: the run's.
-        step_lr: highest learning rate of the time steps. None: the run's.
-        readout_lr: highest learning rate of the readout C, which decays. None: the run's.
+        state_size: N, states per channel, conjugates included.
+        num_copies: number of sets of poles, P and B, each for an equal number of channels. None:
+            one set per channel.
+        step_min: smallest initial time step.
+        step_max: largest initial time step.
+        input_clip: bound on the initial imaginary part of B. None: no bound.
+        state_lr: highest learning rate of poles, P and B, which have no weight decay. None: the
+            run's rate.
+        step_lr: highest learning rate of the time steps, which have no weight decay. None: the
+            run's rate.
+        readout_lr: highest learning rate of C, which has the run's weight decay. None: the run's
+            rate.
     Raises: ValueError if num_copies does not divide the channels, or step_min exceeds step_max.
     """
 

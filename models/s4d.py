@@ -1,4 +1,4 @@
-"""S4D: diagonal state spaces.
+"""S4D: state-space models with diagonal matrices.
 
 Gu et al., "On the Parameterization and Initialization of Diagonal State Space Models",
 NeurIPS 2022 (arXiv:2206.11893), sections 3 and 4. The two ways of tuning its frequencies, S4D-FT:
@@ -78,7 +78,7 @@ def initial_poles(kind: Initialization, state_size: int) -> Tensor:
 
 
 def initial_input(start: InputStart, state_size: int) -> Tensor:
-    """Return where B starts.
+    """Return the initial B.
 
     Args:
         start: "hippo" for that of HiPPO-LegS, clipped as in the published code, or "ones".
@@ -98,16 +98,16 @@ class DiagonalConvolution(StateSpaceConvolution):
     The real parts of A are -exp(log_decay), always negative (S4D, section 3.3).
 
     Args:
-        channels: kernels, one each in every direction.
+        channels: number of channels, each with one kernel per direction.
         directions: 1 for a causal convolution, 2 for a bidirectional one.
-        copies: sets of poles and B, each for an equal number of channels.
-        poles: (states,) complex, one of each conjugate pair, where A starts.
-        into: (states,) complex, where B starts.
+        copies: number of sets of poles and B, each for an equal number of channels.
+        poles: (states,) complex, the initial A, one pole of each conjugate pair.
+        into: (states,) complex, the initial B.
         log_step: (channels,) logarithms of the time steps.
-        discretization: zero-order hold, "zoh", or "bilinear".
-        tilted_length: positions for which the spectrum is tilted by a power of the frequency that
-            each channel learns, from 0. None: it is not.
-        learns_input: whether B is learned, or stays as it starts.
+        discretization: "zoh" (zero-order hold) or "bilinear".
+        tilted_length: length whose spectrum is multiplied by a learned power of the frequency.
+            None: the spectrum is not changed.
+        learns_input: whether B is learned.
     """
 
     input: Tensor
@@ -141,9 +141,10 @@ class DiagonalConvolution(StateSpaceConvolution):
         self.exponent = None if tilted_length is None else nn.Parameter(torch.zeros(channels))
 
     def generate(self, length: int) -> LagKernel:
-        """See `LongConvolution.generate`; a tilted kernel is cut from that of the longest length.
+        """See `LongConvolution.generate`.
 
-        So padding changes nothing, though the tilt depends on the length.
+        A kernel with a changed spectrum is computed for the longest length and then cut, because
+        the change depends on the length and padding must not change the kernel.
         """
         if self.tilted_length is None or self.exponent is None:
             return super().generate(length)
@@ -187,26 +188,28 @@ class S4D(StateSpaceMixer):
     """Diagonal state-space layer, O(length (log length + states)); O(states) a step.
 
     Args:
-        state_size: N, states of a channel, conjugates included.
-        num_copies: sets of poles and B, each for an equal number of channels. None: one per
-            channel.
-        initialization: where the poles start, see `initial_poles`: lin, inv or legs.
-        input_start: where B starts, see `initial_input`: hippo or ones. None: as published, hippo
-            with legs and ones with lin and inv.
-        learns_input: whether B is learned, or stays as it starts, as in S4D-FT.
-        discretization: zero-order hold or bilinear.
-        step_min: smallest time step at the start.
-        step_max: largest time step at the start.
-        state_lr: highest learning rate of poles and B, which never decay. None: the run's.
-        step_lr: highest learning rate of the time steps. None: the run's.
-        readout_lr: highest learning rate of the readout C, which decays. None: the run's.
-        frequency_scale: alpha, what the imaginary parts of the poles are multiplied by at the
-            start.
-        spectral_exponent: whether each channel's spectrum is multiplied by (1 + f) ** beta, with
-            beta learned from 0; such a filter looks both ways.
-        exponent_lr: highest learning rate of beta, which does not decay. None: the run's.
-    Raises: ValueError if num_copies does not divide the channels, if step_min exceeds step_max, and
-        for a spectral_exponent in a causal context, or an exponent_lr without one.
+        state_size: N, states per channel, conjugates included.
+        num_copies: number of sets of poles and B, each for an equal number of channels. None: one
+            set per channel.
+        initialization: initial poles, "lin", "inv" or "legs", see `initial_poles`.
+        input_start: initial B, "hippo" or "ones", see `initial_input`. None: as published, "hippo"
+            for legs, and "ones" for lin and inv.
+        learns_input: whether B is learned. In S4D-FT it is not.
+        discretization: "zoh" (zero-order hold) or "bilinear".
+        step_min: smallest initial time step.
+        step_max: largest initial time step.
+        state_lr: highest learning rate of poles and B, which have no weight decay. None: the run's
+            rate.
+        step_lr: highest learning rate of the time steps, which have no weight decay. None: the
+            run's rate.
+        readout_lr: highest learning rate of C, which has the run's weight decay. None: the run's
+            rate.
+        frequency_scale: alpha, a factor on the initial imaginary parts of the poles.
+        spectral_exponent: whether the spectrum of each channel is multiplied by (1 + f) ** beta
+            with a learned beta that starts at 0. Such a filter is not causal.
+        exponent_lr: highest learning rate of beta, which has no weight decay. None: the run's rate.
+    Raises: ValueError if num_copies does not divide the channels, if step_min exceeds step_max,
+        for spectral_exponent in a causal context, and for exponent_lr without spectral_exponent.
     """
 
     name = "s4d"

@@ -1,8 +1,8 @@
 """S5: a state space with many inputs and outputs, whose diagonal states all channels share.
 
 Smith, Warrington and Linderman, "Simplified State Space Layers for Sequence Modeling", ICLR 2023
-(arXiv:2208.04933), sections 3 and 4 and appendix B; settings and what the paper leaves open are
-those of lindermanlab/S5. The map of the gate starts as torch starts linear maps; with
+(arXiv:2208.04933), sections 3 and 4 and appendix B. Settings, and what the paper leaves open,
+follow lindermanlab/S5. The map of the gate starts as torch starts linear maps; with
 configs/mixers/s5.yaml it starts as released, by the law of flax.
 
 Symbols of the paper and their names here:
@@ -47,7 +47,7 @@ ReadoutStart = Literal["lecun", "truncated", "complex"]
 RateGroups = Literal["standard", "input_and_readout_decay", "input_fast", "no_decay"]
 
 HIGHEST_REAL_PART = -1e-4
-"""What poles are clipped to (lindermanlab/S5, clip_eigs)."""
+"""Largest real part of a clipped pole (lindermanlab/S5, clip_eigs)."""
 
 
 class S5States(SharedStates):
@@ -58,9 +58,9 @@ class S5States(SharedStates):
         directions: 1 where causal, else 2.
         state_size: P, even.
         num_blocks: J.
-        readout_start: law of C.
-        clip_poles: whether real parts stay at or below -1e-4.
-        discretization: zero-order hold, "zoh", or "bilinear".
+        readout_start: initial distribution of C.
+        clip_poles: whether real parts are clipped to at most -1e-4.
+        discretization: "zoh" (zero-order hold) or "bilinear".
         log_step: (state_size / 2,) logarithms of the time steps.
     """
 
@@ -116,27 +116,27 @@ def _initial_readout(start: ReadoutStart, directions: int, dim: int, vectors: Te
 
 
 class S5(SharedStateMixer[S5States]):
-    """State space of P states that all channels share, O(length P channels); O(P channels) a step.
+    """State space whose P states all channels share, O(length P channels); O(P channels) a step.
 
     Args:
-        state_size: P, states of all channels together, conjugates included.
-        num_blocks: J; poles start as those of J HiPPO-LegS matrices of size P / J.
-        readout_start: where C starts: "lecun" or "truncated" (real laws times the matrices'
-            eigenvectors, of deviation (P channels) ** -1/2 and P ** -1/2), or "complex", normal of
-            variance 1 in the eigenvectors' basis.
-        clip_poles: whether real parts of poles stay at or below -1e-4.
-        discretization: zero-order hold or bilinear.
-        step_min: smallest time step at the start.
-        step_max: largest time step at the start.
-        gate: after the state space, see `SharedStateMixer`.
-        state_lr: highest learning rate of poles, B and time steps, which do not decay, unless
-            said otherwise. None: the run's.
-        rate_groups: as the published code groups rates: "standard"; "input_and_readout_decay", B
-            decays, too; "input_fast", B decays and has the run's rate; "no_decay", C and D have
-            state_lr and do not decay.
-        step_has_run_lr: whether time steps have the run's rate, and decay.
-    Raises: ValueError if num_blocks does not cut state_size into even parts, or step_min exceeds
-        step_max.
+        state_size: P, states that all channels share, conjugates included.
+        num_blocks: J. Poles start as those of J HiPPO-LegS matrices of size P / J.
+        readout_start: initial C. "lecun" and "truncated" are real distributions times the
+            matrices' eigenvectors, of standard deviation (P channels) ** -1/2 and P ** -1/2;
+            "complex" is normal of variance 1 in the eigenvectors' basis.
+        clip_poles: whether real parts of poles are clipped to at most -1e-4.
+        discretization: "zoh" (zero-order hold) or "bilinear".
+        step_min: smallest initial time step.
+        step_max: largest initial time step.
+        gate: gate after the state space, see `SharedStateMixer`.
+        state_lr: highest learning rate of poles, B and time steps, which have no weight decay
+            unless another option says so. None: the run's rate.
+        rate_groups: groups of learning rates in the published code. "standard" is as above; in
+            "input_and_readout_decay" B has weight decay; in "input_fast" B has weight decay and
+            the run's rate; in "no_decay" C and D have state_lr and no weight decay.
+        step_has_run_lr: whether time steps have the run's learning rate and weight decay.
+    Raises: ValueError if state_size / num_blocks is not an even whole number, or if step_min
+        exceeds step_max.
     """
 
     name = "s5"

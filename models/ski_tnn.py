@@ -1,4 +1,4 @@
-"""SKI-TNN: a sparse plus a low-rank Toeplitz operator, linear in length.
+"""SKI-TNN: a gated unit around a sparse plus low-rank matrix, in time linear in the length.
 
 Moreno et al., "SKI to go Faster: Accelerating Toeplitz Neural Networks via Asymmetric
 Kernels", 2023 (arXiv:2305.09028), Algorithm 1 and section 3.2.
@@ -47,13 +47,13 @@ Warp = Annotated[float, Field(gt=0, lt=1)]
 class WarpedPiecewiseLinear(nn.Module):
     """A kernel over lags t: piecewise linear in sign(t) * warp ** |t|, and zero at t = 0.
 
-    This is the inverse time warp with RPE(0) = 0 (section 3.2.2). It maps every lag into
-    [-1, 1], where the knots lie evenly, so that lags beyond those of training lie between knots
-    too. Kernels start as a ramp over the warped lag, that is, as an exponential decay.
+    This is the inverse time warp with RPE(0) = 0 (section 3.2.2). It maps every lag into [-1, 1],
+    where the knots are evenly spaced. Lags that did not occur in training lie between knots as
+    well. Kernels start as a linear function of the warped lag, which is an exponential decay.
 
     Args:
-        channels: kernels, one each.
-        num_knots: knots on either side of 0.
+        channels: number of kernels.
+        num_knots: number of knots on each side of 0.
         warp: lambda, in (0, 1).
         scale: standard deviation, over channels, of the initial kernels next to lag 0.
     """
@@ -84,12 +84,12 @@ class WarpedPiecewiseLinear(nn.Module):
 class SparsePlusLowRank(PositionOperator):
     """The operator of Algorithm 1, T_sparse + W A W^T, in time and memory linear in the length.
 
-    T_sparse is a short convolution, A a small Toeplitz matrix between inducing points, and W
-    interpolates between them. No array of length x points is made.
+    T_sparse is a short convolution, A is a small Toeplitz matrix between inducing points, and W
+    interpolates between these points and all positions. W is never written out.
 
     Args:
         channels: in and out.
-        num_taps: taps of the convolution, odd.
+        num_taps: number of taps of the convolution, odd.
         grid: the inducing points.
         warp: lambda of the inverse time warp, in (0, 1).
     """
@@ -145,9 +145,9 @@ class SparsePlusLowRank(PositionOperator):
 
 
 class SparsePlusToeplitz(SparsePlusLowRank, LongConvolution):
-    """T_sparse + A as one kernel over lags, for a grid where every position is a point.
+    """T_sparse + A as one kernel over lags, if every position is an inducing point.
 
-    W is then the identity, as in the published settings for images.
+    W is the identity then, as in the published settings for images.
     """
 
     def generate(self, length: int) -> LagKernel:
@@ -169,20 +169,21 @@ class SparsePlusToeplitz(SparsePlusLowRank, LongConvolution):
 
 
 class SKITNN(Mixer):
-    """Gated Toeplitz unit around a sparse plus low-rank operator, O(length).
+    """Gated Toeplitz unit around a sparse plus low-rank matrix, O(length).
 
-    It is bidirectional only: masking the future of W A W^T costs what the low rank saves
-    (appendix B).
+    There is no causal form: masking later positions in W A W^T costs as much as the low rank
+    saves (appendix B).
 
     Args:
-        expand_ratio: channels inside the unit over channels outside.
-        activation: of the gate and the value.
+        expand_ratio: ratio of the channels inside the unit to those outside.
+        activation: activation of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
-        num_taps: taps of the convolution, odd.
-        num_inducing_points: r, inducing points on the task's longest sequence; beyond it, more
-            follow at the same distance. The kernel has as many knots on either side of 0.
-        interpolation: linear or cubic.
-        warp: lambda in (0, 1) of the inverse time warp sign(t) * lambda ** |t|.
+        num_taps: number of taps of the short convolution, odd.
+        num_inducing_points: r, the number of inducing points for the task's longest sequence.
+            Longer sequences get more points at the same distance. The kernel has r knots on each
+            side of lag 0.
+        interpolation: "linear" or "cubic".
+        warp: lambda of the inverse time warp sign(t) * lambda ** |t|, in (0, 1).
     Raises: ValueError for a causal context, an even number of taps, more inducing points than
         positions, or too few for the interpolation.
     """

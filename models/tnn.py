@@ -1,7 +1,7 @@
-"""TNN: a gated unit around products with Toeplitz matrices that a network generates.
+"""TNN: a gated unit around a Toeplitz matrix whose coefficients a small network computes.
 
 Qin et al., "Toeplitz Neural Network for Sequence Modeling", ICLR 2023 (arXiv:2305.04749), and
-"The Annotated TNN", the authors' commented code, which is cited by its headings.
+"The Annotated TNN", the authors' commented code; citations give its headings.
 
 Symbols of the paper and their names here:
     n: length
@@ -50,18 +50,18 @@ LagInput = Literal["raw", "scaled"]
 class EncodedToeplitzOperator(LongConvolution):
     """The Toeplitz neural operator (TNO), with coefficients t[lag] = decay ** |lag| * RPE(lag).
 
-    Each head has an encoder of its own, so that one head is the published operator.
+    Each head has its own encoder. With one head this is the published operator.
 
     Args:
-        encoders: one per head; each gives channels / len(encoders) channels.
+        encoders: one encoder per head, for channels / len(encoders) channels each.
         channels: in and out.
         causal: whether the coefficients of negative lags are zero.
-        lag_scale: factor on the lags that enter the encoders. It must not depend on the padded
-            length, or padding would change the result.
-        decay: in (0, 1). None: no decay, or one that is drawn where it is learned.
-        learned_decays: how many decays are learned, each for an equal number of channels; 0 for a
-            fixed one.
-        decay_floor: what a learned decay stays above.
+        lag_scale: factor by which the encoders' inputs are multiplied. It must not depend on the
+            padded length, because padding would then change the result.
+        decay: in (0, 1). None: no decay, or random starting values if decays are learned.
+        learned_decays: number of learned decays, each for an equal number of channels. 0: the
+            decay is fixed.
+        decay_floor: lower bound of learned decays.
         window: positions; coefficients are zero at |lag| >= window. None: no limit.
     """
 
@@ -125,24 +125,24 @@ class TNN(ToeplitzMixer):
     """Gated Toeplitz unit around the Toeplitz neural operator, O(length log length).
 
     Args:
-        expand_ratio: channels inside the unit over channels outside.
-        num_heads: relative position encoders, each for an equal number of channels.
-        activation: of the gate and the value.
+        expand_ratio: ratio of the channels inside the unit to those outside.
+        num_heads: number of relative position encoders, each for an equal number of channels.
+        activation: activation of the gate and the value.
         inner_norm: norm of the gated product, before the output projection.
         rpe_dim: width of a relative position encoder.
-        rpe_layers: hidden layers of a relative position encoder.
+        rpe_layers: number of hidden layers of a relative position encoder.
         rpe_activation: activation in a relative position encoder.
-        rpe_norm: norm before each activation of a relative position encoder; "last_layer": a layer
-            norm before the last activation alone, as released.
-        rpe_residual: whether each hidden layer of an encoder adds to its input.
-        rpe_input: what an encoder sees of a lag: "raw", the number of positions, or "scaled",
+        rpe_norm: norm before each activation of a relative position encoder. "last_layer" is a
+            layer norm before the last activation only, as in the released code.
+        rpe_residual: whether each hidden layer of an encoder adds its result to its input.
+        rpe_input: the encoder's input for a lag: "raw", the number of positions, or "scaled",
             that number divided by the task's longest sequence.
-        decay: in (0, 1); the coefficient at a lag is scaled by decay ** |lag|. None: no decay.
-        decay_learned: whether decays are learned, starting from `decay`, or where that is null and
-            there is a floor, drawn as in the released `use_multi_decay`.
-        decay_per: "channel" or "head", what learns a decay of its own.
-        decay_floor: what learned decays stay above, floor + (1 - floor) sigmoid. None: 0.
-        window: positions; coefficients are zero at |lag| >= window. None: no limit.
+        decay: in (0, 1). The coefficient at a lag is multiplied by decay ** |lag|. None: no decay.
+        decay_learned: whether decays are learned. They start at `decay`; if that is None, they
+            start at random, as with `use_multi_decay` in the released code, and need decay_floor.
+        decay_per: whether each "channel" or each "head" learns a decay.
+        decay_floor: lower bound of learned decays, floor + (1 - floor) * sigmoid. None: 0.
+        window: in positions. Coefficients are zero at |lag| >= window. None: no limit.
     Raises: ValueError if the heads do not divide the inner channels, for decay_learned without
         decay or decay_floor, for a decay below decay_floor, for decay_floor or decay_per without
         decay_learned, and for rpe_residual without hidden layers.

@@ -1,9 +1,9 @@
-"""Toroidal attention: softmax attention between positions on a circle, on platters.
+"""Toroidal attention: softmax attention between positions on a circle, on several platters.
 
-From the guide to a program, `torodial-attention`. It claims that a cyclic shift of the sequence
-shifts the result and changes nothing else. With the frequencies that it describes this is false, as
-they do not return after a period. With whole numbers of turns around the circle, the default here,
-it is exact.
+The mixer follows the guide to the program `torodial-attention`. The guide claims that a cyclic
+shift of the sequence only shifts the result. With the frequencies that it describes the claim is
+false, because they are not periodic around the circle. The default here, whole numbers of turns
+around the circle, makes it exact.
 
 Symbols of the description and their names here:
     N: the size of `Torus`, context.max_length
@@ -43,36 +43,37 @@ Window = Annotated[int, Field(ge=1, le=2**31)]
 class Toroidal(RecurrentMixer):
     """Attention between positions on a circle, O(length^2); with a window, O(length * window).
 
-    Where the context has a grid, rows and columns are a circle each, and a window makes it
-    O(length * window * width). The channels are cut into platters. A position has a query, a key
-    and a value on each platter, and a query attends to the keys of all platters, so that the
-    matrix products cost num_platters times those of attention with one.
+    On a grid, rows and columns are one circle each, and a window makes the cost
+    O(length * window * width). The channels are divided into platters. Each position has a query,
+    a key and a value on each platter, and a query attends to the keys of all platters. The matrix
+    products therefore cost num_platters times as much as those of ordinary attention.
 
     Args:
-        num_heads: attention heads, each with the same number of channels on each platter.
-        num_platters: parts of the channels.
-        window: positions; attention reaches |i - j| < window, around the circle, and on a grid
-            along both axes. A causal mixer of sequences does not look around the circle: it
-            reaches 0 <= i - j < window. None: no limit.
-        wrap: whether positions lie on a circle, not on a line.
-        depth_wrap: whether platters lie on a circle, not on a line.
-        circle: what goes once around it: "max_length" positions, so that padding changes nothing,
-            or, where not causal, each sequence by itself, "real_length".
-        mode: "attention", or "spectral", one weight for each lag, by a softmax over the lags of
-            scores averaged over positions: O(n log n), n = max_length, and not causal.
+        num_heads: number of attention heads, each with the same number of channels per platter.
+        num_platters: number of parts that the channels are divided into.
+        window: in positions. Position i attends to j with |i - j| < window around the circle, on a
+            grid along both axes. A causal mixer of sequences does not go around the circle: it
+            attends to j with 0 <= i - j < window. None: no limit.
+        wrap: whether positions lie on a circle instead of a line.
+        depth_wrap: whether platters lie on a circle instead of a line.
+        circle: length of the circle: "max_length", so that padding changes nothing, or
+            "real_length", the length of each sequence, if the context is not causal.
+        mode: "attention", or "spectral". Spectral mode has one weight per lag: a softmax over lags
+            of the scores averaged over positions. It costs O(n log n) with n = max_length and is
+            not causal.
         harmonics: how often channels turn around the circle: "integer", whole numbers from 1 to
-            half of its places (a line is half of a circle), or "rope", as described, which are not
-            periodic.
-        distance_weight: at the start. Each score loses distance_weight times the distance, which
-            is the steps between positions over the places of the circle, plus the steps between
-            platters over their number. Each head learns its own, without weight decay. 0: no
-            score loses anything.
-        fusion: of the platters after attention.
-        fusion_rank: of fusion "low_rank". None: a quarter of the platters, at least 1.
-    Raises: ValueError if heads and platters do not divide the channels, or leave a head a number
-        that two (on a grid four) does not divide; for real_length without wrap, with a window, on
-        a grid, where causal or with spectral; for spectral where causal; for a depth_wrap or a
-        fusion that has no effect, and for a rank that the fusion cannot have.
+            half the circle's length (a line is half of a circle), or "rope", the frequencies of
+            the description, which are not periodic.
+        distance_weight: initial weight of the distance. Each score is reduced by the weight times
+            the distance: the steps between positions divided by the circle's length, plus the
+            steps between platters divided by their number. Each head learns its weight, without
+            weight decay. 0: scores do not depend on the distance.
+        fusion: how the platters are combined after attention.
+        fusion_rank: rank of fusion "low_rank". None: a quarter of the platters, at least 1.
+    Raises: ValueError if heads and platters do not divide the channels, or if the channels of a
+        head are not divisible by two (on a grid by four); for real_length without wrap, with a
+        window, on a grid, in a causal context or with spectral; for spectral in a causal context;
+        for a depth_wrap or a fusion without effect, and for a rank that the fusion cannot have.
     """
 
     name = "toroidal"
@@ -186,11 +187,11 @@ class Toroidal(RecurrentMixer):
 
 
 class RingBuffer(PrefillRecurrence):
-    """Attention to the last keys and values, each position in the place of the oldest one.
+    """Attention to the latest keys and values; each new position replaces the oldest one.
 
     Args:
-        mixer: causal, of sequences.
-        size: positions that are kept.
+        mixer: a causal mixer of sequences.
+        size: number of positions that are kept.
     """
 
     def __init__(self, mixer: Toroidal, size: int) -> None:

@@ -38,7 +38,7 @@ def rotate(x: Tensor) -> Tensor:
     """Rotate pairs of channels by angles that grow with the position (RoFormer, equation 15).
 
     Pair c is rotated by position * 10000 ** (-2 c / channels) radians. Products of a query and a
-    key then depend on their distance alone (RoFormer, equation 16).
+    key then depend on the lag only (RoFormer, equation 16).
 
     Args:
         x: (..., length, channels), channels even.
@@ -54,15 +54,14 @@ class Transformer(Mixer):
     """Softmax attention between real positions, O(length^2); with a window, O(length * window).
 
     Args:
-        num_heads: attention heads, each with the same number of channels.
-        attention_dim: channels of queries, keys and values, of all heads together. None: those in
-            and out.
-        projection_bias: whether the linear maps to them and from them have a bias.
-        attention_dropout: fraction of attention weights dropped in training.
-        rotary: whether queries and keys carry rotary positions.
-        window: positions; attention reaches |i - j| < window. None: no limit.
-    Raises: ValueError if num_heads does not divide attention_dim, or, with rotary, leaves each
-        head an odd number of its channels.
+        num_heads: number of attention heads, each with the same number of channels.
+        attention_dim: channels of queries, keys and values, over all heads. None: dim.
+        projection_bias: whether the input and output projections have a bias.
+        attention_dropout: dropout probability of attention weights.
+        rotary: whether queries and keys are rotated by their positions.
+        window: in positions. Position i attends to j with |i - j| < window. None: no limit.
+    Raises: ValueError if num_heads does not divide attention_dim, or if heads have an odd number
+        of channels and rotary is set.
     """
 
     name = "transformer"

@@ -1,4 +1,4 @@
-"""What a long convolution is within a mixer: a direct term, an activation, and what follows."""
+"""The layer around a long convolution: a direct term, an activation and a linear map."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ Convolution = TypeVar("Convolution", bound=LongConvolution)
 
 
 class ConvolutionMixer(Mixer, Generic[Convolution]):
-    """The layer GLU(W gelu(K x + D x)), or without GLU; K x is a convolution.
+    """The layer GLU(W gelu(K x + D x)), or the same without GLU; K x is a convolution.
 
-    The context's inner dropout acts on what gelu gives, tied where the context says so, and, with
-    `drops_convolved`, on what it takes, never tied: as in the code of DSS, and in that of S4.
+    The context's inner dropout acts on the output of gelu; it zeroes whole channels if the context
+    has tied dropout. With `drops_convolved` dropout also acts on the input of gelu, never on whole
+    channels. The former is as in the code of DSS, the latter as in that of S4.
 
     Args:
-        context: what the mixer knows of model and task.
-        convolution: K, of as many channels as the mixer has or a multiple of them: each copy of
-            the channels has kernels of its own, and W joins them.
+        context: facts about the model and the task.
+        convolution: K, with dim channels or a multiple of them. Each copy of the channels has its
+            own kernels, and W joins the copies.
         output: "glu", or "linear" for W without a gate.
-        drops_convolved: whether there is dropout before gelu, too.
+        drops_convolved: whether there is dropout before gelu as well.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class ConvolutionMixer(Mixer, Generic[Convolution]):
 
 
 def join_directions(kernels: Tensor, length: int) -> LagKernel:
-    """Join a kernel of lags behind and one of lags ahead, if there is one.
+    """Join a kernel for earlier positions and, if there is one, a kernel for later positions.
 
     Args:
         kernels: (directions, channels, length), for lags 0, 1, ...; ahead for lags -1, -2, ...

@@ -14,14 +14,14 @@ from models.ops.vandermonde import vandermonde_product
 class DampedAverage(LongConvolution):
     """Sums of damped exponential moving averages (Ma et al., Mega, ICLR 2023, section 3.1).
 
-    Each channel has averages of several decays q, whose kernels over lags are p beta q ** lag, and
-    the sum of them weighted by gamma. With two directions there is another kernel of lags ahead;
-    both have lag 0.
+    Each channel has several averages with different decays q, whose kernels over lags are
+    p beta q ** lag. The channel's kernel is their sum weighted by gamma. With two directions there
+    is another kernel for later positions; both include lag 0.
 
     Args:
         channels: in and out.
-        directions: 1 where causal, else 2.
-        size: averages of a channel in each direction.
+        directions: 1 if causal, else 2.
+        size: number of averages per channel and direction.
     """
 
     def __init__(self, *, channels: int, directions: int, size: int) -> None:

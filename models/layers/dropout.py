@@ -1,4 +1,4 @@
-"""Dropout that does not wait for its random numbers, of single numbers or of whole channels."""
+"""Dropout of single numbers or of whole channels, with fast random numbers on a CPU."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from torch.nn import functional
 from models.ops.reference import reference_forms_are_used
 
 LEVELS = 2**16
-"""Values of a random number of 16 bits, of which four come from one draw of the generator."""
+"""Number of values of a 16-bit random number; one draw of the generator gives four of them."""
 
 
 class Dropout(nn.Module):
-    """Zero numbers at random in training, and scale the others so that the mean stays.
+    """Zero numbers at random in training, and scale the others so that the mean is unchanged.
 
-    On a CPU torch draws a float for each number; 16 bits do, and cost a quarter. The probability
-    is rounded to a multiple of 1 / 65,536 below 1, and the scale fits what it is rounded to.
+    On a CPU torch draws a float for each number. Here 16 random bits are drawn, which take a
+    quarter of the time. The probability is therefore rounded to a multiple of 1 / 65,536 below 1,
+    and the scale belongs to the rounded probability.
 
     Args:
-        probability: how likely a number becomes zero, in [0, 1).
+        probability: probability that a number becomes zero, in [0, 1).
     """
 
     def __init__(self, probability: float) -> None:
@@ -56,7 +57,7 @@ class Dropout(nn.Module):
 class ChannelDropout(Dropout):
     """Zero channels of whole sequences at random in training, and scale the others.
 
-    Published code calls it tied dropout: one draw for all positions of a sequence.
+    Published code calls this tied dropout: all positions of a sequence share one random draw.
     """
 
     def factors(self, sequences: int, x: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ class ChannelDropout(Dropout):
 
 
 def build_dropout(probability: float, *, tied: bool) -> Dropout:
-    """Build the dropout of single numbers, or the tied one of whole channels."""
+    """Build the dropout of single numbers, or of whole channels (tied)."""
     return ChannelDropout(probability) if tied else Dropout(probability)
 
 

@@ -1,4 +1,4 @@
-"""The gated unit of the Toeplitz family of mixers."""
+"""The gated unit of TNN, SKI-TNN and FD-TNN."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ ExpandRatio = Annotated[float, Field(gt=0, le=1000)]
 class GatedToeplitzUnit(nn.Module):
     """The gated Toeplitz unit (GTU), W_3 norm(f(W_1 x) * T f(W_2 x)), for a linear operator T.
 
-    The formula is that of The Annotated TNN, "GTU". As in the published code, weights and biases
-    of the three projections start normal with standard deviation 0.02, and the context's inner
-    dropout acts on what T gives, on grids alone.
+    The formula is in The Annotated TNN, "GTU". As in the published code, weights and biases of the
+    three projections start normal with standard deviation 0.02. The context's inner dropout acts
+    on the output of T, but only if the context has a grid.
 
     Args:
-        context: what the mixer knows of model and task.
-        operator: builds a map of (batch, length, hidden) to the same shape, linear in it, for
-            sequences of at most a given length; the unit has one, or one along each axis of
-            the context's grid.
-        hidden: channels inside.
-        activation: f, of the gate and the value.
+        context: facts about the model and the task.
+        operator: builds T for sequences of at most a given length, a linear map of
+            (batch, length, hidden) to the same shape. The unit has one operator, or one along each
+            axis of the context's grid.
+        hidden: number of channels inside the unit.
+        activation: f, the activation of the gate and the value.
         inner_norm: norm over the inner channels, after the gate.
     """
 
@@ -73,7 +73,7 @@ class GatedToeplitzUnit(nn.Module):
         return self._project(gate, self.dropout(self.operator(value)))
 
     def gated(self, x: Tensor, mixed: Tensor) -> Tensor:
-        """Gate and project what the operator has mixed.
+        """Multiply the operator's output by the gate, and project.
 
         Args:
             x: (..., dim), the unit's input.
@@ -87,5 +87,5 @@ class GatedToeplitzUnit(nn.Module):
 
 
 def inner_channels(expand_ratio: float, dim: int) -> int:
-    """Return the channels inside a unit, `expand_ratio` times those outside, at least one."""
+    """Return the number of channels inside a unit: `expand_ratio * dim`, at least one."""
     return max(1, round(expand_ratio * dim))

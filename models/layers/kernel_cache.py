@@ -1,9 +1,8 @@
-"""A cache that makes a kernel once where several products use it.
+"""A cache that computes a kernel once if several products use it.
 
-A batch is mixed in groups of similar length, and an evaluation in many batches. The kernel over
-lags that a mixer's parameters generate is the same for all of them, only cut to their length.
-This is what `torch.nn.utils.parametrize.cached` does for parametrized tensors, but it also keeps
-what depends on an argument, such as a length.
+A batch is mixed in groups of similar length, and an evaluation has many batches. All of them use
+the same kernel over lags, cut to their length. `torch.nn.utils.parametrize.cached` does the same
+for parametrized tensors; this cache also holds values that depend on an argument, such as a length.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _CachedKernels:
     by_role: dict[Hashable, Any] = field(default_factory=dict)
 
     def holds_for(self, tensors: list[Tensor], state: tuple[object, ...]) -> bool:
-        """Whether these are the same tensors, unchanged."""
+        """Whether these are the same tensors, and unchanged."""
         same = len(tensors) == len(self.tensors) and all(map(operator.is_, tensors, self.tensors))
         return same and state == self.state
 
@@ -45,9 +44,9 @@ _CACHES: ContextVar[dict[nn.Module, _CachedKernels] | None] = ContextVar(
 
 @contextlib.contextmanager
 def cache_kernels() -> Iterator[None]:
-    """Open a block that keeps what is made in it, as long as no parameter changes.
+    """Return a context in which kernels are cached, as long as no parameter changes.
 
-    What is kept lives until the outermost such block ends; a block inside another adds nothing.
+    The cache is emptied when the outermost such context ends; a nested context has no effect.
     """
     if _CACHES.get() is not None:
         yield
@@ -60,11 +59,11 @@ def cache_kernels() -> Iterator[None]:
 
 
 def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
-    """Return what is kept of a module by role; None outside of `cache_kernels`.
+    """Return the cached values of a module by role; None outside of `cache_kernels`.
 
-    A parameter or buffer of the module that was changed in place, moved or replaced since empties
-    it, and so does another mode of autograd. (What writes through `.data` cannot be seen.) Within
-    `reference_forms` nothing is kept, as published code does.
+    The cache is emptied if a parameter or buffer of the module was changed in place, moved or
+    replaced, or if the mode of autograd has changed. (A write through `.data` is not noticed.)
+    Within `reference_forms` nothing is cached, as in published code.
     """
     kept = _CACHES.get()
     if kept is None or reference_forms_are_used():
@@ -81,12 +80,12 @@ def find_cache(owner: nn.Module) -> dict[Hashable, Any] | None:
 
 
 def compute_once(owner: nn.Module, role: Hashable, make: Callable[[], T]) -> T:
-    """Make something from a module's parameters, or return what is kept for the same role.
+    """Compute a value from a module's parameters, or return the cached value of the same role.
 
     Args:
         owner: the module.
-        role: names the result and all that it depends on except the parameters.
-        make: makes the result.
+        role: the value's name, with everything that it depends on except the parameters.
+        make: computes the value.
     """
     kept = find_cache(owner)
     if kept is not None and role in kept:

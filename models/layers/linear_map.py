@@ -1,4 +1,4 @@
-"""Linear layers that choose torch's faster library, see `models.ops.linear_map`."""
+"""Linear layers that use the faster of torch's two libraries, see `models.ops.linear_map`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from models.ops.linear_map import linear_map
 
 
 class LinearMap(nn.Linear):
-    """`torch.nn.Linear`, faster on some processors; parameters and how they start are the same."""
+    """`torch.nn.Linear` with a faster product on some processors, and the same parameters."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Map the last dimension: (..., inputs) -> (..., outputs)."""

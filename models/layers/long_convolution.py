@@ -1,4 +1,4 @@
-"""Convolutions as long as the sequence, whose kernels are made once and multiplied by FFT."""
+"""Long convolutions: cached kernels over lags, and products by FFT."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from models.ops.circulant import circulant_multiply
 from models.ops.toeplitz import LagKernel, fast_fft_length
 
 MOST_RESPONSES = 4
-"""How many transforms of one kernel are kept, the latest: an evaluation makes one per size."""
+"""Number of transforms of one kernel that are cached; an evaluation computes one per size."""
 
 
 class PositionOperator(nn.Module, abc.ABC):
-    """A matrix over positions for every channel, which a mixer multiplies by.
+    """A product with one matrix over positions per channel, the core of a mixer.
 
-    The benchmark times its product alone, and the report draws its matrices.
+    `lra.bench op` measures the time of this product alone, and the report draws the matrices.
     """
 
     channels: int
@@ -37,18 +37,18 @@ class PositionOperator(nn.Module, abc.ABC):
 
 
 class LongConvolution(PositionOperator):
-    """A Toeplitz matrix for every channel, whose kernel over lags the parameters generate."""
+    """A product with one Toeplitz matrix per channel; parameters generate the kernel over lags."""
 
     @abc.abstractmethod
     def generate(self, length: int) -> LagKernel:
         """Generate the kernel for sequences of a length, in at least single precision."""
 
     def resolution(self, length: int) -> int:
-        """Return a number that is equal for lengths whose kernels are cuts of the same one."""
+        """Return a number that is equal for all lengths whose kernels are parts of one kernel."""
         return 0
 
     def kernel(self, length: int) -> LagKernel:
-        """Generate the kernel for sequences of a length, or cut one kept for longer sequences.
+        """Generate the kernel for sequences of a length, or cut the cached kernel of longer ones.
 
         Autocast is off for it: in bfloat16, neighbouring lags above 256 round to the same number.
         """
@@ -86,9 +86,8 @@ class LongConvolution(PositionOperator):
     def forward(self, x: Tensor) -> Tensor:
         """Multiply x by the kernel: (batch, length, channels) -> the same shape.
 
-        This is `toeplitz_multiply`, except that a kept transform of the kernel for longer
-        sequences also serves shorter ones, where its greater size costs less than another
-        transform of the kernel.
+        This is `toeplitz_multiply`, except that the cached transform of the kernel for longer
+        sequences is used for shorter ones if that costs less than another transform.
         """
         batch, length, _ = x.shape
         kept = find_cache(self)

@@ -1,4 +1,4 @@
-"""Norms over channels, by the names that options use."""
+"""Norms over channels, by their names in options."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 Norm = Literal["simple_rms", "layer", "none"]
 
 SMALLEST_RMS = 1e-8
-"""Added to the root mean square, outside of the root as in the published code."""
+"""Added to the root mean square, outside of the root, as in the published code."""
 
 
 class SimpleRMSNorm(nn.Module):

@@ -1,4 +1,4 @@
-"""Fusion across platters, position by position."""
+"""Combinations of the platters of toroidal attention, at each position."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ Fusion = Literal["low_rank", "attention", "mean", "none"]
 
 
 class LowRankFusion(nn.Module):
-    """Platters times I + U V^T.
+    """Multiply the platters by I + U V^T.
 
-    The description has U V^T alone, which of rank 1 leaves one vector times a number per platter.
+    The description has U V^T without I. With rank 1 this would leave a single vector, multiplied by
+    one number per platter.
 
     Args:
         num_platters: in and out.
-        rank: columns of U and of V.
+        rank: number of columns of U and V.
     """
 
     def __init__(self, num_platters: int, rank: int) -> None:
@@ -31,9 +32,9 @@ class LowRankFusion(nn.Module):
 
 
 class AttentionFusion(nn.Module):
-    """Attention of platters to platters: softmax(Q K^T / sqrt(channels)) V.
+    """Attention between platters: softmax(Q K^T / sqrt(channels)) V.
 
-    Q, K and V are linear maps from platters to platters, which all channels have in common.
+    Q, K and V are linear maps from platters to platters that all channels share.
 
     Args:
         num_platters: in and out.
@@ -53,7 +54,7 @@ class AttentionFusion(nn.Module):
 
 
 class MeanFusion(nn.Module):
-    """The mean of all platters in the place of each."""
+    """Replace each platter by the mean of all platters."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Fuse x: (..., platters, channels) -> the same shape."""

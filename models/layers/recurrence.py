@@ -1,4 +1,4 @@
-"""Recurrences that mixers have in common."""
+"""Recurrences that several mixers use."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class TimeInvariantRecurrence(Recurrence):
 
     @abc.abstractmethod
     def advance_by(self, steps: int) -> Callable[[Tensor], Tensor]:
-        """Return the map from a state to the one after so many positions of zeros, A ** steps."""
+        """Return the map A ** steps, from a state to the state after that many zero inputs."""
 
     def state_after(self, x: Tensor) -> Tensor:
         """Compute the state after the first positions: x (batch, length, channels) -> (batch, ...).
 
-        Positions are cut into about sqrt(length) chunks. All chunks take their steps together, from
-        zero states, and what each gives is then carried to the end.
+        Positions are divided into about sqrt(length) chunks. All chunks run at the same time, from
+        zero states, and their final states are then combined.
         """
         batch, length, _ = x.shape
         chunk = block_length(length)
@@ -50,7 +50,7 @@ class TimeInvariantRecurrence(Recurrence):
 
 
 class WrappedRecurrence(PrefillRecurrence):
-    """A convolution as a recurrence, with maps of single positions before it and after it.
+    """A convolution as a recurrence, with maps at single positions before and after it.
 
     Args:
         inner: the convolution's recurrence.
@@ -92,9 +92,8 @@ class WrappedRecurrence(PrefillRecurrence):
 class DiagonalStateSpace(TimeInvariantRecurrence):
     """The recurrence s' = poles * s + weights * x, y = Re(sum of s'), O(states) a step.
 
-    Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on
-    the output, so that states are as large as the outputs, also where poles grow and weights
-    are tiny.
+    Its kernel at lag l is Re(sum of weights * poles ** l). Weights act on the input and not on the
+    output. States are then as large as the outputs, even with growing poles and tiny weights.
 
     Args:
         poles: (channels, states) or (1, states) complex.
@@ -188,7 +187,7 @@ def diagonal_from_kernel(kernel: LagKernel, damping: float = 1.0) -> PeriodicSta
 
 
 def latest_in_slots(x: Tensor, size: int) -> Tensor:
-    """Keep the latest positions in a ring: position p is in slot p % size, others hold zeros.
+    """Arrange the latest positions in a ring: slot p % size holds position p, or zeros.
 
     Args:
         x: (batch, length, ...), positions from 0 on.

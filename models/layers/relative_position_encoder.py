@@ -25,13 +25,14 @@ class RelativePositionEncoder(nn.Module):
     "Relative Position Encoder").
 
     Args:
-        channels: values out.
+        channels: number of values per input number.
         dim: width of the hidden layers.
-        num_layers: hidden layers.
-        activation: before each linear layer but the first.
-        norm: before each activation; "last_layer" is a layer norm before the last one alone, which
-            with two hidden layers is the encoder of OpenNLPLab/lra, whatever count is stated there.
-        residual: whether each hidden layer adds to its input.
+        num_layers: number of hidden layers.
+        activation: activation before each linear layer except the first.
+        norm: norm before each activation. "last_layer" is a layer norm before the last activation
+            only. With two hidden layers this is the encoder that OpenNLPLab/lra builds, whatever
+            number of layers its settings state.
+        residual: whether each hidden layer adds its result to its input.
     Raises: ValueError for residual without hidden layers.
     """
 

@@ -1,4 +1,4 @@
-"""State spaces whose time steps and maps depend on the input: those of Mamba, Mamba-2 and B2S6."""
+"""Selective state spaces, whose time steps and maps depend on the input: Mamba, Mamba-2, B2S6."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ SMALLEST_STEP = 1e-4
 
 @dataclass(frozen=True)
 class StepRange:
-    """Time steps at the start, drawn evenly on a logarithmic scale.
+    """The range of initial time steps, which are drawn evenly on a logarithmic scale.
 
     Args:
-        smallest: at least.
-        largest: at most.
+        smallest: lower bound.
+        largest: upper bound.
     """
 
     smallest: float
     largest: float
 
     def draw(self, count: int) -> Tensor:
-        """Draw what softplus makes time steps of: (count,)."""
+        """Draw time steps and return their inverse softplus: (count,)."""
         steps = initial_log_steps(count, self.smallest, self.largest).detach().exp()
         steps = steps.clamp(min=SMALLEST_STEP)
         return steps + torch.log(-torch.expm1(-steps))
@@ -44,11 +44,11 @@ class StepRange:
 
 @dataclass(frozen=True)
 class Selection:
-    """What drives the states at each position.
+    """The inputs of the states at each position.
 
     Attributes:
-        x: (..., channels), what enters them.
-        step: (..., channels), or (..., heads) of as many channels each, time steps.
+        x: (..., channels), the values that enter the states.
+        step: (..., channels) time steps, or (..., heads) for heads of equally many channels.
         into: (..., groups, states), B.
         out: (..., groups, states), C.
     """
@@ -59,7 +59,7 @@ class Selection:
     out: Tensor
 
     def masked(self, mask: Tensor | None) -> Selection:
-        """Stand still at padding: time steps of 0, by which nothing decays and nothing enters."""
+        """Set time steps to 0 at padding, so that no state decays and nothing enters there."""
         if mask is None:
             return self
         return Selection(self.x, self.step * mask[..., None], self.into, self.out)
@@ -68,14 +68,14 @@ class Selection:
 class SelectiveStates(nn.Module, abc.ABC):
     """States h[k] = exp(dt A) h[k - 1] + dt B x[k], and y[k] = Re(C h[k]) + D x[k].
 
-    What is given is in two parts: one that has gone through a short convolution, x and what else
-    the states take from there, and one that has not.
+    The input has two parts. The first, `convolved`, is the output of a short convolution; it holds
+    x and often B and C. The second, `direct`, comes straight from the input projection.
 
     Args:
-        channels: of x and of the result.
-        num_states: of a channel.
-        convolved: channels of the first part.
-        direct: channels of the second part.
+        channels: number of channels of x and of the result.
+        num_states: number of states per channel.
+        convolved: number of channels of the first part.
+        direct: number of channels of the second part.
     """
 
     def __init__(self, channels: int, *, num_states: int, convolved: int, direct: int) -> None:
@@ -87,11 +87,11 @@ class SelectiveStates(nn.Module, abc.ABC):
 
     @abc.abstractmethod
     def select(self, convolved: Tensor, direct: Tensor) -> Selection:
-        """Make what drives the states: (..., convolved), (..., direct)."""
+        """Compute the inputs of the states from (..., convolved) and (..., direct)."""
 
     @abc.abstractmethod
     def poles(self) -> Tensor:
-        """Return A: (channels, states), or (channels, 1) where all states of a channel share it."""
+        """Return A: (channels, states), or (channels, 1) if all states of a channel share it."""
 
     @abc.abstractmethod
     def skip(self) -> Tensor:
@@ -102,7 +102,7 @@ class SelectiveStates(nn.Module, abc.ABC):
         """Name the parameters without weight decay: those of "steps", and the "others"."""
 
     def bias(self) -> Tensor | None:
-        """Return what is added to B, (channels, states), if anything."""
+        """Return the bias that is added to B, (channels, states), or None."""
         return None
 
     def forward(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Tensor:
@@ -157,10 +157,10 @@ class MambaStates(SelectiveStates):
     """The states of Mamba (Gu and Dao 2023, section 3): real poles of every channel.
 
     Args:
-        channels: of x and of the result.
-        num_states: of a channel.
-        rank: of the map from x to time steps.
-        steps: where they start.
+        channels: number of channels of x and of the result.
+        num_states: number of states per channel.
+        rank: rank of the map from x to time steps.
+        steps: range of initial time steps.
     """
 
     def __init__(self, channels: int, *, num_states: int, rank: int, steps: StepRange) -> None:
@@ -195,14 +195,14 @@ class MambaStates(SelectiveStates):
 
 
 class HeadStates(SelectiveStates):
-    """The states of Mamba-2 (Dao and Gu 2024, section 7): one real pole and time step for a head.
+    """The states of Mamba-2 (Dao and Gu 2024, section 7): one real pole and time step per head.
 
     Args:
-        channels: of x and of the result.
-        num_states: of a channel.
-        num_heads: heads, which divide the channels.
-        num_groups: groups of heads with B and C in common.
-        steps: where they start.
+        channels: number of channels of x and of the result.
+        num_states: number of states per channel.
+        num_heads: number of heads; it divides the channels.
+        num_groups: number of groups of heads that share B and C.
+        steps: range of initial time steps.
     """
 
     def __init__(
@@ -258,14 +258,14 @@ class HeadStates(SelectiveStates):
 class BlockBiasedStates(SelectiveStates):
     """The states of B2S6 (Yu and Erichson 2025): complex poles, blocks, and a bias on B.
 
-    Each block of channels has B, C and time steps of its own, made from its channels alone. What
-    the paper leaves open is as in S4D: poles of S4D-Lin, each for a conjugate pair.
+    Each block of channels has its own B, C and time steps, computed from the channels of the block.
+    What the paper leaves open follows S4D: poles start as in S4D-Lin, one per conjugate pair.
 
     Args:
-        channels: of x and of the result.
-        num_states: of a channel, for twice as many with their conjugates.
-        num_blocks: blocks, which divide the channels.
-        steps: where they start.
+        channels: number of channels of x and of the result.
+        num_states: number of states per channel, without their conjugates.
+        num_blocks: number of blocks; it divides the channels.
+        steps: range of initial time steps.
     """
 
     def __init__(

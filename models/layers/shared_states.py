@@ -25,10 +25,11 @@ Gate = Literal["glu", "half_glu1", "half_glu2"]
 class SharedStates(PositionOperator):
     """Complex states h[k] = poles * h[k - 1] + B x[k], and Re(C h) of them.
 
-    With two directions there are states from the other end, too, of the same poles and B.
+    With two directions, further states run from the other end of the sequence. They have the same
+    poles and B.
 
     Args:
-        readout: (directions, dim, states) complex, where C starts.
+        readout: (directions, dim, states) complex, the initial C.
     """
 
     def __init__(self, readout: Tensor) -> None:
@@ -37,7 +38,7 @@ class SharedStates(PositionOperator):
         self.readout = complex_parameter(readout)
 
     readout_scale = 1.0
-    """On C: 2 where each state stands for a conjugate pair."""
+    """Factor on C: 2 if each state stands for a conjugate pair."""
 
     @abc.abstractmethod
     def discretize(self) -> tuple[Tensor, Tensor]:
@@ -99,14 +100,14 @@ def read(states: Tensor, readout: Tensor) -> Tensor:
 class SharedStateMixer(RecurrentMixer, Generic[States]):
     """The layer of S5 and LRU: y = Re(C h) + D x, gelu, dropout, and a gate.
 
-    gelu is the approximation by tanh, which is flax's. The context's inner dropout acts on what
-    gelu gives, tied where the context says so.
+    gelu is the tanh approximation, as in flax. The context's inner dropout acts on the output of
+    gelu; it zeroes whole channels if the context has tied dropout.
 
     Args:
-        context: what the mixer knows of model and task.
+        context: facts about the model and the task.
         states: h.
-        gate: with g = gelu(y), "glu" is W_1 g * sigmoid(W_2 g), "half_glu1" g * sigmoid(W g), and
-            "half_glu2" y * sigmoid(W g).
+        gate: with g = gelu(y), "glu" is W_1 g * sigmoid(W_2 g), "half_glu1" is g * sigmoid(W g),
+            and "half_glu2" is y * sigmoid(W g).
     """
 
     def __init__(self, context: MixerContext, states: States, *, gate: Gate) -> None:

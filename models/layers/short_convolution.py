@@ -9,11 +9,11 @@ from models.ops.depthwise import depthwise_convolution
 
 
 class ShortConvolution(nn.Module):
-    """A filter of every channel over a position and the ones just before it.
+    """A causal depthwise convolution with few taps.
 
     Args:
         channels: in and out.
-        size: taps of a filter.
+        size: number of taps of a filter.
         bias: whether a constant is added.
     """
 

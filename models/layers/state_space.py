@@ -1,4 +1,4 @@
-"""What the state-space mixers have in common: kernels per direction, and what follows them."""
+"""Parts that S4, S4D and DSS share: kernels per direction, and the layer around them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Step = Annotated[float, Field(gt=0, le=1e3)]
 
 
 class StateSpaceConvolution(LongConvolution):
-    """Causal kernels of every channel, one per direction, joined to one over all lags.
+    """One causal kernel per channel and direction, joined to one kernel over all lags.
 
-    With one direction the convolution is causal. With two it is bidirectional, and the second
-    kernel is for the positions ahead (Goel et al., "It's Raw!", ICML 2022).
+    With one direction the convolution is causal. With two it is bidirectional: the second kernel is
+    for later positions (Goel et al., "It's Raw!", ICML 2022).
     """
 
     log_step: nn.Parameter
@@ -41,7 +41,7 @@ class StateSpaceConvolution(LongConvolution):
 
     @abc.abstractmethod
     def state_parameters(self) -> list[nn.Parameter]:
-        """Return the parameters of the dynamics that never decay, except the time steps."""
+        """Return the parameters without weight decay, except the time steps."""
 
     @abc.abstractmethod
     def recurrence(self, length: int) -> TimeInvariantRecurrence:
@@ -61,13 +61,13 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
     """The layer of S4, S4D and DSS, see `ConvolutionMixer`.
 
     Args:
-        context: what the mixer knows of model and task.
+        context: facts about the model and the task.
         convolution: K.
-        state_lr: highest learning rate of the dynamics' parameters. None: the run's.
+        state_lr: highest learning rate of the parameters of `state_parameters`. None: the run's.
         step_lr: highest learning rate of the time steps. None: the run's.
-        readout_lr: highest learning rate of C, where that decays. None: the run's.
+        readout_lr: highest learning rate of C, with the run's weight decay. None: the run's.
         output: "glu", or "linear" for W without a gate.
-        drops_convolved: whether there is dropout before gelu, too.
+        drops_convolved: whether there is dropout before gelu as well.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class StateSpaceMixer(ConvolutionMixer[StateSpaceConvolution], RecurrentMixer):
 
 
 def num_directions(context: MixerContext) -> int:
-    """Return how many kernels a mixer needs: 1 where it is causal, else 2."""
+    """Return the number of kernels per channel: 1 if the context is causal, else 2."""
     return 1 if context.causal else 2
 
 
@@ -122,10 +122,10 @@ def initial_log_steps(channels: int, step_min: float, step_max: float) -> nn.Par
 
 
 def real_dtype() -> torch.dtype:
-    """Return the type in which parameters of state spaces are made.
+    """Return the type of the parameters of state spaces.
 
-    It is torch's default type, and single precision at least: torch has neither complex numbers
-    nor transforms in bfloat16; autocast computes the rest in it.
+    It is torch's default type, but at least single precision, because torch has neither complex
+    numbers nor Fourier transforms in bfloat16.
     """
     return torch.promote_types(torch.get_default_dtype(), torch.float32)
 
@@ -149,7 +149,7 @@ def random_complex(*shape: int) -> Tensor:
 
 
 def per_channel(values: Tensor, channels: int) -> Tensor:
-    """Repeat what each copy of the dynamics has for the channels that use the copy.
+    """Repeat the values of each set of poles for all channels that use the set.
 
     Args:
         values: (copies, states).
@@ -160,10 +160,10 @@ def per_channel(values: Tensor, channels: int) -> Tensor:
 
 
 def check_copies(num_copies: int | None, channels: int) -> int:
-    """Return the number of copies of the dynamics.
+    """Return the number of sets of poles.
 
     Args:
-        num_copies: the option; None for one copy per channel.
+        num_copies: the option; None for one set per channel.
         channels: of the mixer.
     Raises: ValueError if the copies do not divide the channels.
     """

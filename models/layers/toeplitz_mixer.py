@@ -1,4 +1,4 @@
-"""A gated unit around long convolutions, with its recurrence, for TNN and FD-TNN."""
+"""The common base of TNN and FD-TNN: a gated unit around a long convolution, as a mixer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.ops.toeplitz import LagKernel
 
 
 class ToeplitzMixer(RecurrentMixer):
-    """A mixer that is a gated unit around operators whose kernels are over lags."""
+    """A mixer that is a gated unit around Toeplitz operators."""
 
     def __init__(self, context: MixerContext, unit: GatedToeplitzUnit) -> None:
         super().__init__()

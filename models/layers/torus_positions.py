@@ -1,4 +1,4 @@
-"""What attention on a torus knows of positions: their encoding, and what distance costs."""
+"""Positions of attention on a torus: their encoding, and the weight of their distance."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from models.ops.torus import Harmonics, Torus
 
 
 class TorusPositions(nn.Module):
-    """The torus of a context's positions, with a weight of the distance on it for each head.
+    """The torus of a context's positions, with one weight of the distance per head.
 
     Args:
         context: has the longest length, and the grid.

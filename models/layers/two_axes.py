@@ -1,4 +1,4 @@
-"""Modules that mix a grid along both of its axes."""
+"""Modules that mix an image along both of its axes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from models.ops.reference import fast_form_of
 
 
 class GridModule(nn.Module):
-    """A module that takes sequences for grids in raster order.
+    """A module whose sequences are images in raster order.
 
     Args:
         grid: (height, width).
@@ -22,7 +22,7 @@ class GridModule(nn.Module):
         self.grid = grid
 
     def take_grid(self, grid: tuple[int, int]) -> None:
-        """Take grids of another size from now on, as a trained model may be given.
+        """Change the size of the grid, for a trained model that is evaluated on other images.
 
         Args:
             grid: (height, width).
@@ -41,7 +41,7 @@ class GridModule(nn.Module):
         return x.unflatten(1, self.grid)
 
     def check_length(self, length: int) -> None:
-        """Make sure of the number of positions.
+        """Check the number of positions.
 
         Raises: ValueError for another one than the grid has.
         """
@@ -51,11 +51,11 @@ class GridModule(nn.Module):
 
 
 class RowsThenColumns(GridModule):
-    """Twice the product of an operator along the rows and one along the columns.
+    """An operator along the rows, then one along the columns, times two.
 
-    TNN's published code for images adds rows-then-columns and columns-then-rows. Both operators
-    are linear and act on one axis alone, so both orders are the same map, (A x I)(I x B) =
-    (I x B)(A x I), and one of them, doubled, is half the work.
+    TNN's published code for images adds rows-then-columns and columns-then-rows. Both operators are
+    linear and act on one axis each, so both orders are the same map: (A x I)(I x B) =
+    (I x B)(A x I). Computing one order and doubling it is half the work.
 
     Args:
         rows: maps (batch, width, channels) to the same shape, linearly.
@@ -91,7 +91,7 @@ class RowsThenColumns(GridModule):
 
 
 def along_axes(context: MixerContext, operator: Callable[[int], nn.Module]) -> nn.Module:
-    """Build an operator over positions, or one along each axis where the context has a grid.
+    """Build an operator over positions, or one along each axis if the context has a grid.
 
     Args:
         context: has the longest length and the grid.

@@ -1,4 +1,4 @@
-"""Pure functions of tensors, each fast form beside its reference."""
+"""Pure functions of tensors. Each fast form has a plain reference form beside it."""
 
 __all__ = [
     "activations",

@@ -1,4 +1,4 @@
-"""Activations by the names that options use."""
+"""Activations, by their names in options."""
 
 from __future__ import annotations
 

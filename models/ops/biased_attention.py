@@ -1,4 +1,4 @@
-"""Attention with one head whose scores have a bias over lags, in chunks or over all positions."""
+"""Attention with one head and a learned bias per lag, within chunks or over all positions."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from models.ops.reference import fast_form_of
 Weighting = Literal["softmax", "laplace"]
 
 BLOCK = 512
-"""Queries that are attended for together; the weights of others are computed again on the way
-back."""
+"""Number of queries in a block; the backward pass computes the weights again, block by block."""
 LAPLACE_MEAN, LAPLACE_DEVIATION = 0.707107, 0.282095
 """sqrt(1 / 2) and sqrt(1 / (4 pi)), at which the Laplace function is nearest to relu ** 2 (Mega,
 section 3.4), as the published code has them."""
@@ -30,15 +29,15 @@ def laplace(scores: Tensor) -> Tensor:
 def weights_of(
     query: Tensor, key: Tensor, bias: Tensor, allowed: Tensor, weighting: Weighting
 ) -> Tensor:
-    """Weigh keys for queries.
+    """Compute the attention weights of keys for queries.
 
     Args:
         query: (..., queries, channels).
         key: (..., keys, channels).
         bias: (queries, keys), added to scores.
-        allowed: (..., queries, keys) bool, whether there is attention.
-        weighting: "softmax" over scores divided by the square root of the channels, or "laplace"
-            of scores divided by the number of keys that there are for a query.
+        allowed: (..., queries, keys) bool, True if the query may attend to the key.
+        weighting: "softmax" of scores divided by the square root of the number of channels, or
+            "laplace" of scores divided by the number of allowed keys.
     Returns: (..., queries, keys); zeros for a query that has no key.
     """
     scores = query @ key.mT
@@ -54,8 +53,9 @@ def bias_of(by_lag: Tensor, lag: Tensor) -> Tensor:
     """Look up the biases of lags.
 
     Args:
-        by_lag: (2 longest - 1,), those of longest - 1, ..., 1 - longest; ends stand for all beyond.
-        lag: whole numbers, a query's position less its key's.
+        by_lag: (2 longest - 1,), biases of the lags longest - 1, ..., 1 - longest. The two ends
+            also hold for larger lags.
+        lag: whole numbers, the query's position minus the key's.
     Returns: of the shape of lag.
     """
     return by_lag[(len(by_lag) // 2 - lag).clamp(0, len(by_lag) - 1)]
@@ -87,9 +87,9 @@ def biased_attention(
 ) -> Tensor:  # fmt: skip
     """Attend with one head, whose scores have a learned bias for every lag.
 
-    Chunks are attended in by themselves, in O(length chunk). Without chunks, blocks of queries are
-    taken one by one, and weights are computed again in the backward pass, so that memory is linear
-    in the length.
+    With chunks, positions attend within their own chunk, in O(length chunk). Without chunks, blocks
+    of queries are processed one by one, and the backward pass computes their weights again, so that
+    memory is linear in the length.
 
     Args:
         query: (batch, length, channels).
@@ -97,8 +97,8 @@ def biased_attention(
         value: (batch, length, value channels).
         by_lag: (2 longest - 1,), see `bias_of`.
         weighting: see `weights_of`.
-        causal: whether position i attends to j <= i alone.
-        chunk: positions of a chunk. None: the sequence is one.
+        causal: whether position i attends to j <= i only.
+        chunk: positions of a chunk. None: the whole sequence is one chunk.
         mask: (batch, length) bool, True at real positions. None: all are real.
     Returns: (batch, length, value channels).
     """

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 
 CHUNK_NUMBERS = 2**20
-"""Most numbers in one (channels, states, frequencies) array."""
+"""Largest number of elements in a (channels, states, frequencies) array."""
 
 
 def in_chunks_reference(
@@ -26,7 +26,7 @@ def in_chunks_reference(
 
 @fast_form_of(in_chunks_reference)
 def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each: int) -> Tensor:
-    """Compute a function of angles for some of them at a time, to save memory.
+    """Compute a function of angles in chunks, to save memory.
 
     Only results are kept; the backward pass computes each chunk again.
 

@@ -17,22 +17,22 @@ from models.ops.reference import fast_form_of
 from models.ops.workers import num_workers, on_workers, threads_of_each
 
 CHUNK_NUMBERS_OTHERWISE = 2**28
-"""Most numbers in one transform on devices that are no CPU: as many as keep them busy."""
+"""Largest number of elements in one transform on a GPU, enough to keep it busy."""
 
 DEFAULT_CACHE = 2**20
-"""Bytes of a core's second-level cache where the system does not say."""
+"""Assumed size of a core's second-level cache in bytes, if the system does not report it."""
 
 FEWEST_CHANNELS = 16
-"""Fewest channels of a chunk: their numbers at one position fill a line of the cache."""
+"""Smallest number of channels in a chunk; at one position they fill a cache line."""
 
 FEWEST_NUMBERS = 2**19
-"""Fewest numbers in a share's transforms: with fewer, waking its worker costs what it saves."""
+"""Smallest number of elements per worker; with fewer, a worker costs more than it saves."""
 
 BLOCK_POSITIONS = 1024
-"""Positions transposed in one piece, so few that one channel's cache lines all stay cached."""
+"""Positions that are transposed at once, few enough for a channel's cache lines to stay cached."""
 
 ROW_GAP = 16
-"""Unused numbers between rows: rows a power of two apart would compete for few cache lines."""
+"""Unused elements between rows; rows at distances of powers of two share few cache lines."""
 
 
 def circulant_multiply_reference(response: Tensor, size: int, x: Tensor) -> Tensor:
@@ -46,8 +46,8 @@ def circulant_multiply_reference(response: Tensor, size: int, x: Tensor) -> Tens
 def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
     """Multiply x, padded with zeros, by circulant matrices of a given frequency response.
 
-    Each worker has some channels, and takes a chunk of the batch at a time through its workspace.
-    Only the arguments are kept for the backward pass, which transforms x again.
+    Each worker processes some of the channels, one chunk of the batch at a time. Only the arguments
+    are saved for the backward pass, which transforms x again.
 
     Args:
         response: (channels, size // 2 + 1) complex, of at least single precision.
@@ -61,7 +61,7 @@ def circulant_multiply(response: Tensor, size: int, x: Tensor) -> Tensor:
 
 
 def spectrum(circulant: Tensor) -> Tensor:
-    """Compute torch.fft.rfft with a gradient by a real transform, where torch's is complex.
+    """Compute torch.fft.rfft; the gradient takes a real transform instead of torch's complex one.
 
     Args:
         circulant: (channels, size), real; size is even.

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 _compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
-"""Sums may be reordered, so that they vectorise; NaN and infinities are what they are."""
+"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

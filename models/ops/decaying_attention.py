@@ -1,4 +1,4 @@
-"""Linear attention whose keys fade by decays that depend on the input.
+"""Linear attention with decays that depend on the input.
 
 The matrix form of state-space duality (Dao and Gu, "Transformers are SSMs", ICML 2024,
 arXiv:2405.21060, section 6), with decays of single channels of keys as gated linear attention has
@@ -33,11 +33,11 @@ def decaying_attention(
 ) -> Tensor:
     """Compute y[i] = sum over j <= i of (q[i] . exp(a[j + 1] + ... + a[i]) k[j]) v[j].
 
-    Within a chunk pairs are scored. Where each channel of keys has a decay of its own, blocks are
-    halved again and again: the keys of a left half fade up to its end, the queries of the right
-    half from there, and both factors are at most 1, so that no decay is divided by. States are
-    carried from chunk to chunk. O(length (chunk + channels)) for each pair of a key's and a value's
-    channel.
+    Within a chunk all pairs of positions get a score, and states are carried from chunk to chunk.
+    If each key channel has its own decay, a chunk is halved repeatedly: keys in the left half decay
+    up to the middle, queries in the right half from there. Both factors are at most 1, so nothing
+    is divided by a decay. The cost is O(length (chunk + channels)) for each pair of a key channel
+    and a value channel.
 
     Args:
         query: (batch, heads, length, channels), real or complex.
@@ -68,7 +68,7 @@ def decaying_attention(
 
 
 def segment_sums(x: Tensor) -> Tensor:
-    """Add up x[j + 1] + ... + x[i] for all pairs i >= j, without differences of sums.
+    """Compute x[j + 1] + ... + x[i] for all i >= j, without subtracting cumulative sums.
 
     Args:
         x: (..., positions).

@@ -1,4 +1,4 @@
-"""The gated delta rule: a state that forgets what it held of a key before it takes a new value.
+"""The gated delta rule: a state that erases the old value of a key before it stores a new one.
 
 Yang, Kautz and Hatamizadeh, "Gated Delta Networks", ICLR 2025 (arXiv:2412.06464), section 3; in
 chunks by a triangular solve, as there (section 3.3).
@@ -35,8 +35,9 @@ def delta_rule(
 ) -> Tensor:
     """Compute S[i]^T q[i], S[i] = a[i] S[i - 1] + b[i] k[i] (v[i] - a[i] S[i - 1]^T k[i])^T.
 
-    Within a chunk the changes to the state solve a triangular system, and from chunk to chunk the
-    state is carried: O(length (chunk + channels)) for each pair of a key's and a value's channel.
+    Within a chunk the changes of the state solve a triangular system, and the state is carried from
+    chunk to chunk. The cost is O(length (chunk + channels)) for each pair of a key channel and a
+    value channel.
 
     Args:
         query: (batch, heads, length, channels).

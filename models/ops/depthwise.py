@@ -13,9 +13,9 @@ from torch.nn import functional
 from models.ops.reference import fast_form_of
 
 SHORTEST_BLOCK = 16
-"""Fewest positions of a block in the gradient of the taps."""
+"""Smallest number of positions in a block, in the gradient of the taps."""
 FEW_TAPS = 8
-"""Up to so many, the gradient of each tap of a causal filter is summed by itself."""
+"""Up to this number of taps, the gradient of each tap of a causal filter is a separate sum."""
 
 
 def depthwise_convolution_reference(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
@@ -33,8 +33,8 @@ def depthwise_convolution_reference(x: Tensor, taps: Tensor, first_lag: int) -> 
 def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
     """Compute y[i] = sum over lags of taps[lag] * x[i - lag], O(length * taps).
 
-    This is a product with a Toeplitz matrix of few diagonals. It runs in at least single
-    precision, like all sums over positions here, and because PyTorch's convolution in bfloat16
+    This is a product with a Toeplitz matrix of few diagonals. It runs in at least single precision,
+    like all sums over positions here. Another reason is that PyTorch's convolution in bfloat16
     never returns on some CPUs for 16 channels or fewer.
 
     Args:

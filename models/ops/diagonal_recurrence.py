@@ -29,9 +29,9 @@ def diagonal_recurrence_reference(poles: Tensor, x: Tensor, *, reverse: bool = F
 def diagonal_recurrence(poles: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     """Run h[k] = poles * h[k - 1] + x[k], from h = 0 before the first position.
 
-    Sequences are cut into about sqrt(length) chunks. All chunks take their steps together, then
-    what is carried from chunk to chunk is added: 2 sqrt(length) small operations in place of
-    length, in linear time. The backward pass is the same recurrence from the other end.
+    Sequences are divided into about sqrt(length) chunks. All chunks run at the same time, and the
+    states carried from chunk to chunk are added afterwards. This takes 2 sqrt(length) operations
+    instead of length, and linear time. The backward pass is the same recurrence in reverse.
 
     Args:
         poles: (states,), real or complex.

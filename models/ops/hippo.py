@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 INPUT_CLIP = 2.0
-"""Largest imaginary part of B in the published code, which its authors found to be more stable."""
+"""Bound on the imaginary part of B in the published code; its authors found it more stable."""
 
 
 def legs(state_size: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

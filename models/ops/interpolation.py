@@ -21,15 +21,15 @@ from models.ops.reference import fast_form_of
 
 @dataclass(frozen=True)
 class InducingGrid:
-    """Evenly spaced inducing points, the first at position 0, as many as a length needs.
+    """Evenly spaced inducing points, the first of them at position 0.
 
-    Spacing and weights depend on the grid alone, never on a sequence's length: appended padding
-    changes nothing, and longer sequences have more points at the same distance.
+    Spacing and weights depend on the grid only, never on the length of a sequence. Padding
+    therefore changes nothing, and longer sequences have more points at the same distance.
 
     Args:
-        num_points: inducing points of sequences of `max_length`.
-        max_length: positions that `num_points` points serve.
-        degree: of the interpolating polynomial, 1 or 3.
+        num_points: number of inducing points for sequences of `max_length`.
+        max_length: length for which there are `num_points` points, in positions.
+        degree: degree of the interpolating polynomial, 1 or 3.
     Raises: ValueError for more points than positions, or too few for the degree.
     """
 

@@ -1,4 +1,4 @@
-"""Linear maps of many rows, by the faster of torch's two libraries on x86 processors."""
+"""Linear maps that use the faster of torch's two libraries on x86 processors."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch.nn import functional
 from models.ops.reference import fast_form_of
 
 FEWEST_PRODUCTS = 2**24
-"""Multiplications from which on a convolution is worth its longer start."""
+"""Smallest number of multiplications for which a convolution is faster in spite of its overhead."""
 FEWEST_ROWS = 512
-"""Rows from which on it is worth arranging W as it reads it."""
+"""Smallest number of rows for which it pays to rearrange W for a convolution."""
 FEWEST_CHANNELS = 8
-"""Inputs and outputs: with fewer, memory is what is waited for."""
+"""Smallest number of inputs and of outputs; with fewer, memory bandwidth is the limit."""
 FEWEST_IMAGES = 16
-"""Images of a batch that torch hands to oneDNN even if it has one thread."""
+"""Smallest batch of images that torch passes to oneDNN when it has one thread."""
 MOST_IMAGES = 128
-"""Images of a batch by which the gradient of W is fastest."""
+"""Batch of images for which the gradient of W is fastest."""
 
 
 def linear_map_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -34,9 +34,10 @@ def linear_map_reference(x: Tensor, weight: Tensor, bias: Tensor | None = None) 
 def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Compute x W^T + b.
 
-    On x86 torch multiplies matrices of single precision by Intel's MKL, which on processors of
-    other makers takes half of the speed they have, and convolves by oneDNN, which does not: there
-    many rows are images of one line, and W a filter of one pixel.
+    On x86, torch multiplies matrices in single precision by Intel's MKL, which is half as fast as
+    possible on processors that are not Intel's. Convolutions use oneDNN, which is fast on all of
+    them. On such a processor, large products are computed as convolutions: rows are images of one
+    line, and W is a filter of one pixel.
 
     Args:
         x: (..., inputs).
@@ -61,7 +62,7 @@ def linear_map(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def is_by_convolution(x: Tensor, weight: Tensor) -> bool:
-    """Say whether `linear_map` is a convolution: for (..., inputs) and (outputs, inputs)."""
+    """Whether `linear_map` computes x (..., inputs) and weight (outputs, inputs) by convolution."""
     rows = x.numel() // max(1, x.shape[-1])
     return (
         x.device.type == "cpu"

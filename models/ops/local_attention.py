@@ -13,16 +13,15 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 
 BLOCK = 256
-"""Queries of a block, which are attended for together."""
+"""Number of queries in a block."""
 
 
 def allowed_pairs(
     length: int, window: int | None, mask: Tensor | None, *, causal: bool, device: torch.device
 ) -> Tensor:
-    """Tell which position may attend to which: to real ones within reach, and to itself.
+    """Return which positions may attend to which: to real ones in the window, and to themselves.
 
-    A padded position that could not attend to itself might be left with none, and its softmax
-    would be 0 / 0.
+    A padded position attends to itself, because a softmax over no positions would be 0 / 0.
 
     Args:
         length: in positions.
@@ -70,9 +69,9 @@ def local_attention(
 ) -> Tensor:
     """Attend to real positions at |i - j| < window, O(length * (window + BLOCK)).
 
-    Queries are taken in blocks, each with the keys within its reach; the result equals attention
-    with `allowed_pairs`. What is kept for the backward pass is linear in the length too: without
-    a mask all blocks use one table of pairs, with a mask the backward pass computes blocks again.
+    Queries are processed in blocks, each with the keys in its window. The result equals attention
+    with `allowed_pairs`. Memory is linear in the length as well: without a mask all blocks share
+    one table of pairs, and with a mask the backward pass computes the blocks again.
 
     Args:
         query: (batch, heads, length, channels).

@@ -1,4 +1,4 @@
-"""Pairs of channels that are rotated by angles, so that products depend on differences of angles.
+"""Rotations of pairs of channels, so that products depend on differences of angles.
 
 Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021
 (arXiv:2104.09864), section 3.2.2.
@@ -16,9 +16,9 @@ def geometric_rates(pairs: int, like: Tensor, channels: float | None = None) -> 
     """Return the rates of RoFormer, 10000 ** (-2 pair / channels) radians per position.
 
     Args:
-        pairs: how many.
-        like: has the type and the device of the result.
-        channels: what divides the exponent. None: twice the pairs.
+        pairs: number of pairs.
+        like: a tensor with the type and the device of the result.
+        channels: divisor of the exponent. None: twice the number of pairs.
     Returns: (pairs,).
     """
     pair = torch.arange(pairs, dtype=like.dtype, device=like.device)

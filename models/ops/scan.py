@@ -29,9 +29,10 @@ def scan_reference(decay: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor
 def scan(decay: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     """Run h[k] = decay[k] * h[k - 1] + x[k], from h = 0 before the first position.
 
-    Sequences are cut into about sqrt(length) chunks. All chunks take their steps together, then
-    what is carried from chunk to chunk is added: 2 sqrt(length) operations in place of length. No
-    decay is divided by, so that any will do. The backward pass is the same from the other end.
+    Sequences are divided into about sqrt(length) chunks. All chunks run at the same time, and the
+    states carried from chunk to chunk are added afterwards, in 2 sqrt(length) operations instead of
+    length. Nothing is divided by a decay, so decays may be 0. The backward pass is the same
+    recurrence in reverse.
 
     Args:
         decay: (batch, length, channels), real or complex.

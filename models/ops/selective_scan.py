@@ -1,4 +1,4 @@
-"""State spaces of single channels whose time steps, B and C depend on the input.
+"""Selective state spaces with separate states for each channel.
 
 Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023
 (arXiv:2312.00752), section 3.2.
@@ -23,9 +23,9 @@ from models.ops.reference import fast_form_of
 from models.ops.scan import scan
 
 BLOCK = 2**22
-"""Numbers in the states that exist at once, of a block of channels."""
+"""Largest number of states of a block of channels that are in memory at once."""
 TILE = 2**19
-"""Numbers in the states that exist at once, of a tile of positions."""
+"""Largest number of states of a tile of positions that are in memory at once."""
 
 _COMPILED: set[tuple[object, torch.dtype, torch.dtype]] = set()
 """Loops that have run, with the types of decays and of inputs."""
@@ -66,9 +66,9 @@ def selective_scan(
 ) -> Tensor:
     """Run h[k] = exp(dt[k] A) h[k - 1] + dt[k] (B[k] + bias) x[k], and y[k] = Re(C[k] h[k]).
 
-    On a CPU compiled loops go over tiles of positions, and what is kept for the backward pass are
-    the states between tiles. On a GPU channels are taken in blocks, whose states are made again.
-    Memory is O(length) either way, whatever the number of states.
+    On a CPU, compiled loops process tiles of positions, and only the states between tiles are saved
+    for the backward pass. On a GPU, channels are processed in blocks, and the backward pass
+    computes their states again. Memory is O(length) on both, for any number of states.
 
     Args:
         x: (batch, length, channels).

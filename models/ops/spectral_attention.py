@@ -1,4 +1,4 @@
-"""Softmax over the lags of a torus: a circulant matrix per head that depends on the data."""
+"""Spectral attention on a torus: a softmax over lags gives one circulant matrix per head."""
 
 from __future__ import annotations
 

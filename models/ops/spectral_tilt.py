@@ -1,4 +1,4 @@
-"""Kernels whose spectrum is tilted by a power of the frequency."""
+"""Kernels whose spectrum is multiplied by a power of the frequency."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from models.ops.toeplitz import LagKernel
 def spectral_tilt(kernels: Tensor, exponent: Tensor) -> LagKernel:
     """Multiply the spectrum of kernels by (1 + f) ** exponent, f the frequency in [0, 1/2].
 
-    The spectrum is that of circulant matrices of twice the length, as in the published code, where
-    it is the output's that is multiplied. The filter has no phase: it looks both ways.
+    The spectrum is that of circulant matrices of twice the length. The published code multiplies
+    the spectrum of the output instead. The filter has zero phase, so it is not causal.
 
     Args:
         kernels: (2, channels, length), for lags 0, 1, ... and for lags -1, -2, ...

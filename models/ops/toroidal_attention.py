@@ -1,4 +1,4 @@
-"""Softmax attention between the places and platters of a torus."""
+"""Softmax attention between all places and platters of a torus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from models.ops.reference import fast_form_of
 from models.ops.torus_reach import Pairs, Reach
 
 BLOCK = 256
-"""Queries of a block, platters counted, which are attended for together."""
+"""Number of queries in a block; each platter of a place counts as one."""
 
 
 def toroidal_attention_reference(
@@ -53,8 +53,8 @@ def toroidal_attention(
 ) -> Tensor:
     """Attend from every place and platter to those within reach.
 
-    Queries are taken in blocks, each with the keys within its reach, and the backward pass
-    computes their weights again. So memory is linear in the length, and with a window time is, too.
+    Queries are processed in blocks, each with the keys within its reach. The backward pass computes
+    the weights again. Memory is therefore linear in the length, and so is time with a window.
 
     Args:
         query: (batch, heads, length, platters, channels), its positions encoded.

@@ -1,7 +1,7 @@
-"""A torus of positions: circles, or lines, of places with platters beneath one another.
+"""The torus of toroidal attention: places on circles or lines, with several platters at each.
 
-The geometry that is asked for by toroidal attention, made so that what is claimed of it holds: its
-encoding is periodic and its distance circular, so that no place is an end.
+The encoding of positions is periodic and their distance is circular, so that no position is an end.
+The guide to the mixer claims these properties, and here they hold exactly.
 
 Symbols of the description and their names here:
     N: period of an axis that wraps
@@ -27,10 +27,9 @@ Harmonics = Literal["integer", "rope"]
 
 @dataclass(frozen=True)
 class Torus:
-    """Axes of places, all of them circles or all lines, and platters.
+    """Axes of places, which are all circles or all lines, and platters.
 
-    A line is half of a circle twice as long: from one of its ends to the other is as far this way
-    as that way, so that nothing meets behind.
+    A line is half of a circle of twice its length, so its two ends are as far apart as possible.
     """
 
     sizes: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Which places and platters of a torus attend to which, and at what cost."""
+"""Which places and platters of a torus may attend to which, and the biases of their distances."""
 
 from __future__ import annotations
 

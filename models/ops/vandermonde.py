@@ -28,15 +28,15 @@ def vandermonde_product(
 ) -> Tensor:
     """Sum weighted powers of poles, K[l] = Re(sum over n of weights[n] exp(log_poles[n] l)).
 
-    With l = block * q + r every power is the product of two, each one of about sqrt(length).
-    So a kernel is a small matrix product, and the (states, length) Vandermonde matrix of powers
-    (S4D, section 3.2) is never made.
+    With l = block * q + r every power is a product of two factors, of which there are about
+    sqrt(length) each. A kernel is then a small matrix product, and the (states, length) Vandermonde
+    matrix of powers (S4D, section 3.2) is never written out.
 
     Args:
         log_poles: (channels, states) complex, logarithms of the poles; or real ones.
         weights: (directions, channels, states) of the same type.
         length: lags of the kernel.
-        shift: (channels, states); exponents are l - shift. It is the last lag for growing
+        shift: (channels, states), subtracted from the exponents l: the last lag for growing
             sequences, which keeps them finite, and 0 for others. None: 0 for all.
     Returns: (directions, channels, length), real.
     """
@@ -64,6 +64,6 @@ def vandermonde_product(
 
 
 def block_length(length: int) -> int:
-    """Return a block length near sqrt(length), with the least excess of whole blocks."""
+    """Return a block length near sqrt(length) whose multiples exceed the length by the least."""
     root = max(1, math.isqrt(length))
     return min(range(max(1, root // 2), 2 * root + 1), key=lambda b: (-length % b, abs(b - root)))

@@ -1,7 +1,7 @@
-"""Threads that each take a share of a computation through all of its operations.
+"""Threads that each compute one share of a result through all operations.
 
-torch shares every single operation out, and its threads wait for each other after each one. A
-product of many chunks has hundreds of operations, and here one wait: at its end.
+torch splits each operation over its threads, which wait for each other after every operation. A
+product of many chunks has hundreds of operations. Here threads wait once, at the end.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Share = TypeVar("Share")
 Result = TypeVar("Result")
 
 MOST_WORKERS = 4
-"""Threads that share a computation out; with more, each would wait for Python's interpreter, and so
-each of these has several threads of torch's."""
+"""Largest number of workers; more would wait for Python's interpreter. If there are more cores,
+each worker uses several threads of torch."""
 
 
 def num_workers(device: torch.device) -> int:
-    """Return into how many shares a computation is best cut on a device."""
+    """Return the best number of shares of a computation on a device."""
     if device.type != "cpu" or _limits() is None:
         return 1
     threads = torch.get_num_threads()
@@ -35,15 +35,15 @@ def num_workers(device: torch.device) -> int:
 
 
 def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> list[Result]:
-    """Compute shares side by side, without gradients, each on a thread of its own.
+    """Compute all shares in parallel, without gradients, each on its own thread.
 
-    Within a profile, or under a mode that watches operations, they are computed one after the
-    other on this thread, which alone is watched; the results are the same.
+    A profiler, or a mode that observes operations, sees this thread only. Under such a mode the
+    shares are computed one after another on this thread, with the same results.
 
     Args:
-        compute: computes a share.
-        shares: at most `num_workers`.
-    Returns: what it returns for each.
+        compute: computes one share.
+        shares: the shares, at most `num_workers` of them.
+    Returns: the results of `compute`, one per share.
     """
     if len(shares) == 1 or _is_watched():
         return [compute(share) for share in shares]
@@ -60,7 +60,7 @@ def on_workers(compute: Callable[[Share], Result], shares: Sequence[Share]) -> l
 
 
 def threads_of_each(shares: int) -> int:
-    """Return how many of torch's threads compute each of some shares on a CPU."""
+    """Return how many of torch's threads each of these shares uses on a CPU."""
     return max(1, torch.get_num_threads() // shares)
 
 
