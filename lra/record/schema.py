@@ -105,6 +105,11 @@ def shipped_dir(results_dir: Path) -> Path:
     return SHIPPED_RESULTS if is_default and not within.is_dir() else within
 
 
+def is_shipped(path: Path, results_dir: Path) -> bool:
+    """Whether a file or folder belongs to the shipped results shown with a results folder."""
+    return results_dir.name == SHIPPED or path.is_relative_to(shipped_dir(results_dir))
+
+
 class Record(BaseModel):
     """A record, written once and never changed; unknown fields are refused."""
 

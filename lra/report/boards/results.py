@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
-from lra.record.schema import Amount, Percent, shipped_dir
+from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
@@ -145,7 +145,7 @@ class Results:
         """Whether a record is the user's own: whether it is not in the folder of shipped ones."""
         is_run = isinstance(record, RunRecord)
         place = self.path(record) if is_run else self.bench_path(record)
-        return SHIPPED not in (self.folder.name, place.relative_to(self.folder).parts[0])
+        return not is_shipped(place, self.folder)
 
     def add_fault(self, text: str) -> None:
         """Note a fault: something that cannot be read or shown."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.run import RunRecord, folder_of, with_shipped
-from lra.record.schema import SHIPPED
+from lra.record.schema import is_shipped
 from lra.report.boards.board import Board, boards, position_boards
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import Measure
@@ -40,7 +40,7 @@ class Standing:
             if (run.task, run.preset) == (record.task, record.preset) and folder != own
         ]
         runs = [*(run for _, run in pairs), record]
-        shipped = [run for folder, run in pairs if folder.is_relative_to(results_dir / SHIPPED)]
+        shipped = [run for folder, run in pairs if is_shipped(folder, results_dir)]
         names = RowNames(runs)
         find = boards if record.positions is None else position_boards
         (board,) = find([run for run in runs if _compares(run, record)], names)
