@@ -17,7 +17,7 @@ from conftest import ROOT
 from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
-    "run_task", "report", "lra",
+    "lra.__main__", "run_task", "report", "lra",
     "lra.api", "lra.bench", "lra.sweep", "lra.report.paper", "lra.report.page",
     "lra.report.run_screen", "lra.report.summary", "lra.report.contents", "lra.report.chapters",
     "lra.report.figures", "lra.report.tables", "lra.report.published", "lra.report.boards",
