@@ -365,5 +365,5 @@ def test_signatures_are_those_of_the_functions() -> None:
         "device",
     ]
     assert (lra.load.__doc__ or "").startswith("Load a run from its folder.")
-    with pytest.raises(TypeError, match="have to be"):
+    with pytest.raises(TypeError, match="say what is expected of"):
         check_arguments("f", data_dir=ANYTHING)(lambda run, data_dir: None)

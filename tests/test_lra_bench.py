@@ -54,7 +54,7 @@ def test_quartiles_are_shown() -> None:
         ),
         (["decode", "--device", "cuda:9"], "no device"),
         (["op", "--mixers", "tnn", "--parts", "kernl"], "has no such part to itself"),
-        (["op", "--mixers", "tnn", "--set", "model.dim=4"], "does not concern a mixer"),
+        (["op", "--mixers", "tnn", "--set", "model.dim=4"], "has no effect on a mixer"),
         (
             ["step", "--mixers", "s4", "--vary", "mixer.rpe_layers=1"],
             "--vary mixer.rpe_layers=1: unknown option of s4",

@@ -233,7 +233,7 @@ def test_mistakes_name_value_origin_and_valid_names(
         ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
         ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
         ("per_task: {listops: {mixer: {rpe_layer: 1}}}", "tnn.yaml (per_task.listops): unknown"),
-        ("task: {train: 5}", "task.train: a mixer must not change the data"),
+        ("task: {train: 5}", "task.train: the file of a mixer cannot change the data"),
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
         ("per_task: 3", "configs/mixers/tnn.yaml: per_task: got 3, expected keys with values"),
         ("presets: [quick]", "configs/mixers/tnn.yaml: presets: got ['quick'], expected keys"),
@@ -324,7 +324,7 @@ def test_the_later_flag_wins() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("per_task: {x: {}}", "per_task belongs into a mixer's file"),
+        ("per_task: {x: {}}", "only the file of a mixer can have per_task"),
         ("presets: {slow: {modle: {}}}", "(presets.slow): unknown section 'modle'"),
         ("protocols: {s5: {trian: {}}}", "(protocols.s5): unknown section 'trian'"),
     ],
@@ -379,7 +379,7 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     assert published_presets(tmp_path) == {"paper", "wide"}
     own = resolve("listops", "tnn", preset="wide", configs=tmp_path).build_task()
     assert compose_task("listops", preset="wide", configs=tmp_path).info == own.info
-    with pytest.raises(UserError, match="wide is published for another mixer than s4"):
+    with pytest.raises(UserError, match="s4 has no preset wide; another mixer has"):
         resolve("listops", "s4", preset="wide", configs=tmp_path)
     write(tmp_path, "mixers/tnn.yaml", text.replace("presets: {wide: {", "presets: {wdie: {"))
     with pytest.raises(UserError, match="unknown preset 'wdie'; did you mean wide"):
@@ -391,7 +391,7 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
 
 def test_task_alone_takes_task_settings_only() -> None:
     assert compose_task("listops", preset="quick").info.max_length == 144
-    with pytest.raises(UserError, match="does not concern the data"):
+    with pytest.raises(UserError, match="has no effect on the data"):
         compose_task("listops", overrides=["train.lr=1"])
 
 
@@ -452,7 +452,7 @@ def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
     rate = {("train", "lr"): 0.1}
     assert values == {"lm": rate, "periodic": rate, "text": {}}
     write(tmp_path, "tnn.yaml", "per_task: {'lm, text': {}, text: {}}")
-    with pytest.raises(UserError, match="text is named twice"):
+    with pytest.raises(UserError, match="the task text occurs twice"):
         read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml")
 
 
@@ -466,13 +466,13 @@ def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -
 def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
     assert resolve("listops", "mean", protocol="lra").model.pooling == "mean"
     for pooling in ("cls", "last"):
-        with pytest.raises(UserError, match="mixer mean joins no positions") as caught:
+        with pytest.raises(UserError, match="mixer mean does not mix positions") as caught:
             resolve("listops", "mean", overrides=[f"model.pooling={pooling}"])
         assert f"model.pooling is from --set model.pooling={pooling}" in str(caught.value)
 
 
 def test_a_mixer_that_looks_back_alone_has_no_cls_position() -> None:
-    with pytest.raises(UserError, match="mixer dss looks at no later position"):
+    with pytest.raises(UserError, match="mixer dss sees no later positions"):
         resolve("listops", "dss", overrides=["model.pooling=cls"])
     assert dict(resolve("listops", "dss", protocol="lra").mixer)["bidirectional"]
 
@@ -541,7 +541,11 @@ def test_norms_of_the_encoder_are_all_named() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("tasks/listops", "published_under: s4", "published_under belongs into a mixer's file"),
+        (
+            "tasks/listops",
+            "published_under: s4",
+            "only the file of a mixer can have published_under",
+        ),
         ("mixers/tnn", "protocols: {s4: {source: here}}", "unknown section 'source'"),
         ("mixers/tnn", "per_task: {listops: {presets: {quick: {source: a}}}}", "section 'source'"),
         ("mixers/tnn", "per_task: {listops: {source: [a, b]}}", "source: got \\['a', 'b'\\]"),

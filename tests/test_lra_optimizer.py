@@ -53,7 +53,7 @@ def test_linear() -> None:
     linear = train(schedule="linear", warmup_steps=100)
     factors = [rate_factor(step, 1100, linear) for step in (49, 99, 100, 600, 1100)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, 0.5, 0.0])
-    with pytest.raises(ValidationError, match="has no meaning for schedule linear"):
+    with pytest.raises(ValidationError, match="has no effect with schedule linear"):
         train(schedule="linear", schedule_steps=50)
 
 

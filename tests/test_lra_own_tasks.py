@@ -219,10 +219,10 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
          "Own: its train examples are not as its class states: token 1 is outside the vocabulary"),
         (own(DRAW + "return s, s[:, 0]").replace(
             "class Own:", "class Own:\n    def __init__(self, **kwargs): ..."),
-         "takes **kwargs, which would swallow misspelt options"),
+         "takes **kwargs, which would accept misspelt options"),
         (own(DRAW + "return s, s[:, 0]").replace(
             "class Own:", "class Own:\n    def __init__(self, *, data_seed=0): ..."),
-         "data_seed is an option that every task of one's own has already"),
+         "every task of your own already has an option data_seed"),
         ("class Own: ...", "Own is another class, expected one with a method examples"),
         ("class Other:\n    def examples(self, split, rng): ...", "unknown class 'Own'"),
     ],
@@ -252,13 +252,13 @@ def test_what_fits_is_kept_whatever_its_type() -> None:
     ("more", "part"),
     [
         (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
-        (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); configs/tasks/"
-         "Parity.yaml, which could have it, is not there"),
-        (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); configs"),
-        (["--task", "own.py"], "name the class too, own.py:ClassName"),
+        (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); define "
+         "it in a new file configs/tasks/Parity.yaml"),
+        (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),
+        (["--task", "own.py"], "add the name of the class, own.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
         (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: image, "
-         "listops, lm, pathfinder, pathx, periodic, retrieval, text); one of your own is path/to/"),
+         "listops, lm, pathfinder, pathx, periodic, retrieval, text); write a task of your own as"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_command_line(

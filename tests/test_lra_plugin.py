@@ -162,14 +162,14 @@ def test_dotted_modules_are_found_here_too() -> None:
     ("spec", "part"),
     [
         ("tn", "unknown mixer 'tn'; did you mean tnn?"),
-        ("own.py", "name the class too, own.py:ClassName"),
+        ("own.py", "add the name of the class, own.py:ClassName"),
         ("own.py:", "expected path/to/file.py:ClassName"),
         ("own.py:not-a-name", "expected path/to/file.py:ClassName"),
         (":Scale", "expected path/to/file.py:ClassName"),
         ("folder/own:Scale", "expected path/to/file.py:ClassName"),
         ("nowhere.py:Scale", "--mixer nowhere.py:Scale: there is no file nowhere.py"),
-        ("nowhere_at_all:Scale", "there is no module nowhere_at_all"),
-        ("torch.nowhere:Scale", "there is no module torch.nowhere"),
+        ("nowhere_at_all:Scale", "the module nowhere_at_all is neither"),
+        ("torch.nowhere:Scale", "the module torch.nowhere is neither"),
         ("own.py:Scal", "unknown class 'Scal'; did you mean Scale? (valid: Abstract, NoCon"),
         ("own.py:START", "START is of type int, expected a subclass of torch.nn.Module"),
         (
@@ -177,7 +177,7 @@ def test_dotted_modules_are_found_here_too() -> None:
             "MixerContext is another class, expected a subclass of torch.nn.Module",
         ),
         ("own.py:Abstract", "Abstract is abstract; define forward"),
-        ("own.py:TNN", "TNN is the name of a registered mixer; rename the class, or use tnn"),
+        ("own.py:TNN", "the suite has a mixer of that name; rename your class, or use tnn"),
         ("own.py:NoContext", "expected a constructor __init__(self, context, ...)"),
         ("own.py:NoConstructor", "expected a constructor __init__(self, context, ...)"),
     ],
@@ -215,10 +215,10 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
 @pytest.mark.parametrize(
     ("source", "part"),
     [
-        (module_with(options=", **more"), "takes **more, which would swallow misspelt options"),
+        (module_with(options=", **more"), "takes **more, which would accept misspelt options"),
         (module_with(options=", size: int"), "use --set mixer.size=VALUE"),
-        (module_with(options=", act=nn.GELU"), "no setting can hold act ("),
-        (module_with(options=", act: nn.Module = None"), "no setting can hold act ("),
+        (module_with(options=", act=nn.GELU"), "act cannot be a setting ("),
+        (module_with(options=", act: nn.Module = None"), "act cannot be a setting ("),
         (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
         (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),
@@ -250,7 +250,7 @@ def test_mistakes_in_the_class(source: str, part: str) -> None:
         (module_with(before="self.p = nn.Parameter(torch.zeros(3, dtype=torch.complex64))"),
          "parameter p is torch.complex64, expected real numbers"),
         (module_with().replace("    def forward", "    def learning_rates(self):\n"
-         "        return {}\n    def forward"), "learning_rates is read from subclasses of models"),
+         "        return {}\n    def forward"), "learning_rates only works in subclasses of"),
         (module_with("return x + x.mean(1, keepdim=True)"), "padded positions (mask False) change"),
         (module_with("return x.cumsum(1)", options=", _k=3"), "cannot be called _k"),
         (module_with("return x * float('nan')"), "numbers that are not finite for x (2, 5, 64)"),
@@ -271,8 +271,8 @@ def test_mistakes_in_the_class(source: str, part: str) -> None:
         ("class Own(nn.Module):\n    def __init__(self, context):\n        pass\n",
          "its constructor does not call super().__init__()"),
         (module_with(options=", copy=3"), "an option cannot be called copy"),
-        (module_with(options=", size: int = 'three'"), "no setting can hold size"),
-        (module_with(options=", size=float('inf')"), "no setting can hold size"),
+        (module_with(options=", size: int = 'three'"), "size cannot be a setting"),
+        (module_with(options=", size=float('inf')"), "size cannot be a setting"),
     ],
 )  # fmt: skip
 def test_faults_of_its_code_are_one_line_with_their_place(source: str, part: str) -> None:

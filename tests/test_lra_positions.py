@@ -93,7 +93,7 @@ def test_no_later_token_changes_an_earlier_logit(corpus: Path, mixer: str) -> No
     [
         ("ski-tnn", ["model.norm=layer"], "causal"),
         ("fnet", ["model.norm=layer"], "causal"),
-        ("tnn", ["model.causal=false"], "what comes next, and model.causal is false"),
+        ("tnn", ["model.causal=false"], "next token at each position, and model.causal is false"),
         ("tnn", ["model.norm=batch"], "model.norm is batch, whose statistics"),
         ("tnn", ["model.axes=alternate"], "lm has no grid, and model.axes is alternate"),
         ("tnn", ["model.pooling=last"], "model.pooling has no effect"),
@@ -110,7 +110,7 @@ def test_what_does_not_go_with_positions_is_refused(
 
 
 def test_tied_embeddings_need_tokens_as_targets() -> None:
-    with pytest.raises(UserError, match="tied_embeddings concerns tasks whose targets are tokens"):
+    with pytest.raises(UserError, match="tied_embeddings needs tokens as targets"):
         resolve("listops", "tnn", preset="quick", overrides=["model.tied_embeddings=true"])
 
 

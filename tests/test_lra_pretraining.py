@@ -213,16 +213,19 @@ def test_all_but_the_head_is_handed_on(task: str) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (["model.pooling=cls"], "model.pooling is cls, a position that no pretraining has"),
+        (["model.pooling=cls"], "model.pooling is cls, whose position pretraining does not"),
         (["pretrain.objective=next"], "model.causal is false: positions would see the next"),
         (
             ["pretrain.objective=next", "model.causal=true", "model.norm=batch"],
             "model.norm is batch, whose statistics",
         ),
-        (["pretrain.minutes=1"], "train.minutes null, which includes them"),
-        (["train.minutes=2", "pretrain.minutes=2"], "train.minutes 2.0, which includes them"),
-        (["train.minutes=2", "pretrain.steps=2"], "2, which includes the pretraining"),
-        (["train.minutes=2", "pretrain.epochs=2"], "pretrain.epochs is 2.0, and train.minutes 2,"),
+        (["pretrain.minutes=1"], "which includes them, is null"),
+        (["train.minutes=2", "pretrain.minutes=2"], "which includes them, is 2.0"),
+        (["train.minutes=2", "pretrain.steps=2"], "2 and includes the pretraining"),
+        (
+            ["train.minutes=2", "pretrain.epochs=2"],
+            "pretrain.epochs is 2.0, but train.minutes is 2 ",
+        ),
         (["pretrain.steps=2", "pretrain.epochs=2"], "set pretrain.steps or pretrain.epochs"),
         (["pretrain.objective=none", "pretrain.steps=2"], "pretrain.steps has no effect: there is"),
         (

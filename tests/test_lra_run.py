@@ -255,7 +255,7 @@ def test_data_of_a_task_of_ones_own(tmp_path: Path) -> None:
         (3, {}, "lra.data: task: got 3, expected a name"),
         ("listops", {"preset": 3}, "lra.data: preset: got 3, expected a name"),
         ("listops", {"preset": "quik"}, "did you mean quick?"),
-        ("listops", {"train": {"lr": 1}}, "does not concern the data"),
+        ("listops", {"train": {"lr": 1}}, "has no effect on the data"),
         ("listops", {"task": {"max_lenght": 1}}, "did you mean max_length?"),
     ],
 )

@@ -380,7 +380,7 @@ def test_a_rate_falls_where_validation_stays_and_nothing_is_lost_on_the_way(
 def test_a_plateau_needs_a_patience_and_a_patience_a_plateau() -> None:
     with pytest.raises(UserError, match=r"use --set train\.plateau_patience=5"):
         config_of("train.schedule=plateau")
-    with pytest.raises(UserError, match="no meaning for schedule cosine"):
+    with pytest.raises(UserError, match="no effect with schedule cosine"):
         config_of("train.plateau_patience=3")
 
 

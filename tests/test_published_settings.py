@@ -409,7 +409,7 @@ def test_readouts_are_left_out_of_presets_but_where_they_are_for_them(tmp_path: 
     ],
 )
 def test_a_mixer_may_not_set_the_data(tmp_path: Path, text: str) -> None:
-    with pytest.raises(UserError, match="a mixer must not change the data"):
+    with pytest.raises(UserError, match="the file of a mixer cannot change the data"):
         resolve("listops", "tnn", preset="quick", configs=written(tmp_path, text))
 
 

@@ -131,14 +131,14 @@ def test_what_a_law_draws_has_its_moments(law: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("zero", "there is no law 'zero'; expected one of zeros, "),
-        ('""', "there is no law ''"),
-        ("normal", "law normal takes 1 numbers, and got ''"),
-        ("normal a", "law normal takes 1 numbers, and got 'a'"),
+        ("zero", "unknown distribution 'zero'; expected one of zeros, "),
+        ('""', "unknown distribution ''"),
+        ("normal", "distribution normal: got '', expected 1 numbers"),
+        ("normal a", "distribution normal: got 'a', expected 1 numbers"),
         ("normal .inf", "law normal takes 1 numbers"),
-        ("normal -3", "law 'normal -3': expected a deviation above 0"),
-        ("uniform 2 1", "expected a number, and one above it"),
-        ("xavier_uniform_of 0", "expected how many maps"),
+        ("normal -3", "distribution 'normal -3': expected a standard deviation"),
+        ("uniform 2 1", "expected a number and a larger one"),
+        ("xavier_uniform_of 0", "expected the number of maps"),
     ],
 )
 def test_a_wrong_law_is_refused(text: str, message: str) -> None:
@@ -148,15 +148,15 @@ def test_a_wrong_law_is_refused(text: str, message: str) -> None:
 
 
 def test_a_law_must_fit_the_parameter_and_a_pattern_of_a_flag_some_parameter() -> None:
-    with pytest.raises(UserError, match=r"lecun_normal depends on the size of a linear map, and"):
+    with pytest.raises(UserError, match=r"lecun_normal needs the size of a linear map, and"):
         shallow("s5", "text", 'model.starts={"*.direct": lecun_normal}')
-    with pytest.raises(UserError, match=r"no parameter is called heads; expected patterns of"):
+    with pytest.raises(UserError, match=r"heads matches no parameter; expected patterns of"):
         shallow("s5", "text", "model.starts={output.weight: zeros, heads: ones}")
 
 
 def test_patterns_have_no_order() -> None:
     with pytest.raises(
-        UserError, match=r"output\.\* and \*\.bias both fit output\.bias; leave one"
+        UserError, match=r"output\.\* and \*\.bias both match output\.bias; remove one"
     ):
         shallow("s5", "text", 'model.starts={output.*: ones, "*.bias": zeros}')
 

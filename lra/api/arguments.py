@@ -1,4 +1,4 @@
-"""Checks of what Python code passes to this package: a wrong argument is a UserError."""
+"""Checks of the arguments of the Python API: a wrong one raises a UserError."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 LONGEST_VALUE = 100
-"""Most letters of a wrong value that a message shows."""
+"""Most characters of a wrong value that a message shows."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What an argument has to be."""
+    """What an argument is expected to be."""
 
     words: str
-    """How messages describe it."""
+    """Description for messages."""
     fits: Callable[[Any], bool]
+    """Whether a value is as expected."""
 
 
 def _is_path(value: object) -> bool:
@@ -70,7 +71,7 @@ def optional(expected: Expected) -> Expected:
 
 
 ANYTHING = Expected("anything", lambda _: True)
-"""For an argument that its function checks."""
+"""For an argument that its function checks itself."""
 NAME = Expected("a name", lambda value: isinstance(value, str))
 PATH = Expected("a path, as a str or pathlib.Path", _is_path)
 SEED = Expected(f"a whole number from 0 to {LARGEST_INT}", _is_seed)
@@ -83,8 +84,8 @@ def check_arguments(name: str, **expected: Expected) -> Callable[[Callable[P, R]
     """Check the arguments of a function, and turn errors of the file system into UserErrors.
 
     Args:
-        name: how messages call the function.
-        **expected: what each of its arguments has to be, `self` and `**settings` left out.
+        name: name of the function in messages.
+        **expected: what is expected of each argument, except for `self` and `**settings`.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -95,7 +96,7 @@ def check_arguments(name: str, **expected: Expected) -> Callable[[Callable[P, R]
             if key != "self" and parameter.kind is not parameter.VAR_KEYWORD
         }
         if parameters != expected.keys():
-            raise TypeError(f"{name}: say what {parameters ^ expected.keys()} have to be")
+            raise TypeError(f"{name}: say what is expected of {parameters ^ expected.keys()}")
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -118,7 +119,7 @@ def check_arguments(name: str, **expected: Expected) -> Callable[[Callable[P, R]
 
 
 def format_value(value: object) -> str:
-    """Write a wrong value, a long one cut short, whatever its own `__repr__` does."""
+    """Write a wrong value; a long one is shortened, and its `__repr__` may fail."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE
     return short.repr(value)

@@ -1,4 +1,4 @@
-"""The runs of a results folder as a data frame."""
+"""The runs of a results folder as a pandas data frame."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ logger = logging.getLogger(__name__)
 
 @check_arguments("lra.records", results_dir=PATH, with_shipped=SWITCH)
 def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
-    """Return a row for each run of a results folder; what cannot be read is named in a warning.
+    """Load the runs of a results folder into a data frame with one row per run.
 
-    Columns are the fields of records, nested ones by names such as data.source, `path`, the run's
-    folder, and every setting, config.train.lr for instance.
+    The columns are the fields of a record (nested ones have names like data.source), each setting
+    (config.train.lr), and `path`, the folder of the run. Files that cannot be read are named in a
+    warning.
 
     Args:
-        results_dir: folder with runs/.
-        with_shipped: whether the runs in its folder shipped/ have rows, too.
+        results_dir: folder in which runs/ is.
+        with_shipped: whether to add the runs that come with the suite.
     Raises: UserError if there is no such folder.
     """
     found, faults = read_runs(Path(results_dir), "results_dir", with_shipped=with_shipped)

@@ -1,4 +1,4 @@
-"""Trained models, and models to train, with the data that they are for."""
+"""Models to train, and trained models, with their data."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ RESULT = "result.json"
 
 
 class Built(NamedTuple):
-    """What a run starts from."""
+    """The parts that a run starts with."""
 
     config: RunConfig
     model: Classifier
-    """Takes `inputs` and `lengths` of a batch, and returns logits (batch, classes); where positions
-    are targets (positions, classes)."""
+    """Maps `inputs` and `lengths` of a batch to logits, (batch, classes), or (positions, classes)
+    if every position has a target."""
     dataset: Dataset
     info: TaskInfo
 
@@ -62,17 +62,18 @@ def build(
     seed: int = 0,
     **settings: Mapping[str, object],
 ) -> Built:
-    """Build a classifier as a run of these settings starts with it, and prepare its data.
+    """Build the model that a run of these settings starts with, and prepare its data.
 
     Args:
-        task: as for `--task`.
-        mixer: as for `--mixer`, one of your own included.
-        preset: paper, quick or budget.
+        task: a name of `lra.tasks()`, or a task of your own, "parity.py:Parity".
+        mixer: a name of `lra.mixers()`, or a mixer of your own, "gated_mean.py:GatedMean".
+        preset: paper, quick, budget, or a preset of the mixer's own.
         protocol: s4 or lra.
-        data_dir: official files and caches.
-        seed: of the model's parameters; set for torch, NumPy and Python as a whole.
+        data_dir: folder of official files and caches.
+        seed: seed of the model's parameters. It seeds torch, NumPy and Python globally.
         **settings: changed settings by section: mixer={"rpe_dim": 16}, train={"lr": 1e-3}.
-    Raises: UserError for settings that a run would refuse, DataError for data that is not there.
+    Raises: UserError for settings that a run would refuse, DataError for data that can neither be
+        found nor made.
     """
     data_dir = Path(data_dir).absolute()  # code of the user's own may change the working directory
     changes = list_changes(settings, "lra.build")
@@ -98,11 +99,12 @@ def load(
     """Load a run from its folder.
 
     Args:
-        run: folder of the run, results/runs/listops/tnn/... for instance.
-        data_dir: official files and caches, where its data is prepared if it is asked for.
-        trust_code: whether a plug-in's file is run even if it is not that of the run.
-        device: where the model computes: auto, cpu, cuda or cuda:N.
-    Raises: UserError if there is no such run, or its settings or code have changed since.
+        run: folder of the run, for instance results/runs/listops/tnn/f5730151-s0.
+        data_dir: folder of official files and caches.
+        trust_code: whether to run the code of a mixer or task of your own even if its file has
+            changed since the run.
+        device: device of the model: auto, cpu, cuda or cuda:N.
+    Raises: UserError if there is no such run, or if its settings or code have changed since.
     """
     folder, data_dir = Path(run), Path(data_dir).absolute()
     if folder.name == RESULT:
@@ -116,7 +118,15 @@ def load(
 
 
 class TrainedRun:
-    """A run: its record and settings and, each made when it is first used, its model and data."""
+    """A run: its record and settings, and its model and data, which are loaded when first used.
+
+    Attributes:
+        folder: folder of the run.
+        record: result of the run: accuracy, speed, memory, status.
+        config: settings of the run.
+        data_dir: folder of official files and caches.
+        device: device of the model.
+    """
 
     @check_arguments(
         "lra.TrainedRun",
@@ -146,9 +156,9 @@ class TrainedRun:
     @functools.cached_property
     @check_arguments("TrainedRun.model")
     def model(self) -> Classifier:
-        """The classifier with its best weights, in evaluation mode.
+        """The model with the weights of its best validation, in evaluation mode.
 
-        Raises: UserError if there is no checkpoint, or it does not fit.
+        Raises: UserError if there is no checkpoint, or if it does not fit the settings.
         """
         with self.config.mixer_component.explain_errors("its trained model cannot be built"):
             model = load_best_model(self.folder, self.config, self.config.build_task().info)
@@ -161,7 +171,8 @@ class TrainedRun:
     def dataset(self) -> Dataset:
         """The data of the run.
 
-        Raises: DataError if it can neither be found nor made; UserError if it is other data.
+        Raises: DataError if it can neither be found nor made; UserError if it differs from the data
+            that the run was trained on.
         """
         return prepare_data(self.folder, self.record, self.config, self.data_dir)
 
@@ -169,13 +180,13 @@ class TrainedRun:
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Compute the logits of examples, or of all their positions, where these are targets.
+        """Compute the logits of examples, or of all their positions if every position has a target.
 
         Args:
             split: train, val or test.
-            indices: examples of the split, (examples,) whole numbers. None: all.
-        Returns: (examples, classes) float32, in that order; or (positions, classes), those of one
-            example after another.
+            indices: indices of examples, (examples,) whole numbers. None: all examples.
+        Returns: (examples, classes) float32 in the order of `indices`; or (positions, classes), the
+            positions of one example after another.
         Raises: UserError for an unknown split or index.
         """
         if split not in self.dataset.splits:
@@ -205,15 +216,15 @@ class TrainedRun:
     def predict(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Predict the classes of examples; of the whole test set as in predictions.csv.
+        """Predict the class of each example, or the next token at each position.
 
-        Where positions are targets, their classes: the likeliest next tokens.
+        For the whole test set these are the predictions in predictions.csv.
 
         Args:
             split: train, val or test.
-            indices: examples of the split, (examples,) whole numbers. None: all.
-        Returns: (examples,) int64, in that order; or (positions,), see `logits`.
-        Raises: UserError as `logits`, and for logits that are not finite, which predict nothing.
+            indices: indices of examples, (examples,) whole numbers. None: all examples.
+        Returns: (examples,) int64 in the order of `indices`; or (positions,), see `logits`.
+        Raises: UserError for an unknown split or index, and for logits that are not finite.
         """
         logits = self.logits(split, indices)
         wrong = int((~np.isfinite(logits).all(axis=1)).sum())
@@ -226,7 +237,7 @@ class TrainedRun:
 
 
 def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray:
-    """Return indices of examples, (examples,) int64.
+    """Check indices of examples and return them, (examples,) int64.
 
     Raises: UserError for anything but whole numbers from 0 to count - 1.
     """

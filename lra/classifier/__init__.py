@@ -1,4 +1,4 @@
-"""The model around a mixer, and all that is checked or matched by building it."""
+"""The model around a mixer, and the checks of a configuration that build it."""
 
 __all__ = [
     "axes",

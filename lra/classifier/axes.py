@@ -1,4 +1,4 @@
-"""How a mixer meets the positions of a grid."""
+"""How a mixer is applied to a grid: in raster order, along rows or columns, or natively."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tasks.base import TaskInfo
 
 
 def is_gated(mixer: nn.Module) -> TypeGuard[GatedMixer | AlongAxis]:
-    """Whether a mixer, or the one that is along an axis, gives a value and a gate."""
+    """Whether a mixer, or the mixer along an axis, returns a value and a gate."""
     return isinstance(mixer.mixer if isinstance(mixer, AlongAxis) else mixer, GatedMixer)
 
 
 class AlongAxis(GridModule):
-    """A mixer applied to every row, or every column, of a grid as to a sequence.
+    """A mixer that is applied to each row, or each column, of a grid as to a sequence.
 
     Args:
         grid: (height, width).
@@ -37,8 +37,7 @@ class AlongAxis(GridModule):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Mix grids in raster order: x (batch, height * width, dim) -> the same shape.
 
-        Raises: ValueError for padding, or another number of positions: no task with a grid
-            has either.
+        Raises: ValueError for a mask, or for another number of positions than the grid has.
         """
         return self._along(self.mixer, x, mask)
 
@@ -49,7 +48,7 @@ class AlongAxis(GridModule):
 
     def _along(self, mix: Callable[..., Tensor], x: Tensor, mask: Tensor | None) -> Tensor:
         if mask is not None:
-            raise ValueError("got a mask, expected a grid that has all of its positions")
+            raise ValueError("got a mask, expected a grid without padding")
         lines = self.on_grid(x)
         if self.is_turned:
             lines = lines.transpose(1, 2)
@@ -58,13 +57,13 @@ class AlongAxis(GridModule):
 
 
 def build_layers(config: RunConfig, info: TaskInfo, length: int, count: int) -> Iterator[nn.Module]:
-    """Construct the mixers of the first blocks, one after another, as `model.axes` says.
+    """Construct the mixers of the first blocks, one after another, for `model.axes`.
 
     Args:
         length: positions of the longest sequence.
-        count: how many.
-    Yields: maps (batch, length, dim), mask -> (batch, length, dim).
-    Raises: UserError if the task has no grid or the mixer cannot mix one, if pooling reads one
+        count: number of mixers.
+    Yields: modules that map (batch, length, dim) and a mask to (batch, length, dim).
+    Raises: UserError if the task has no grid or the mixer cannot mix one, if pooling reads a single
         position that sees no others, or for options of the mixer that contradict one another or
         the context.
     """
@@ -96,7 +95,7 @@ def _context(
 
 
 def _is_row(layer: int) -> bool:
-    """Whether a block mixes rows where rows and columns alternate."""
+    """Whether a block mixes rows, if rows and columns alternate."""
     return layer % 2 == 0
 
 
@@ -106,7 +105,7 @@ def _on_axes(
     axes = config.model.axes
     if axes == "native" and not (isinstance(mixer, Mixer) and mixer.has_native_grid):
         raise UserError(
-            f"mixer {config.mixer_name} mixes sequences only, and model.axes is native; "
+            f"mixer {config.mixer_name} has no two-dimensional form, and model.axes is native; "
             f"use --set model.axes=alternate or flat"
         )
     if isinstance(mixer, Mixer):
@@ -117,17 +116,17 @@ def _on_axes(
 
 
 def _refuse_blind_pooling(config: RunConfig, mixer: Mixer) -> None:
-    """Refuse to read one position alone where it sees none of the others."""
+    """Refuse pooling that reads a single position which sees no others."""
     pooling = config.model.pooling
     if pooling in ("cls", "last") and mixer.reach == (0, 0):
         raise UserError(
-            f"mixer {config.mixer_name} joins no positions, and model.pooling is {pooling}, "
-            f"which reads one alone; use --set model.pooling=mean"
+            f"mixer {config.mixer_name} does not mix positions, and model.pooling={pooling} reads "
+            f"a single one; use --set model.pooling=mean"
         )
     if pooling == "cls" and not mixer.looks_ahead:
         raise UserError(
-            f"mixer {config.mixer_name} looks at no later position with these options, and "
-            f"model.pooling is cls, a position that comes first; use --set model.pooling=last"
+            f"mixer {config.mixer_name} sees no later positions with these options, and "
+            f"model.pooling=cls reads the first position; use --set model.pooling=last"
         )
 
 

@@ -21,7 +21,7 @@ from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
 from models.ops.reference import keep_forms
 
-# On packed positions all are free of padding: no mask to heed, nothing to leak.
+# Packed positions have no padding, so these norms need no mask.
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "batch": nn.BatchNorm1d,
     "layer": nn.LayerNorm,
@@ -76,12 +76,12 @@ CHANNEL_MIXERS = {"glu": GLU, "mlp": MLP}
 
 
 class Residual(nn.Module):
-    """Norm, sublayer, dropout, sum; or the norm after the sum.
+    """A residual connection: norm, sublayer, dropout and sum, or the norm after the sum.
 
     Args:
-        config: of the model.
-        is_gated: whether the sublayer gives a value and a gate, and in the place of the sum is
-            x + gate * (value - x).
+        config: settings of the model.
+        is_gated: whether the sublayer returns a value and a gate; the result is then
+            x + gate * (value - x) instead of a sum.
     """
 
     def __init__(self, config: ModelConfig, *, is_gated: bool = False) -> None:
@@ -111,10 +111,10 @@ class Residual(nn.Module):
 
 @contextlib.contextmanager
 def _recompute(block: nn.Module, forms: AbstractContextManager[None]) -> Iterator[None]:
-    """Compute a block a second time, leaving the running statistics of its norms as they are.
+    """Compute a block again without changing the running statistics of its norms.
 
     Args:
-        forms: computes by the forms that the first time did.
+        forms: selects the same forms of operators as the first computation.
     """
     before = {name: buffer.clone() for name, buffer in block.named_buffers()}
     try:
@@ -127,7 +127,7 @@ def _recompute(block: nn.Module, forms: AbstractContextManager[None]) -> Iterato
 
 
 class Block(nn.Module):
-    """A mixer and, if there is one, a channel mixer, each in a residual."""
+    """A mixer and an optional channel mixer, each with a residual connection."""
 
     def __init__(self, config: ModelConfig, mixer: nn.Module) -> None:
         super().__init__()
@@ -149,16 +149,17 @@ class Block(nn.Module):
 
     @property
     def mixing(self) -> Callable[..., Tensor]:
-        """What maps (batch, length, dim) and a mask to what the residual takes."""
+        """The function that maps (batch, length, dim) and a mask to the input of the residual."""
         return self.mixer.value_and_gate if is_gated(self.mixer) else self.mixer
 
     def around(self, mix: Callable[[Tensor], Tensor], x: Tensor, packing: Packing) -> Tensor:
-        """Compute `forward` with another form of the mixer, of packed positions as x.
+        """Compute `forward` with another form of the mixer.
 
         Args:
-            mix: gives what is added to x, or value and gate of a `GatedMixer`.
+            mix: maps packed positions to what is added to x, or to value and gate of a
+                `GatedMixer`.
             x: (positions, dim).
-            packing: where sequences lie.
+            packing: the lengths of the packed sequences.
         """
         x = self.mixer_residual(mix, x, packing)
         if self.channel_mixer is None:
@@ -166,7 +167,7 @@ class Block(nn.Module):
         return self.channel_residual(self.channel_mixer, x, packing)
 
     def checkpointed(self, x: Tensor, packing: Packing) -> Tensor:
-        """Compute `forward`, keeping x alone, and again in the backward pass."""
+        """Compute `forward`, keep only x, and compute it again in the backward pass."""
         again = _recompute(self, keep_forms())
         contexts = lambda: (contextlib.nullcontext(), again)  # noqa: E731
         result = checkpoint(self, x, packing, use_reentrant=False, context_fn=contexts)

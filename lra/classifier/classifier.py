@@ -31,10 +31,10 @@ def sinusoidal_positions(length: int, dim: int) -> Tensor:
 
 
 class Embedding(nn.Module):
-    """Tokens by a table, real values by a linear map; positions on top; a CLS position first.
+    """Embedding of tokens or real values, with encodings of positions and an optional CLS position.
 
     Args:
-        trained: what the weights are trained on, which has as many positions as are learned.
+        trained: the task that the weights are trained on; it sets the number of learned positions.
     """
 
     def __init__(self, config: RunConfig, info: TaskInfo, trained: TaskInfo) -> None:
@@ -62,7 +62,7 @@ class Embedding(nn.Module):
         Args:
             inputs: (positions,) tokens or (positions, channels) real values.
             lengths: (sequences,) on the CPU.
-        Returns: (positions', dim) and its packing; with CLS one more position a sequence.
+        Returns: (positions', dim) and its packing; with CLS each sequence has one more position.
         """
         x = self.encode(inputs)
         if self.cls is not None:
@@ -83,24 +83,24 @@ class Embedding(nn.Module):
         return x if self.factor == 1 else self.factor * x
 
     def locate(self, x: Tensor, position: Tensor) -> Tensor:
-        """Add encodings of positions, if any: x (..., positions, dim), position (positions,)."""
+        """Add encodings of `position` (positions,), if any, to x (..., positions, dim)."""
         if self.learned is not None:
             return x + self.learned(position)
         return x if self.sinusoidal is None else x + self.sinusoidal[position].to(x.dtype)
 
 
 def input_length(config: RunConfig, info: TaskInfo) -> int:
-    """Return the positions of the longest sequence, CLS included."""
+    """Return the length of the longest sequence, CLS included."""
     return info.max_length + _has_cls(config, info)
 
 
 def _has_cls(config: RunConfig, info: TaskInfo) -> bool:
-    """Whether sequences begin with a learned position, to be read in place of them all."""
+    """Whether sequences begin with a learned position that pooling reads."""
     return info.targets == "example" and config.model.pooling == "cls"
 
 
 def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
-    """Reduce real positions to one vector, in single precision at least.
+    """Reduce the real positions to one vector, at least in single precision.
 
     Args:
         x: (batch, length, dim).
@@ -122,13 +122,13 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 
 
 class Classifier(nn.Module):
-    """Embedding, blocks, pooling and head; two towers have all but the head in common.
+    """Embedding, blocks, pooling and head. Two towers share everything but the head.
 
-    Where positions are targets nothing is pooled: the head, a linear map, reads every position.
+    If every position has a target, there is no pooling and a linear head reads every position.
 
     Args:
-        trained: what the weights were trained on, where they are to meet other lengths: mixers
-            are what they were, and reach beyond as they can.
+        trained: the task that the weights were trained on, if the model is applied to other
+            lengths. Mixers are built for it.
     Raises: UserError for options of the mixer that contradict one another.
     """
 
@@ -170,12 +170,12 @@ class Classifier(nn.Module):
         self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
-        """Classify.
+        """Compute the logits of a packed batch.
 
         Args:
             inputs: (positions,) tokens or (positions, channels) real values, packed.
             lengths: (batch, towers) positions of each sequence, on the CPU.
-        Returns: (batch, classes) logits; where positions are targets (positions, classes).
+        Returns: (batch, classes) logits; (positions, classes) if every position has a target.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
         for block in self.blocks:
@@ -190,7 +190,7 @@ class Classifier(nn.Module):
         return self.classify(features, len(lengths))
 
     def classify(self, features: Tensor, examples: int) -> Tensor:
-        """Join towers and apply the head: (sequences, dim) -> (examples, classes)."""
+        """Join the towers and apply the head: (sequences, dim) -> (examples, classes)."""
         if self.towers > 1:
             a, b = features.view(examples, self.towers, -1).unbind(dim=1)
             features = torch.cat([a, b, a * b, a - b], dim=-1)

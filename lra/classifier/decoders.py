@@ -1,4 +1,4 @@
-"""What comes next, by a classifier of positions that is given a sequence bit by bit."""
+"""Decoding with a trained language model: position by position, or by full passes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, Recurren
 from tasks.progress import progress
 
 LONG_PROMPT = 1000
-"""Positions of a prompt from which on its progress is shown."""
+"""Least length of a prompt whose progress is shown."""
 
 
 def has_recurrence(model: Classifier) -> bool:
-    """Whether all mixers of a causal classifier can take one position at a time."""
+    """Whether all mixers of a causal classifier can process one position at a time."""
     return all(isinstance(block.mixer, RecurrentMixer) for block in _blocks(model))
 
 
@@ -34,27 +34,27 @@ def _blocks(model: Classifier) -> list[Block]:
 def _show_prompt_progress(
     positions: int, *, total: int, unit: str
 ) -> Iterator[Callable[..., None]]:
-    """Show how far the reading of a long prompt is.
+    """Show the progress of reading a long prompt.
 
-    Yields: what counts one unit more, whatever it is given.
+    Yields: a function that counts one more unit, whatever its arguments.
     """
     if positions < LONG_PROMPT:
         yield lambda *_: None
         return
     with progress(f"reading the prompt, {positions:,} positions", total=total, unit=unit) as bar:
 
-        def advance(*_: object) -> None:  # a hook of a module, whose result may not be changed
+        def advance(*_: object) -> None:  # a hook of a module: it must return None
             bar.update()
 
         yield advance
 
 
 class Decoder(abc.ABC):
-    """A classifier with the positions that it was given so far.
+    """A classifier and the positions that it has read so far.
 
     Args:
         model: a causal classifier of positions, in evaluation mode.
-        length: how many positions it will be given in all.
+        length: total number of positions that it will read.
     """
 
     def __init__(self, model: Classifier, length: int) -> None:
@@ -63,20 +63,20 @@ class Decoder(abc.ABC):
 
     @abc.abstractmethod
     def take(self, tokens: Tensor) -> Tensor:
-        """Take in the next positions.
+        """Read the next positions.
 
         Args:
             tokens: (positions,) int64, at least one.
-        Returns: logits of what comes after the last of them, (classes,).
+        Returns: logits of the token after the last one, (classes,).
         """
 
 
 class RecurrentDecoder(Decoder):
-    """One position at a time, by the recurrences of the mixers: each at the same cost.
+    """Decoding by the recurrences of the mixers: each position has the same cost.
 
-    The first positions go through each block together where its recurrence can take them so.
+    The first positions go through each block together, if its recurrence can do so.
 
-    Raises: ValueError for a mixer that has none as it is.
+    Raises: ValueError for a mixer that has no recurrence with its options.
     """
 
     def __init__(self, model: Classifier, length: int) -> None:
@@ -103,7 +103,7 @@ class RecurrentDecoder(Decoder):
         )
 
     def _prefill(self, tokens: Tensor) -> Tensor:
-        """Take in the first positions together, as `_walk` takes them one by one."""
+        """Read the first positions together; `_walk` reads them one by one."""
         blocks = _blocks(self.model)
         count = len(tokens)
         packing = Packing(torch.tensor([count]), tokens.device)
@@ -124,7 +124,7 @@ class RecurrentDecoder(Decoder):
         return mixed[0]
 
     def _walk(self, tokens: Tensor) -> Tensor:
-        """Take in positions one by one: what the last block makes of the last one, (1, dim)."""
+        """Read positions one by one; return the last block's output at the last one, (1, dim)."""
         single = Packing(torch.ones(1, dtype=torch.int64), tokens.device)
         x = tokens
         with _show_prompt_progress(len(tokens), total=len(tokens), unit="positions") as advance:
@@ -134,7 +134,7 @@ class RecurrentDecoder(Decoder):
         return x
 
     def _step(self, token: Tensor, single: Packing) -> Tensor:
-        """Take in a position: token (1,) -> what the last block makes of it, (1, dim)."""
+        """Read a position: token (1,) -> output of the last block, (1, dim)."""
         embedding = self.model.embedding
         x = embedding.locate(embedding.encode(token), torch.full_like(token, self.num_positions))
         for layer, block in enumerate(_blocks(self.model)):
@@ -151,11 +151,11 @@ class RecurrentDecoder(Decoder):
 
 
 class FullPassDecoder(Decoder):
-    """All positions so far again for each that is taken in.
+    """Decoding by full passes: each new token computes all positions so far again.
 
-    Within `cache_kernels` the first pass has all positions that there will be, so that kernels
-    over lags are made once. Beyond the length of training they may depend on the sequence's
-    length, and so all passes do there.
+    The first pass has the total number of positions, so that `cache_kernels` computes kernels over
+    lags once. Beyond the training length kernels may depend on the length of the sequence, so all
+    passes have the total number there.
     """
 
     def __init__(self, model: Classifier, length: int) -> None:
@@ -170,7 +170,7 @@ class FullPassDecoder(Decoder):
         is_whole = is_first or self.length > self.model.trained_length
         positions = self.length if is_whole else count
         inputs = functional.pad(self.tokens, (0, positions - count))
-        # A single token follows text, which is seen to go on.
+        # For single tokens the growing text is progress enough.
         blocks = _blocks(self.model) if len(tokens) > 1 else []
         with _show_prompt_progress(len(tokens), total=len(blocks), unit="blocks") as advance:
             hooks = [block.register_forward_hook(advance) for block in blocks]

@@ -1,4 +1,4 @@
-"""Initialization of parameters from the distributions that `model.starts` names."""
+"""Initialization of parameters by the distributions in `model.starts`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lra.runtime.errors import UserError
 
 
 def compute_fans(model: nn.Module) -> dict[str, Fan]:
-    """Return the fan of every parameter by its name; a bias has that of its module's weight.
+    """Return the fan of each parameter by its name. A bias has the fan of its module's weight.
 
-    A parameter of any other shape than a map's has the fan (0, 0).
+    A parameter that does not belong to a linear map or an embedding has the fan (0, 0).
     """
     found: dict[str, Fan] = {}
     for path, module in model.named_modules():
@@ -30,7 +30,7 @@ def compute_fans(model: nn.Module) -> dict[str, Fan]:
 
 
 def match_patterns(name: str, patterns: Iterable[str]) -> list[str]:
-    """Return the patterns that fit a name, as shells match them."""
+    """Return the patterns that match a name, by the rules of a shell."""
     return [pattern for pattern in patterns if fnmatchcase(name, pattern)]
 
 
@@ -38,12 +38,11 @@ def match_patterns(name: str, patterns: Iterable[str]) -> list[str]:
 def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
     """Draw the parameters that `model.starts` names.
 
-    Patterns of a settings file may concern parts that a model lacks, a head's hidden layer for
-    instance.
+    Patterns of a settings file may match nothing: a model may lack the hidden layer of a head.
 
-    Raises: UserError for two patterns that fit one parameter, as settings have no order; for a
-        pattern of a flag that fits none; or for a law that depends on the size of a map and a
-        parameter of none.
+    Raises: UserError for two patterns that match one parameter, because settings have no order;
+        for a pattern of a flag that matches none; and for a distribution that needs the size of a
+        linear map, if the parameter belongs to none.
     """
     starts = config.model.starts
     if not starts:
@@ -56,19 +55,19 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
             continue
         pattern, *more = patterns
         if more:
-            raise UserError(f"model.starts: {pattern} and {more[0]} both fit {name}; leave one out")
+            raise UserError(f"model.starts: {pattern} and {more[0]} both match {name}; remove one")
         used.add(pattern)
         try:
             start = parse_initial_distribution(starts[pattern])(fan_of[name])
         except ZeroDivisionError:
             raise UserError(
-                f"model.starts: law {starts[pattern]} depends on the size of a linear map, and "
+                f"model.starts: distribution {starts[pattern]} needs the size of a linear map, and "
                 f"{name} belongs to none; use normal with a deviation"
             ) from None
         start.draw(parameter)
     is_of_flag = any(text.startswith("model.starts=") for text in config.overrides)
     if is_of_flag and (idle := [pattern for pattern in starts if pattern not in used]):
         raise UserError(
-            f"model.starts: no parameter is called {idle[0]}; expected patterns of such names as "
+            f"model.starts: {idle[0]} matches no parameter; expected patterns of names like "
             f"{', '.join(list(fan_of)[:3])}"
         )

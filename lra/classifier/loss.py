@@ -1,4 +1,4 @@
-"""What logits are worth: the losses of targets, and which of these are right."""
+"""Losses of targets, and which predictions are right."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tasks.base import NOT_SCORED
 
 
 def is_scored(labels: Tensor) -> Tensor:
-    """Say which rows of labels are targets.
+    """Return which rows of labels are targets.
 
     Args:
-        labels: (rows,) classes, NOT_SCORED at no target; or (rows, channels) real numbers, NaN at
-            no target.
+        labels: (rows,) classes, NOT_SCORED where there is no target; or (rows, channels) real
+            numbers, NaN where there is no target.
     Returns: (rows,) bool.
     """
     if labels.is_floating_point():
@@ -23,12 +23,13 @@ def is_scored(labels: Tensor) -> Tensor:
 
 
 def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Score each row: by cross-entropy in nats, or real numbers by their mean absolute error.
+    """Compute the loss of each row: cross-entropy in nats, or mean absolute error of real numbers.
 
     Args:
         logits: (rows, classes), or (rows, channels) for real numbers.
         labels: see `is_scored`.
-    Returns: losses (rows,) float32, 0 at no target; and whether the class is right, (rows,) bool.
+    Returns: losses (rows,) float32, 0 where there is no target; and whether the predicted class is
+        right, (rows,) bool.
     """
     logits = logits.float()
     if labels.is_floating_point():
@@ -40,6 +41,6 @@ def compute_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sum_losses(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Add up the losses of all targets and the right answers: two numbers; see `compute_losses`."""
+    """Return the sum of all losses and the number of right predictions; see `compute_losses`."""
     found, correct = compute_losses(logits, labels)
     return found.sum(), correct.sum()

@@ -1,4 +1,4 @@
-"""Models of like size: the Long Range Arena's rule for a fair comparison (Tay et al., 2021)."""
+"""Models of similar size: the Long Range Arena's rule for a fair comparison (Tay et al., 2021)."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ TOLERANCE = 0.05
 
 
 def count_parameters(config: RunConfig) -> int:
-    """Count the trainable numbers of a run's model by building it.
+    """Count the trainable parameters of a run's model by building it.
 
     Raises: UserError for options of the mixer that contradict one another.
     """
-    # Not on the meta device, where what a mixer caches while it is built would stay.
+    # A mixer may cache tensors while it is built; they must not be on the meta device.
     model = Classifier(config, config.build_task().info)
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
@@ -31,13 +31,13 @@ def count_parameters(config: RunConfig) -> int:
 def match_parameters(
     resolve: Callable[[RunRequest], RunConfig], request: RunRequest, other: str
 ) -> RunRequest:
-    """Choose model.dim so that a run is of the size of another mixer's, and log both sizes.
+    """Choose model.dim so that a run has about as many parameters as with another mixer.
 
     Args:
         resolve: `lra.classifier.resolve.resolve`.
         request: the run.
-        other: the mixer to match. Changed options of the run's own mixer do not concern it.
-    Returns: the run with that model.dim.
+        other: the mixer to match. Changed options of the run's own mixer do not apply to it.
+    Returns: the request with this model.dim.
     Raises: UserError if no model.dim comes within 5 %.
     """
     origin = f"{FLAG} {other}"
@@ -73,7 +73,7 @@ def match_parameters(
 
 
 class _Search:
-    """Looks for the model.dim whose count, taken to grow with it, is nearest to a goal."""
+    """Searches for the model.dim whose parameter count is nearest to a goal."""
 
     def __init__(self, count_at: Callable[[int], int], goal: int) -> None:
         self.count_at = count_at
@@ -81,7 +81,7 @@ class _Search:
         self.counts: dict[int, int] = {}
 
     def nearest(self, start: int) -> tuple[int, int]:
-        """Return the dim and its count; `start` must be a dim that the mixer accepts."""
+        """Return the nearest dim and its count. The mixer has to accept `start`."""
         self.counts[start] = self.count_at(start)
         low = high = start
         while self.counts[high] < self.goal:
@@ -99,7 +99,7 @@ class _Search:
         return min(self.counts.items(), key=lambda item: abs(item[1] - self.goal))
 
     def _accepted(self, dim: int, low: int, high: int) -> int | None:
-        """Count at the accepted dim nearest to one, strictly between two others, if any is."""
+        """Count at the accepted dim that is nearest to `dim`, strictly between low and high."""
         for candidate in sorted(range(low + 1, high), key=lambda c: abs(c - dim)):
             try:
                 self.counts[candidate] = self.count_at(candidate)

@@ -1,11 +1,10 @@
-"""Sequences of several lengths: packed end to end, and padded only where positions mix.
+"""Sequences of several lengths: packed end to end, and padded only for mixers.
 
-Everything but a mixer works on positions one by one, or on statistics over all of them, and
-does so on the packed form, (positions, channels), which holds real positions alone. For the
-mixers sequences are sorted by length and padded in a few groups of like length, so that a
-batch may be drawn at random without paying for its longest sequence. (Batches of like length
-are no substitute: batch norm then sees other statistics in each, and the running ones fit
-none.)
+Everything except mixers works on single positions, or on statistics over all of them. It uses the
+packed form, (positions, channels), which has real positions only. For mixers, sequences are sorted
+by length and padded in a few groups of similar length, so that a random batch does not cost as
+much as its longest sequence. Batches of similar length are no substitute: the statistics of batch
+norm would differ between batches, and the running statistics would match none of them.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from torch.autograd import Function
 from models.layers.kernel_cache import cache_kernels
 
 SHORTEST_OVER_LONGEST = 0.7
-"""Sequences down to this share of the longest one's length are in its group."""
+"""Least length of a sequence in a group, as a share of its longest one's."""
 
 SMALLEST_GROUP = 800
-"""A group that holds fewer positions takes shorter sequences, too: a mixer call has a price."""
+"""A group with fewer positions takes shorter sequences, too, because each mixer call has a cost."""
 
 
 class _Reorder(Function):
-    """Gather rows; its gradient is gathered too, there being no row taken twice but as padding."""
+    """Gather rows. The gradient is gathered, too, because only padding takes a row twice."""
 
     @staticmethod
     def forward(  # noqa: PLR0917 (an autograd function takes positional arguments alone)
@@ -63,7 +62,7 @@ class _Group:
 
 
 class Packing:
-    """Where the positions of a batch's sequences lie, packed and in padded groups.
+    """Where the positions of a batch's sequences are, packed and in padded groups.
 
     Args:
         lengths: (sequences,) int64, all positive, on the CPU.

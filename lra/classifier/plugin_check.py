@@ -1,4 +1,4 @@
-"""Holding a user's mixer to its promises before anything is trained with it."""
+"""Checks of a user's own mixer before it is trained."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ from models import promises
 from models.base import Mixer, MixerContext
 
 LENGTHS = (5, 83)
-"""Positions of the sequences that a plug-in is applied to, if it is for sequences as long."""
+"""Lengths of the sequences that a plug-in is tried on, if it can be as long."""
 
 
 def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
-    """Hold a plug-in to what registered mixers are tested for; of those, say nothing.
+    """Check that a plug-in keeps the promises that the suite's mixers are tested for.
+
+    Mixers of the suite are not checked.
 
     Args:
-        mixer: a fresh one; it is left in evaluation.
-        context: what it is for; input that is a grid has no padding.
+        mixer: a new mixer; it is left in evaluation mode.
+        context: the context that it is built for; a grid has no padding.
     Raises: UserError for a broken promise, see `plug_in_checks`, and for anything that the mixer
         raises in training or evaluation.
     """
     if component.code is None:
         return
-    with component.explain_errors("it failed on a trial"):
+    with component.explain_errors("it failed in a trial"):
         for _, check in plug_in_checks(component, mixer, context):
             check()
 
@@ -38,7 +40,7 @@ def plug_in_checks(
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """List the checks of a plug-in by name; arguments as for `check_plug_in`.
 
-    One is to be carried out before the next is asked for.
+    Run each check before asking for the next one.
     """
     yield "its weights can be trained and saved", partial(_check_weights, mixer)
     shapes = promises.weight_shapes(mixer)
@@ -51,12 +53,15 @@ def plug_in_checks(
         at = f"{length} positions"
         for given in (None,) if grid is not None else (mask, None):
             how = "without a mask" if given is None else "with a mask"
-            yield f"forward and back, {at}, {how}", partial(_train, component, mixer, x, given)
+            yield (
+                f"forward and backward pass, {at}, {how}",
+                partial(_train, component, mixer, x, given),
+            )
         for training in (True, False):
             mode = "training" if training else "evaluation"
             mixer.train(training)
             if grid is None:
-                name = f"padding reaches no real position in {mode}, {at}"
+                name = f"padding changes no real position in {mode}, {at}"
                 contents = [10 * torch.randn_like(x)]
                 yield name, partial(promises.check_padding, mixer, x, mask, contents)
             if context.causal:
@@ -68,7 +73,7 @@ def plug_in_checks(
 def _check_weights(mixer: nn.Module) -> None:
     promises.check_weights(mixer)
     if not isinstance(mixer, Mixer) and "learning_rates" in dir(type(mixer)):
-        fault = "learning_rates is read from subclasses of models.base.Mixer alone"
+        fault = "learning_rates only works in subclasses of models.base.Mixer"
         raise promises.BrokenPromise(fault)
 
 

@@ -1,4 +1,4 @@
-"""What cannot be where positions are targets: each is to say what stands at the next one."""
+"""Settings that do not work if every position has a target, the next token."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ from lra.runtime.errors import UserError
 from tasks.base import TaskInfo
 
 READ_EXAMPLES = ("pooling", "head", "head_expand", "head_activation", "head_bias")
-"""Settings of the model that concern examples alone."""
+"""Settings of the model that need examples as targets."""
 
 
 def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
-    """Refuse settings that do not go with what has a label in a task.
+    """Refuse settings that do not work with the targets of a task.
 
-    Raises: UserError saying why.
+    Raises: UserError giving the reason.
     """
     model = config.model
     if info.targets == "example":
         if model.tied_embeddings:
             raise UserError(
-                f"model.tied_embeddings concerns tasks whose targets are tokens, and those of "
-                f"{config.task_name} are classes of examples; use --set model.tied_embeddings=false"
+                f"model.tied_embeddings needs tokens as targets, and those of {config.task_name} "
+                f"are classes of examples; use --set model.tied_embeddings=false"
             )
         return
-    asks = f"task {config.task_name} asks at each position what comes next, and"
+    asks = f"task {config.task_name} predicts the next token at each position, and"
     if not model.causal:
         raise UserError(
-            f"{asks} model.causal is false: positions would see it; use --set model.causal=true, "
-            f"and a mixer that can be causal"
+            f"{asks} model.causal is false: positions would see their target; use --set "
+            f"model.causal=true, and a mixer that can be causal"
         )
     if model.norm == "batch":
         raise UserError(
-            f"{asks} model.norm is batch, whose statistics are of later positions, too; use --set "
+            f"{asks} model.norm is batch, whose statistics include later positions; use --set "
             f"model.norm=layer"
         )
     if model.axes != "flat":
         raise UserError(
-            f"{asks} model.axes is {model.axes}, in which later positions of a grid come before "
-            f"earlier ones; use --set model.axes=flat"
+            f"{asks} model.axes is {model.axes}, which does not follow the order of positions; use "
+            f"--set model.axes=flat"
         )
     if info.towers > 1:
-        raise UserError(f"{asks} has {info.towers} sequences an example, expected 1")
+        raise UserError(f"{asks} has {info.towers} sequences per example, expected 1")
     if model.tied_embeddings and info.vocab_size != info.num_classes:
         raise UserError(
-            f"model.tied_embeddings is true, and {config.task_name} has other tokens than classes "
-            f"({info.vocab_size} and {info.num_classes}); use --set model.tied_embeddings=false"
+            f"model.tied_embeddings needs as many classes as tokens, and {config.task_name} has "
+            f"{info.num_classes} and {info.vocab_size}; use --set model.tied_embeddings=false"
         )
     for text in config.overrides:
         section, _, key = text.partition("=")[0].partition(".")
         if section == "model" and key in READ_EXAMPLES:
             raise UserError(
-                f"{section}.{key} has no effect: {asks} no position is pooled; leave it out"
+                f"{section}.{key} has no effect: {asks} nothing is pooled; leave it out"
             )
 
 
 def refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
-    """Refuse a pretraining that cannot be.
+    """Refuse a pretraining that is impossible.
 
-    Raises: UserError saying why.
+    Raises: UserError giving the reason.
     """
     if not config.is_pretrained:
         return
@@ -65,36 +65,36 @@ def refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
     given = f"pretrain.objective is {pretrain.objective}, and"
     if info.targets == "position":
         raise UserError(
-            f"{given} {config.task_name} asks at each position what comes next already; use "
+            f"{given} {config.task_name} already predicts the next token at each position; use "
             f"--set pretrain.objective=none"
         )
     if model.pooling == "cls":
         raise UserError(
-            f"{given} model.pooling is cls, a position that no pretraining has; use "
+            f"{given} model.pooling is cls, whose position pretraining does not have; use "
             f"--set model.pooling=mean"
         )
     if pretrain.objective == "next" and not model.causal:
         raise UserError(
-            f"{given} model.causal is false: positions would see the next; use --set "
+            f"{given} model.causal is false: positions would see the next one; use --set "
             f"model.causal=true, or pretrain.objective=masked"
         )
     if pretrain.objective == "next" and model.norm == "batch":
         raise UserError(
-            f"{given} model.norm is batch, whose statistics are of later positions, too; use "
+            f"{given} model.norm is batch, whose statistics include later positions; use "
             f"--set model.norm=layer"
         )
     for name in ("steps", "epochs"):
         value = getattr(pretrain, name)
         if value is not None and train.minutes is not None:
             raise UserError(
-                f"pretrain.{name} is {value}, and train.minutes {train.minutes:g}, which includes "
-                f"the pretraining, so that its length is a time; use pretrain.minutes"
+                f"pretrain.{name} is {value}, but train.minutes is {train.minutes:g} and includes "
+                f"the pretraining; set pretrain.minutes instead"
             )
     if pretrain.minutes is not None and (
         train.minutes is None or pretrain.minutes >= train.minutes
     ):
         has = "null" if train.minutes is None else train.minutes
         raise UserError(
-            f"pretrain.minutes is {pretrain.minutes}, and train.minutes {has}, which includes "
-            f"them; use a longer train.minutes, or pretrain.steps or epochs"
+            f"pretrain.minutes is {pretrain.minutes}, and train.minutes, which includes them, is "
+            f"{has}; use a longer train.minutes, or pretrain.steps or epochs"
         )

@@ -1,9 +1,9 @@
-"""The classifier as published code computes it: what ours is tested and timed against.
+"""The classifier as published code computes it, as a reference for tests and timings.
 
-Its parameters are those of `Classifier`, under the same names. It computes by reference forms
-(`models/ops/reference.py`), pads every sequence to the task's longest, mixes padding like data,
-counts it in the statistics of norms, and applies `BatchNorm1d` to a transposed view. Where all
-sequences are of full length the two compute the same function.
+Its parameters have the same names as those of `Classifier`. It computes by reference forms
+(`models/ops/reference.py`) and pads every sequence to the task's longest. Padding is mixed like
+data and counts in the statistics of norms, and `BatchNorm1d` sees a transposed view. If all
+sequences have full length, both compute the same function.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tasks.base import TaskInfo
 
 
 class ReferenceClassifier(Classifier):
-    """`Classifier` the published way."""
+    """`Classifier`, computed like published code."""
 
     def __init__(self, config: RunConfig, info: TaskInfo) -> None:
         super().__init__(config, info)

@@ -1,4 +1,4 @@
-"""The configuration of a run: composed, and checked by building what it describes."""
+"""The configuration of a run, composed and then checked by building its parts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 
 
 def _build(config: RunConfig) -> None:
-    """Construct the task and the first mixers, for the checks that span several options.
+    """Construct the task and the first mixers, for checks of several options together.
 
-    A plug-in is applied, too.
+    A plug-in is also applied to data.
     """
     info = config.build_task().info
     length = input_length(config, info)
     model = config.model
-    # Alternate blocks see rows and columns, which may differ.
+    # With alternate axes, blocks see rows and columns, whose lengths may differ.
     different = min(model.depth, 2 if model.axes == "alternate" else 1)
     mixers = list(build_layers(config, info, length, different))
     refuse_unfit(config, info)

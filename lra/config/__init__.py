@@ -1,4 +1,4 @@
-"""A run's settings: their types, where each value is from, and the classes that they name."""
+"""The settings of a run: their types, the origin of each value, and the classes that they name."""
 
 __all__ = [
     "changes", "component", "compose", "initial_values", "mixers", "plugin", "plugin_code",

@@ -1,4 +1,4 @@
-"""Changed settings of a run: those without effect, and those that changed nothing."""
+"""The changed settings of a run: which ones have no effect, and which ones changed a value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lra.runtime.errors import UserError
 
 
 def refuse_idle(changes: Iterable[Change], config: RunConfig) -> None:
-    """Refuse flags that act on nothing; files may set them for several presets.
+    """Refuse flags that have no effect. Settings files may have such values, for other presets.
 
     Raises: UserError saying why.
     """
@@ -27,7 +27,7 @@ def refuse_idle(changes: Iterable[Change], config: RunConfig) -> None:
 
 
 def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
-    """Say which settings act on nothing, and why."""
+    """Return the settings that have no effect, with the reason."""
     model, train, pretrain = config.model, config.train, config.pretrain
     idle: dict[tuple[str, str], str] = {}
     if not config.is_pretrained:
@@ -53,7 +53,7 @@ def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
 
 
 def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -> tuple[str, ...]:
-    """List changed settings that differ from what held without them, as "section.key=value".
+    """List the changed settings that differ from the value without the change: "section.key=value".
 
     Args:
         sections: the settings of the run.
@@ -67,7 +67,7 @@ def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -
         if value is None and any(
             other in keys for other in list_exclusive_settings((section, key))
         ):
-            continue  # another flag replaced it
+            continue  # another flag has replaced it
         others = list_exclusive_settings((section, key)) if value is not None else ()
         has_replaced = any(
             merged.initial_values.get(other, (None, ""))[0] is not None for other in others

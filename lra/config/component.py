@@ -1,4 +1,4 @@
-"""The mixer or task of a run: its class, where it comes from, and errors that its code raises."""
+"""The mixer or task of a run: its class, its origin, and the errors that its code raises."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tasks.errors import KnownError
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A class, registered or a plug-in: of a user's own file or module."""
+    """A class of the suite, or a plug-in: a class in a user's own file or module."""
 
     spec: str
-    """What the flag said."""
+    """Value of the flag: a name, or the place of a plug-in."""
     name: str
-    """What records, folders and tables call it: a plug-in by its class."""
+    """Name in records, folders and tables; of a plug-in that of its class."""
     cls: type[Any]
     options: type[Section]
     flag: str
-    """The flag that said it."""
+    """The flag that named the class."""
     code: str | None = None
     """Start of the SHA-256 of a plug-in's file; None for a registered class."""
     file: str | None = None
@@ -35,20 +35,20 @@ class Component:
 
     @property
     def origin(self) -> str:
-        """What errors begin with: the flag and what it said."""
+        """Start of error messages: the flag and its value."""
         return f"{self.flag} {self.spec}"
 
     @contextmanager
     def explain_errors(self, what: str) -> Iterator[None]:
-        """Turn whatever a plug-in's code raises, `sys.exit` too, into a UserError that names it.
+        """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
 
-        Errors that explain themselves pass, and so do interruptions, too little memory, and errors
-        of the file system that did not come through its file. With a registered class all pass.
-        Afterwards the working directory is what it was before.
+        Some errors are raised as they are: errors that explain themselves, interrupts, running out
+        of memory, errors of the file system outside of the plug-in's code, and all errors of the
+        suite's own classes. Afterwards the working directory is the same as before.
 
         Args:
-            what: what it means, "its constructor failed" for instance.
-        Raises: UserError naming the plug-in, the error and its place, or the promise that it broke.
+            what: the consequence of an error, "its constructor failed" for instance.
+        Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
         """
         try:
             with nullcontext() if self.file is None else chdir("."):

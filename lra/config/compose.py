@@ -23,7 +23,7 @@ from tasks.base import Task
 
 @dataclass(frozen=True)
 class ComposedConfig:
-    """A configuration whose values are valid one by one, and where they came from."""
+    """A configuration in which each single value is valid, and the origins of its values."""
 
     config: RunConfig
     merged: MergedSettings
@@ -62,7 +62,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> ComposedConfig:
 def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     """Construct the task that a run of any mixer would use.
 
-    The data of a published preset that only a mixer has is that of preset paper.
+    A published preset that only a mixer has uses the data of preset paper.
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")

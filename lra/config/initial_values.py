@@ -1,7 +1,7 @@
-"""Distributions that initial values of parameters are drawn from, by name.
+"""Distributions from which initial values of parameters are drawn, by name.
 
-A distribution is written as its name and its numbers: "normal 0.02". Those that depend on the size
-of a linear map take its inputs and outputs, its fan. Messages and settings call them laws.
+A distribution is written as its name and its numbers: "normal 0.02". Some depend on the number of
+inputs and outputs of a linear map, its fan.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from models.ops.truncated_normal import draw_truncated_normal
 
 
 class Fan(NamedTuple):
-    """The size of a linear map; a table of tokens is one of tokens in, channels out."""
+    """Number of inputs and outputs of a linear map. An embedding table has tokens as inputs."""
 
     inputs: int
     outputs: int
@@ -26,13 +26,13 @@ class Fan(NamedTuple):
 
 @dataclass(frozen=True)
 class Initialization:
-    """How a parameter is initialized: mean, standard deviation, and what draws it in place."""
+    """How a parameter is initialized: mean, standard deviation, and a function that draws it."""
 
     mean: float
     deviation: float
     draw: Callable[[Tensor], Tensor]
     measures_size: bool = False
-    """Whether the deviation is the root of the mean square, of a mean that is not stated."""
+    """Whether the deviation is a root mean square, because the mean is not stated."""
 
 
 def _constant(value: float) -> Initialization:
@@ -69,11 +69,11 @@ class InitialDistribution:
     """A named distribution.
 
     Args:
-        start: returns the initialization of a parameter, by its fan and the numbers after the name.
-        meaning: what it is, in words.
-        numbers: how many there are.
-        above: what the last one exceeds.
-        is_range: whether the first is below the last.
+        start: returns the initialization of a parameter for its fan and the numbers.
+        meaning: description of the distribution or of its numbers, for error messages.
+        numbers: how many numbers follow the name.
+        above: exclusive lower limit of the last number.
+        is_range: whether the first number has to be below the last.
     """
 
     start: Callable[..., Initialization]
@@ -88,22 +88,23 @@ INITIAL_DISTRIBUTIONS: Mapping[str, InitialDistribution] = {
     "ones": InitialDistribution(lambda fan: _constant(1.0), "1"),
     "constant": InitialDistribution(lambda fan, value: _constant(value), "a number", numbers=1),
     "normal": InitialDistribution(
-        lambda fan, deviation: _normal(deviation), "a deviation above 0", numbers=1, above=0
+        lambda fan, deviation: _normal(deviation), "a standard deviation above 0", numbers=1,
+        above=0,
     ),
     "truncated_normal": InitialDistribution(
-        lambda fan, deviation: _truncated_normal(deviation), "a deviation above 0, of what is left "
-        "of a normal law within twice its own", numbers=1, above=0,
+        lambda fan, deviation: _truncated_normal(deviation), "a standard deviation above 0, after "
+        "cutting a normal distribution off at two of its own", numbers=1, above=0,
     ),
     "uniform": InitialDistribution(
-        lambda fan, low, high: _uniform(low, high), "a number, and one above it", numbers=2,
+        lambda fan, low, high: _uniform(low, high), "a number and a larger one", numbers=2,
         is_range=True,
     ),
     "linear": InitialDistribution(
-        _linear, "uniform within inputs ** -0.5, as torch starts linear maps"
+        _linear, "uniform in +- inputs ** -0.5, as torch initializes linear maps"
     ),
     "lecun_normal": InitialDistribution(
         lambda fan: _truncated_normal(fan.inputs**-0.5),
-        "truncated_normal of deviation inputs ** -0.5, as flax starts weights",
+        "truncated_normal of deviation inputs ** -0.5, as flax initializes weights",
     ),
     "fan_out_normal": InitialDistribution(
         lambda fan: _normal(fan.outputs**-0.5), "normal of deviation outputs ** -0.5"
@@ -113,7 +114,7 @@ INITIAL_DISTRIBUTIONS: Mapping[str, InitialDistribution] = {
         "uniform of deviation (2 / (inputs + outputs)) ** 0.5",
     ),
     "xavier_uniform_of": InitialDistribution(
-        _xavier_uniform, "how many maps of equal size one tensor holds, each xavier_uniform",
+        _xavier_uniform, "the number of maps of equal size in one tensor, each xavier_uniform",
         numbers=1, above=0,
     ),
 }  # fmt: skip
@@ -125,11 +126,13 @@ def parse_initial_distribution(
     """Parse a distribution.
 
     Returns: a function from the fan of a parameter to its initialization.
-    Raises: ValueError for one that is not there, or for other numbers than it takes.
+    Raises: ValueError for an unknown name, or for numbers that the distribution does not take.
     """
     name, *rest = text.split() or [""]
     if name not in distributions:
-        raise ValueError(f"there is no law {name!r}; expected one of {', '.join(distributions)}")
+        raise ValueError(
+            f"unknown distribution {name!r}; expected one of {', '.join(distributions)}"
+        )
     distribution = distributions[name]
     try:
         numbers = [float(number) for number in rest]
@@ -137,11 +140,11 @@ def parse_initial_distribution(
         numbers = [math.nan]
     if len(numbers) != distribution.numbers or not all(map(math.isfinite, numbers)):
         raise ValueError(
-            f"law {name} takes {distribution.numbers} numbers, and got {' '.join(rest)!r}"
+            f"distribution {name}: got {' '.join(rest)!r}, expected {distribution.numbers} numbers"
         )
     is_falling = distribution.is_range and numbers[0] >= numbers[-1]
     if numbers and (numbers[-1] <= distribution.above or is_falling):
-        raise ValueError(f"law {text!r}: expected {distribution.meaning}")
+        raise ValueError(f"distribution {text!r}: expected {distribution.meaning}")
     return lambda fan: distribution.start(fan, *numbers)
 
 

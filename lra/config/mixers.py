@@ -1,4 +1,4 @@
-"""A run's mixer: a registered name, or a class of the user's own."""
+"""The mixer of a run: one of the suite, by its name, or a class of the user's own."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ MIXER = ComponentKind(
 
 @dataclass(frozen=True, kw_only=True)
 class MixerComponent(Component):
-    """A mixer's class and where it is from.
+    """A mixer's class and its origin.
 
-    A plug-in's need not be a subclass of `Mixer`; `check_plug_in` looks whether it behaves as one.
+    A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests whether it behaves as one.
     """
 
     cls: type[Mixer]
@@ -33,7 +33,7 @@ class MixerComponent(Component):
         """Construct the mixer of one block.
 
         Raises: UserError for options that contradict one another or the context, and for
-            whatever the constructor of a plug-in raises.
+            any error of a plug-in's constructor.
         """
         with self.explain_errors("its constructor failed"):
             try:
@@ -42,7 +42,7 @@ class MixerComponent(Component):
                 raise UserError(f"mixer {self.name}: {error}") from None
 
     def share(self, context: MixerContext, options: Section) -> nn.Module | None:
-        """Build what the mixers of all blocks have in common, see `Mixer.shared`.
+        """Build the module that the mixers of all blocks share, see `Mixer.shared`.
 
         Raises: UserError as `build`.
         """

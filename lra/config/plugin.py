@@ -1,4 +1,4 @@
-"""Classes that a run names: registered ones, or those of a user's own file or module."""
+"""The classes that a run names: those of the suite, or in a user's own file or module."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ AnyComponent = TypeVar("AnyComponent", bound=Component)
 
 @dataclass(frozen=True)
 class ComponentKind:
-    """A kind of class that a run names: its mixer, or its task."""
+    """A kind of class that a run names: a mixer or a task."""
 
     registry: Registry[Any]
     fits: Callable[[type], bool]
-    """Whether a class can be of this kind."""
+    """Tells whether a class can be of this kind."""
     expected: str
-    """What such a class is, in words."""
+    """Description of such a class, for error messages."""
     first: tuple[str, ...] = ()
-    """What its constructor is given by position, before its options."""
+    """Positional arguments of its constructor, before its options."""
 
 
 def find_component(
     component_type: type[AnyComponent], kind: ComponentKind, spec: str, flag: str
 ) -> AnyComponent:
-    """Find the class that a flag names: registered, or a plug-in, whose code is then run.
+    """Find the class that a flag names. The code of a plug-in is run.
 
     Args:
         component_type: class of the result.
-    Raises: UserError for whatever keeps it from being found, imported or given its options.
+    Raises: UserError if it cannot be found, imported, or given its options.
     """
     if ":" in spec:
         return _find_plug_in(component_type, kind, spec, flag)
@@ -50,8 +50,8 @@ def find_component(
         cls = kind.registry.get(spec, flag)
     except UserError as error:
         if spec.endswith(".py"):
-            raise UserError(f"{flag} {spec}: name the class too, {spec}:ClassName") from None
-        raise UserError(f"{error}; one of your own is {FORMS}") from None
+            raise UserError(f"{flag} {spec}: add the name of the class, {spec}:ClassName") from None
+        raise UserError(f"{error}; write a {kind.registry.kind} of your own as {FORMS}") from None
     return component_type(spec=spec, name=spec, cls=cls, options=options_model(cls), flag=flag)
 
 
@@ -61,9 +61,9 @@ def load_class(
     """Run the file or import the module that a plug-in names, and look its class up.
 
     Args:
-        fits: whether a class is one of those looked for.
-        expected: what these are, in words.
-    Raises: UserError for whatever keeps it from being found or imported.
+        fits: tells whether a class is of the kind that is looked for.
+        expected: description of such a class, for error messages.
+    Raises: UserError if it cannot be found or imported.
     """
     target, _, name = spec.rpartition(":")
     if name.isidentifier() and target.endswith(".py"):
@@ -82,7 +82,7 @@ def load_class(
         raise unknown("class", name, [key for key, value in defined.items() if fits(value)], origin)
     cls = vars(module)[name]
     if not (inspect.isclass(cls) and fits(cls)):
-        what = "another class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
+        what = "another class" if inspect.isclass(cls) else f"a {type(cls).__name__}"
         raise UserError(f"{origin}: {name} is {what}, expected {expected}")
     return module, cls
 
@@ -109,18 +109,18 @@ def _find_plug_in(
 
 @functools.cache
 def _digest(module: ModuleType, cls: type) -> str:
-    """Hash the file that was named, and the one that defines the class, as they were when run."""
+    """Hash the named file, and the file that defines the class, as they were when they ran."""
     return digest([str(module.__file__), inspect.getfile(cls)])
 
 
 def _refuse_unfit(kind: ComponentKind, cls: type, name: str, origin: str) -> None:
-    """Refuse a class that is abstract, or has the name of a registered one."""
+    """Refuse a class that is abstract, or has the name of a class of the suite."""
     if inspect.isabstract(cls):
         missing = ", ".join(sorted(cls.__abstractmethods__))
         raise UserError(f"{origin}: {name} is abstract; define {missing}")
     registered = {key.casefold() for key in kind.registry.classes}
-    if name.casefold() in registered:  # a folder's name may not tell upper from lower case
+    if name.casefold() in registered:  # some file systems ignore the case of letters
         raise UserError(
-            f"{origin}: {name} is the name of a registered {kind.registry.kind}; rename the class, "
-            f"or use {name.casefold()} alone"
+            f"{origin}: the suite has a {kind.registry.kind} of that name; rename your class, or "
+            f"use {name.casefold()} without a file for that of the suite"
         )

@@ -1,4 +1,4 @@
-"""Running the code of a user's own file or module, and looking at it before."""
+"""Running the code of a user's own file or module."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def digest(files: Iterable[str]) -> str:
 
 
 def file_of(target: str) -> Path | None:
-    """Find the file that a path, or a dotted name, stands for, without running any code."""
+    """Find the file that a path or a dotted name stands for, without running any code."""
     if target.endswith(".py"):
         return Path(target)
     places: list[str] | None = [*sys.path, str(Path.cwd())]
@@ -39,9 +39,9 @@ def file_of(target: str) -> Path | None:
 
 
 def load_file(path: Path, origin: str) -> ModuleType:
-    """Run a file as a module; the same file with the same text only once."""
+    """Run a file as a module. The same file with the same text runs once."""
     if not path.is_file():
-        raise UserError(f"{origin}: there is no file {path} (seen from {Path.cwd()})")
+        raise UserError(f"{origin}: there is no file {path} (looked for in {Path.cwd()})")
     path = path.resolve()
     content = read_regular(path)
     identity = hashlib.sha256(os.fsencode(path) + b"\0" + content).hexdigest()
@@ -50,10 +50,10 @@ def load_file(path: Path, origin: str) -> ModuleType:
         return sys.modules[module.__name__]
     module.__file__ = str(path)
     _extend_search_path(path.parent)
-    sys.modules[module.__name__] = module  # where dataclasses and type hints look names up
+    sys.modules[module.__name__] = module  # dataclasses and type hints look names up there
     try:
-        # Not by an import, whose cache of bytecode may lag behind an edit.
-        with contextlib.chdir("."):  # where the file leaves the working directory as it was
+        # An import could use bytecode from before an edit.
+        with contextlib.chdir("."):  # restores the working directory
             exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
     except KeyboardInterrupt:
         raise
@@ -66,7 +66,7 @@ def load_file(path: Path, origin: str) -> ModuleType:
 def load_module(name: str, origin: str) -> ModuleType:
     """Import a module that is installed, or in the current folder.
 
-    Raises: UserError for a module that is not there, and for whatever its import raises.
+    Raises: UserError for a missing module, and for any error of its import.
     """
     _extend_search_path(Path.cwd())
     try:
@@ -78,14 +78,14 @@ def load_module(name: str, origin: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and f"{name}.".startswith(f"{missing}."):
             raise UserError(
-                f"{origin}: there is no module {missing}, neither installed nor in {Path.cwd()}; "
-                f"a file can be given as path/to/file.py:ClassName"
+                f"{origin}: the module {missing} is neither installed nor in {Path.cwd()}; to name "
+                f"a file, write path/to/file.py:ClassName"
             ) from None
         raise _describe_failed_import(error, origin, name.replace(".", "/")) from None
 
 
 def _extend_search_path(folder: Path) -> None:
-    """Let imports find a folder's modules, after all others."""
+    """Add a folder to the end of the search path of imports."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
@@ -95,7 +95,7 @@ def _describe_failed_import(error: BaseException, origin: str, file: str) -> Use
 
 
 def describe_error(error: BaseException, file: str) -> str:
-    """Name an exception and its place, in a file whose path contains `file` if it passed one."""
+    """Describe an exception and its line, in a file whose path contains `file` if possible."""
     text = describe(error)
     if isinstance(error, SyntaxError):
         return text  # names the place itself

@@ -1,4 +1,4 @@
-"""The options of a plug-in, read off its constructor."""
+"""The options of a plug-in, from the parameters of its constructor."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Sect
     """Derive the options of a plug-in from its constructor's parameters.
 
     Args:
-        first: what the constructor is given by position, before its options.
-        origin: what errors begin with.
-    Raises: UserError for a constructor that could swallow misspelt options, and for options that no
-        setting can hold.
+        first: positional arguments of the constructor, before its options.
+        origin: start of error messages.
+    Raises: UserError for a constructor that would accept misspelt options, and for options that
+        cannot be settings.
     """
     _, *parameters = inspect.signature(cls.__init__).parameters.values()
     by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -33,7 +33,7 @@ def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Sect
     for parameter in rest:
         if parameter.kind is parameter.VAR_KEYWORD:
             raise UserError(
-                f"{origin}: its constructor takes **{parameter.name}, which would swallow misspelt "
+                f"{origin}: its constructor takes **{parameter.name}, which would accept misspelt "
                 f"options; name each option"
             )
         if parameter.kind is not parameter.VAR_POSITIONAL:
@@ -43,13 +43,13 @@ def plug_in_options(cls: type, first: tuple[str, ...], origin: str) -> type[Sect
 
 
 def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str) -> None:
-    """Refuse types and defaults that a setting's text cannot give or a record cannot hold."""
+    """Refuse types and defaults that cannot be written as text or saved in a record."""
     try:
         get_type_hints(cls.__init__)
     except Exception as error:
         raise UserError(
-            f"{origin}: a type hint of its constructor: {type(error).__name__}: {error}; import "
-            f"its names at run time"
+            f"{origin}: a type hint of its constructor cannot be evaluated "
+            f"({type(error).__name__}: {error}); import its names at run time"
         ) from None
     for option in options:
         if option.name.startswith("_") or option.name in dir(Section):
@@ -61,6 +61,6 @@ def _refuse_unsettable(cls: type, options: list[inspect.Parameter], origin: str)
                 settings.model_validate({})
         except Exception as error:
             raise UserError(
-                f"{origin}: no setting can hold {option.name} ({type(error).__name__}); give "
-                f"it a plain type, and a default of it: a number, text, boolean or list"
+                f"{origin}: {option.name} cannot be a setting ({type(error).__name__}); use a "
+                f"number, text, boolean or list, and a default of the same type"
             ) from None

@@ -1,14 +1,15 @@
-"""The settings files that a run reads, and which of their settings hold over which.
+"""The settings files that a run reads, and the order in which their settings overwrite others.
 
-From the lowest: defaults; `configs/tasks/T.yaml` (task); `configs/mixers/M.yaml` and
-its `per_task` section (mixer); their sections for protocol and preset; `--set` and other flags.
+From the lowest precedence to the highest: defaults; `configs/tasks/T.yaml` (task);
+`configs/mixers/M.yaml` and its `per_task` section (mixer); their sections for protocol and preset;
+`--set` and other flags.
 
-- Of the protocol that M was `published_under`: task < its protocol < mixer < its protocol < task's
-  preset < mixer's preset, so that no published value is lost.
-- Of another protocol: task < mixer < task's protocol < mixer's protocol < the presets as above.
+- With the protocol that M was `published_under`: task < its protocol < mixer < its protocol <
+  task's preset < mixer's preset, so that no published value is lost.
+- With another protocol: task < mixer < task's protocol < mixer's protocol < the presets as above.
 
-A preset compares mixers with the task's own pooling and head: what `per_task` says of these
-(`READOUT`) is left out then, and how parameters start in a release (`STARTS`).
+A preset compares mixers with the task's own pooling and head. It therefore leaves out what
+`per_task` states of these (`READOUT`), and the initialization of a release (`STARTS`).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK
 
 OWN_TASK = "own_task.yaml"
-"""File of the settings of tasks that have none of their own."""
+"""Settings file of tasks that have no file of their own."""
 
 
 def read_settings(
@@ -39,7 +40,8 @@ def read_settings(
 
     Args:
         request: names the preset and the protocol.
-    Returns: layers, each over the one before it; and where the mixer's settings were published.
+    Returns: layers, each of which overwrites those before it; and where the mixer's settings were
+        published.
     Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
     """
     preset, protocol = request.preset, request.protocol
@@ -53,13 +55,18 @@ def read_settings(
     own_presets = mixer_file.published_presets
     common = names.get(task, {"preset": {PAPER}})["preset"]
     if preset not in {*common, *own_presets} and preset in published_presets(configs):
-        raise UserError(f"--preset: {preset} is published for another mixer than {mixer}")
+        raise UserError(
+            f"--preset: {mixer} has no preset {preset}; another mixer has published settings of "
+            f"that name"
+        )
     _check_task_file(task_file, task, request, names, own_presets)
     mixer_file.check(names)
     for layer in (layer for group in of_mixer for layer in group):
         for section, key in layer.values:
             if section == "task":
-                raise UserError(f"{layer.origin}: task.{key}: a mixer must not change the data")
+                raise UserError(
+                    f"{layer.origin}: task.{key}: the file of a mixer cannot change the data"
+                )
     if mixer_file.published_under == protocol:
         first = [*of_task[0], *of_task[1], *of_mixer[0], *of_mixer[1]]
     else:
@@ -68,7 +75,7 @@ def read_settings(
 
 
 def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[SettingsLayer]:
-    """Read the settings of a task alone, as layers, each over the one before it.
+    """Read the settings of a task alone, as layers, each of which overwrites those before it.
 
     Raises: UserError as `read_settings`.
     """
@@ -89,22 +96,22 @@ def _check_task_file(
 
     Args:
         request: names the preset and the protocol.
-        own_presets: presets that the mixer has beside the task's.
+        own_presets: further presets that the mixer has.
     """
     known = names.get(task) or file.names
     missing = f"configs/tasks/{task}.yaml"
-    lacking = "" if file.shown == missing else f"; {missing}, which could have it, is not there"
+    lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
     choices = {**known, "preset": {*known["preset"], *own_presets}}
     for kind, name in (("preset", request.preset), ("protocol", request.protocol)):
         if name not in choices[kind]:
             raise UserError(f"{unknown(kind, name, choices[kind], f'--{kind}')}{lacking}")
     for key in file.mixer_keys:
-        raise UserError(f"{file.shown}: {key} belongs into a mixer's file")
+        raise UserError(f"{file.shown}: only the file of a mixer can have {key}")
     file.check({**names, task: known})
 
 
 def _open_task_file(task: str, configs: Path) -> SettingsFile:
-    """Open a task's file or, where it has none, that of tasks without one."""
+    """Open the settings file of a task, or the common one if it has none."""
     path = f"tasks/{task}.yaml"
     if not (configs / path).is_file():
         path = OWN_TASK
@@ -114,7 +121,7 @@ def _open_task_file(task: str, configs: Path) -> SettingsFile:
 def _names(configs: Path) -> AvailableNames:
     """List the presets and protocols of every task.
 
-    A mixer's file may hold settings for tasks of the benchmark that are not there yet.
+    A mixer's file may hold settings for tasks of the benchmark that do not exist yet.
     """
     tasks = dict.fromkeys([*TASKS.classes, *BENCHMARK])
     return {task: _open_task_file(task, configs).names for task in tasks}

@@ -24,7 +24,7 @@ T = TypeVar("T", Mixer, Task)
 
 @dataclass(frozen=True)
 class NoEffect:
-    """Marks, in its type, a setting that changes no number, and so no run's hash."""
+    """Marks, in its type, a setting that changes no number and therefore no hash of a run."""
 
 
 class Section(BaseModel):
@@ -35,10 +35,10 @@ class Section(BaseModel):
     )
 
     def hashed(self) -> dict[str, Any]:
-        """Dump the settings that tell runs apart.
+        """Dump the settings that enter the hash of a run.
 
-        A setting marked `NoEffect` never does; one marked `Added` does once it differs from what
-        held before it was there.
+        A setting marked `NoEffect` never does. One that is marked `Added` does if it differs from
+        the value that runs had before the setting existed.
         """
         fields = type(self).model_fields
         return {
@@ -56,7 +56,7 @@ def _is_idle(mark: object, value: object) -> bool:
 class Registry(Generic[T]):
     """The concrete subclasses of a base class in a package that have a name.
 
-    Those that its modules define, and of its folders what their `__init__` imports from within.
+    These are defined in the package's modules, or imported by the `__init__` of its folders.
     """
 
     def __init__(self, kind: str, package: ModuleType, base: type[T]) -> None:
@@ -66,7 +66,7 @@ class Registry(Generic[T]):
 
     @functools.cached_property
     def classes(self) -> dict[str, type[T]]:
-        """All classes by name. A name used twice is a TypeError that names both modules."""
+        """All classes by name. A name that is used twice is a TypeError that names both modules."""
         found: dict[str, type[T]] = {}
         for entry in sorted(pkgutil.iter_modules(self.package.__path__), key=lambda e: e.name):
             if entry.name.startswith("_"):
@@ -85,7 +85,7 @@ class Registry(Generic[T]):
         return found
 
     def get(self, name: str, origin: str) -> type[T]:
-        """Look a name up that a flag or file, `origin`, gave.
+        """Look up a name that the flag or file `origin` gave.
 
         Raises: UserError naming the nearest valid name and all of them.
         """
@@ -102,8 +102,8 @@ TASKS: Registry[Task] = Registry("task", tasks, Task)
 def options_model(owner: type) -> type[Section]:
     """Derive the options of a mixer or task from its typed keyword-only arguments.
 
-    Raises: TypeError for a **kwargs, which would swallow misspelt options, and for an option
-        that is not keyword-only.
+    Raises: TypeError for **kwargs, which would accept misspelt options, and for an option that is
+        not keyword-only.
     """
     options: list[inspect.Parameter] = []
     for parameter in inspect.signature(owner.__init__).parameters.values():
@@ -118,11 +118,11 @@ def options_model(owner: type) -> type[Section]:
 
 
 def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> type[Section]:
-    """Make a section of parameters of a constructor.
+    """Make a section from parameters of a constructor.
 
-    One without a type takes that of its default; without either, any value.
+    A parameter without a type has the type of its default, or takes any value if it has none.
 
-    Raises: TypeError for a mark that stands within a type, where it would have no effect.
+    Raises: TypeError for a mark inside of a type, where it would have no effect.
     """
     hints = get_type_hints(owner.__init__, include_extras=True)
     for name, hint in hints.items():

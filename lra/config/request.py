@@ -1,6 +1,6 @@
-"""What a run is asked to be: a task, a mixer, a preset, a protocol, and changed settings.
+"""The request for a run: a task, a mixer, a preset, a protocol, and changed settings.
 
-Text becomes data here and nowhere else: `--set section.key=value` is a `Change`.
+Text of the command line becomes data here alone: `--set section.key=value` is a `Change`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class Change:
     """One changed setting, from the command line or from Python."""
 
     section: str
-    """Empty if the text named no section, which is refused once all settings are known."""
+    """Empty if the text named no section; such a change is refused once all settings are known."""
     key: str
     value: Any
     origin: str
-    """The flag and its text, or the function that was given the value."""
+    """The flag and its text, or the Python function that was called with the value."""
 
     @property
     def text(self) -> str:
@@ -80,7 +80,7 @@ def parse_changes(texts: Iterable[str], flag: str = "--set") -> tuple[Change, ..
 
 
 def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...]:
-    """Turn flags that stand for a setting into changes, without those that were not given.
+    """Turn the given flags that stand for a setting into changes.
 
     Args:
         flags: section, name and value of the setting, None if not given, by the flag.
@@ -103,7 +103,7 @@ def parse_alternatives(text: str, flag: str) -> list[Change]:
     """
     key, equals, values = text.partition("=")
     if not (equals and values.strip()):
-        raise UserError(f"{flag} {text}: expected section.key=value,value, train.lr=1e-3,2e-3 say")
+        raise UserError(f"{flag} {text}: expected section.key=value,value, like train.lr=1e-3,2e-3")
     parts: list[str] = []
     depth = 0
     for piece in values.split(","):
@@ -121,9 +121,9 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
     """Turn settings by section, {"train": {"lr": 1e-3}}, into changes.
 
     Args:
-        origin: the function that was given them.
-    Raises: UserError for an unknown section, for one without keys, and for a value that no record
-        could hold.
+        origin: the Python function that was called with them.
+    Raises: UserError for an unknown section, for one without keys, and for a value that a record
+        cannot hold.
     """
     found: list[Change] = []
     for section, entries in settings.items():

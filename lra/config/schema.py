@@ -29,73 +29,74 @@ class ModelConfig(Section):
     """The classifier around the mixer."""
 
     dim: Annotated[int, Field(ge=1, lt=2**31)] = 128
-    """Channels."""
+    """Width of the model: number of channels."""
     depth: Annotated[int, Field(ge=1, le=1000)] = 4
-    """Blocks of a mixer and a channel mixer."""
+    """Number of blocks, each of a mixer and a channel mixer."""
     causal: bool = False
-    """Whether positions see only those before them."""
+    """Whether a position sees only itself and earlier ones."""
     axes: Literal["flat", "alternate", "native"] = "flat"
-    """How a grid is mixed: as a sequence in raster order; along rows in even blocks and along
-    columns in odd ones; or along both axes by the mixer itself."""
+    """How images are mixed. flat: as a sequence in raster order. alternate: along rows in even
+    blocks and along columns in odd ones. native: along both axes in every block, by mixers that
+    can."""
     positions: Literal["none", "sinusoidal", "learned"] = "none"
     """Absolute position encoding added to the embedding."""
     embedding_dropout: Fraction = 0.0
     norm: Literal["layer", "batch", "simple_rms", "scale"] = "layer"
     """Batch norm counts real positions only; simple RMS norm has no parameters."""
     prenorm: bool = True
-    """Norm before each sublayer and at the end, or after each residual sum."""
+    """True: norm before each sublayer and at the end. False: norm after each residual sum."""
     dropout: Fraction = 0.0
     """Fraction dropped from each sublayer's output."""
     inner_dropout: Annotated[Fraction, Added(0.0)] = 0.0
-    """Fraction dropped within sublayers, where published code does: of a glu's gate, of an mlp's
-    hidden values, and by mixers where their docstrings say."""
+    """Fraction dropped within sublayers, where published code does so: of the gate of a glu, of
+    the hidden values of an mlp, and by mixers as their docstrings say."""
     tied_dropout: Annotated[bool, Added(False)] = False
-    """Whether dropout of sublayers' outputs, and where a mixer says so within it, zeroes a channel
-    at all positions of a sequence at once; within a mixer along axes, of a row or a column."""
+    """Whether dropout zeroes a channel at all positions of a sequence at once. This holds for the
+    outputs of sublayers, and within mixers that say so, there for a row or a column of a grid."""
     channel_mixer: Literal["glu", "mlp", "none"] = "glu"
     channel_expand: Ratio = 1.0
-    """Inner channels of the channel mixer over `dim`."""
+    """Hidden channels of the channel mixer, as a multiple of `dim`."""
     channel_activation: Literal["relu", "silu", "gelu"] = "silu"
     pooling: Literal["mean", "max", "last", "cls"] = "mean"
-    """How positions become one vector; cls prepends a learned position and reads it."""
+    """How the positions become one vector. cls: a learned position is prepended and read."""
     head: Literal["linear", "mlp"] = "linear"
     """The mlp head has one hidden layer."""
     head_expand: Annotated[Ratio | None, Added(None)] = None
-    """Hidden channels of the mlp head over `dim`. None: as many as the channel mixer's."""
+    """Hidden channels of the mlp head, as a multiple of `dim`. None: as in the channel mixer."""
     head_activation: Annotated[Literal["relu", "silu", "gelu"] | None, Added(None)] = None
-    """What the mlp head applies in between. None: what the channel mixer does."""
+    """Activation of the mlp head. None: as in the channel mixer."""
     head_bias: Annotated[bool, Added(True)] = True
     """Whether the map to classes has a bias."""
     starts: Annotated[dict[str, InitialDistributionText], Added({})] = Field(default={})
-    """Distributions of `lra.config.initial_values` that parameters are drawn from at the start, by
-    patterns of their names: {"output.weight": xavier_uniform}. One pattern at most may fit a
-    parameter; those that none fits start as their modules do."""
+    """Distributions (`lra.config.initial_values`) from which parameters are initialized, by
+    patterns of their names: {"output.weight": xavier_uniform}. At most one pattern may match a
+    parameter. Parameters that none matches are initialized by their modules."""
     tied_embeddings: Annotated[bool, Added(False)] = False
-    """Whether the logits of a position are the products of its features with the embeddings of
-    tokens; these then start at a deviation of dim ** -0.5 and enter dim ** 0.5 times as large."""
+    """Whether the embedding table is also the weight of the output layer. The table is then
+    initialized with a deviation of dim ** -0.5, and embeddings are multiplied by dim ** 0.5."""
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelConfig:
         if self.causal and self.pooling == "cls":
             raise ValueError(
-                "model.causal with model.pooling cls: a CLS position comes first and would see "
+                "model.causal with model.pooling=cls: the CLS position comes first and would see "
                 "nothing; use --set model.pooling=last or mean"
             )
         if self.axes != "flat" and self.pooling == "cls":
             raise ValueError(
-                f"model.axes {self.axes} with model.pooling cls: a CLS position lies on no grid; "
-                "use --set model.pooling=mean"
+                f"model.axes={self.axes} with model.pooling=cls: the CLS position is not on the "
+                "grid; use --set model.pooling=mean"
             )
         return self
 
     @property
     def hidden(self) -> int:
-        """Inner channels of the channel mixer."""
+        """Number of hidden channels of the channel mixer."""
         return max(1, round(self.channel_expand * self.dim))
 
     @property
     def head_hidden(self) -> int:
-        """Hidden channels of the mlp head."""
+        """Number of hidden channels of the mlp head."""
         return (
             self.hidden if self.head_expand is None else max(1, round(self.head_expand * self.dim))
         )
@@ -105,66 +106,66 @@ class TrainConfig(Section):
     """Optimization."""
 
     steps: PositiveInt | None = None
-    """Optimizer steps; this, epochs or minutes."""
+    """Number of optimizer steps. Set one of steps, epochs and minutes."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Passes over the training set; this, steps or minutes."""
+    """Number of passes over the training set."""
     minutes: Annotated[Annotated[float, Field(gt=0, le=1e6)] | None, Added(None)] = None
-    """Time of training steps, evaluations apart; this, steps or epochs. The schedule follows the
-    time, so that how far a run comes, and its result, depend on the machine."""
+    """Time of training steps, without evaluations. The schedule follows the time, so the number
+    of steps and the result depend on the machine."""
     batch_size: PositiveInt = 32
     """Examples per step."""
     micro_batch: PositiveInt | Literal["auto"] | None = None
-    """Examples per forward pass; the gradients of a batch are accumulated. None: all. auto: as
-    many as fit into memory."""
+    """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
+    auto: as many as fit into memory."""
     checkpoint_activations: Annotated[bool, NoEffect()] = False
-    """Whether blocks keep their input alone and are computed again in the backward pass: the same
-    numbers with less memory, for about a third more time."""
+    """Whether blocks keep only their input and are computed again in the backward pass. This gives
+    the same numbers with less memory, in about a third more time."""
     bucketing: bool = False
-    """Whether batches hold sequences of like length: faster, but no company for batch norm."""
+    """Whether a batch has sequences of similar length. This is faster, but harms batch norm."""
     lr: PositiveFloat = 1e-3
     """Highest learning rate."""
     schedule: Literal["cosine", "linear", "rsqrt", "constant", "plateau"] = "cosine"
-    """After the linear warm-up: cosine to 0, a straight line to 0, the inverse square root of the
-    step, flat, or flat until the validation accuracy stays where it is, then lower."""
+    """Learning rate after the linear warm-up. cosine, linear: falls to 0. rsqrt: inverse square
+    root of the step. constant: stays. plateau: falls when validation accuracy stops rising."""
     plateau_patience: Annotated[NonNegativeInt | None, Added(None)] = None
-    """Validations without a better one that schedule plateau waits for."""
+    """Validations without improvement after which schedule plateau lowers the rate."""
     plateau_factor: Annotated[Annotated[float, Field(gt=0, lt=1)], Added(0.2)] = 0.2
-    """What schedule plateau multiplies the rate by then."""
+    """Factor by which schedule plateau multiplies the rate."""
     warmup_steps: NonNegativeInt = 0
-    """Steps in which the rate rises; this or warmup_share."""
+    """Steps of linear warm-up. Set warmup_steps or warmup_share."""
     warmup_share: Annotated[Annotated[float, Field(gt=0, le=1)] | None, Added(None)] = None
-    """Share of the run in which the rate rises; this or warmup_steps."""
+    """Share of the run that is warm-up."""
     schedule_steps: PositiveInt | None = None
-    """Step at which the cosine reaches 0. None: the last."""
+    """Step at which the cosine reaches 0. None: the last step."""
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     weight_decay_on: Literal["matrices", "all", "all_but_block_biases_and_norms"] = "matrices"
-    """What decays: weight matrices, but for embeddings; everything; or everything but biases and
-    norms of the blocks and of what follows the last one."""
+    """Which parameters decay. matrices: weight matrices without embeddings. all: everything.
+    all_but_block_biases_and_norms: all but biases and norms of the blocks and after them."""
     beta1: Fraction = 0.9
     beta2: Fraction = 0.999
     epsilon: PositiveFloat = 1e-8
     clip_norm: PositiveFloat | None = None
     """Largest norm of the whole gradient. None: no clipping."""
     precision: Literal["fp32", "bf16"] = "fp32"
-    """bf16 concerns matrix products; transforms, norms' sums and the loss stay in fp32."""
+    """bf16: matrix products in bfloat16; transforms, the sums of norms and the loss in fp32."""
     evaluate_every: PositiveInt | None = None
-    """Steps between validations. None: an epoch, or of a run of minutes a quarter."""
+    """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 
     @model_validator(mode="after")
     def _consistent(self) -> TrainConfig:
         if self.schedule_steps is not None and self.schedule != "cosine":
             raise ValueError(
-                f"train.schedule_steps has no meaning for schedule {self.schedule}; use --set "
+                f"train.schedule_steps has no effect with schedule {self.schedule}; use --set "
                 f"train.schedule_steps=null"
             )
         if self.schedule == "plateau" and self.plateau_patience is None:
             raise ValueError(
-                "train.schedule plateau needs the validations to wait; use --set "
-                "train.plateau_patience=5 for instance"
+                "train.schedule=plateau needs train.plateau_patience, the number of validations to "
+                "wait; use --set train.plateau_patience=5 for instance"
             )
         if self.schedule != "plateau" and self.plateau_patience is not None:
             raise ValueError(
-                f"train.plateau_patience has no meaning for schedule {self.schedule}; use --set "
+                f"train.plateau_patience has no effect with schedule {self.schedule}; use --set "
                 f"train.plateau_patience=null"
             )
         if isinstance(self.micro_batch, int) and self.micro_batch > self.batch_size:
@@ -177,7 +178,7 @@ class TrainConfig(Section):
                 "--set train.steps=N"
             )
         if self.minutes is not None and self.schedule_steps is not None:
-            raise ValueError("train.schedule_steps has no meaning for a run of train.minutes")
+            raise ValueError("train.schedule_steps has no effect in a run of train.minutes")
         return self
 
 
@@ -188,40 +189,40 @@ class PretrainConfig(Section):
     """
 
     objective: Literal["none", "masked", "next"] = "none"
-    """What is learned: masked positions, or for causal models what comes next."""
+    """masked: predict masked positions. next: predict the next position, for causal models."""
     masked_share: Annotated[float, Field(gt=0, lt=1)] = 0.15
-    """Share of the positions that are masked; each sequence has one at least."""
+    """Share of the positions that are masked, at least one in each sequence."""
     steps: PositiveInt | None = None
-    """Optimizer steps; this, epochs or minutes. None of them: as many as train has of either, or
-    half of its minutes."""
+    """Number of optimizer steps. Set one of steps, epochs and minutes, or none: then it is as
+    many steps or epochs as train has, or half of its minutes."""
     epochs: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """Passes over the training set."""
     minutes: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """Time of training steps; those of train.minutes include it."""
+    """Time of training steps, which is a part of train.minutes."""
     batch_size: PositiveInt | None = None
     """Examples per step. None: as in training."""
     lr: PositiveFloat | None = None
     """Highest learning rate. None: as in training."""
     warmup_share: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of the pretraining in which the rate rises; what follows is training's schedule."""
+    """Share of the pretraining that is warm-up, before the schedule of the training."""
 
 
 class LogConfig(Section):
-    """What is written on the way; without effect on any result."""
+    """What is logged during training. It has no effect on any result."""
 
     every_steps: PositiveInt = 50
     """Steps between lines of metrics."""
     checkpoint_minutes: PositiveFloat = 5.0
-    """Minutes between checkpoints, besides those at validations and at the end."""
+    """Minutes between checkpoints. Validations and the end of a run save one, too."""
     tensorboard: bool = False
-    """Whether metrics are written for TensorBoard, too, into the run's folder."""
+    """Whether metrics are also written for TensorBoard, into the folder of the run."""
     wandb: bool = False
-    """Whether they are sent to Weights & Biases, too, into its project lra."""
+    """Whether metrics are also sent to Weights & Biases, into its project lra."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """Everything that determines a run's result, but for seed and data."""
+    """Everything that determines the result of a run, except for seed and data."""
 
     task_name: str
     mixer_name: str
@@ -234,17 +235,17 @@ class RunConfig:
     pretrain: PretrainConfig
     log: LogConfig
     origins: Mapping[str, str]
-    """Where each value that is no default came from, and what it replaced: by "section.key"."""
+    """Origin of each value that is not a default, and what it replaced, by "section.key"."""
     overrides: tuple[str, ...]
-    """What `--set` and other flags changed of the preset, `log` apart: "section.key=value"."""
+    """What `--set` and other flags changed of the preset, without `log`: "section.key=value"."""
     settings_citation: str
-    """Where the settings of this mixer on this task were published, if they were."""
+    """Where the settings of this mixer on this task were published, if at all."""
     mixer_component: MixerComponent = field(compare=False, repr=False)
     task_component: TaskComponent = field(compare=False, repr=False)
 
     @property
     def plug_ins(self) -> dict[str, Component]:
-        """The plug-ins among task and mixer, by what they are."""
+        """The plug-ins of the run, by "task" and "mixer"."""
         components: dict[str, Component] = {
             "task": self.task_component,
             "mixer": self.mixer_component,
@@ -258,11 +259,11 @@ class RunConfig:
 
     @property
     def sections(self) -> list[str]:
-        """The sections that concern this run."""
+        """The names of the sections that this run has."""
         return [name for name in SECTIONS if name != "pretrain" or self.is_pretrained]
 
     def values(self) -> dict[str, Any]:
-        """Dump names and all settings that can change a number as plain values."""
+        """Dump the names and all settings that can change a result, as plain values."""
         sections = {name: getattr(self, name).hashed() for name in self.sections if name != "log"}
         names = {
             "task_name": self.task_name,
@@ -270,7 +271,7 @@ class RunConfig:
             "preset": self.preset,
             "protocol": self.protocol,
         }
-        # An edited file makes other runs.
+        # An edited file makes another run.
         names |= {f"{kind}_code": str(one.code) for kind, one in self.plug_ins.items()}
         return {**names, **sections}
 
@@ -281,7 +282,7 @@ class RunConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def show(self) -> str:
-        """Write the configuration as YAML, each value with where it came from."""
+        """Write the configuration as YAML, each value with its origin."""
         lines = [
             f"# {key}: {value}" for key, value in self.values().items() if isinstance(value, str)
         ]

@@ -1,4 +1,4 @@
-"""Names of settings: unknown ones are refused, with the most likely setting as a suggestion."""
+"""Checks of the names of settings: an unknown one is refused with the most similar name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KnownSettings = Mapping[str, Iterable[str]]
 """Names of the settings of each section."""
 
 MIN_SIMILARITY = 0.8
-"""Similarity from which a setting of another section is suggested."""
+"""Least similarity at which a setting of another section is suggested."""
 
 ALIASES = {
     "model.dim": "d_model dim_model model_dim hidden_size hidden_dim embed_dim embedding_dim "
@@ -49,7 +49,7 @@ ALIASES = {
     "task.max_length": "max_len seq_len l_max",
     "task.data_seed": "seed random_seed",
 }
-"""Names that other projects use for our settings, by our name."""
+"""Names of settings in other projects, by the name here."""
 
 
 def check_names(
@@ -58,12 +58,12 @@ def check_names(
     components: Mapping[str, Component],
     what: str = "a run",
 ) -> None:
-    """Check the names of all settings. Files may hold sections that are not looked at.
+    """Check the names of all settings. Files may have sections without a type here.
 
     Args:
         types: the class of each section's settings.
         components: the mixer and the task whose options the sections are.
-        what: what the sections are of, as messages call it.
+        what: the thing that is configured, as messages call it.
     Raises: UserError naming the setting, where it came from, and a suggestion.
     """
     known = {name: list(cls.model_fields) for name, cls in types.items()}
@@ -82,7 +82,7 @@ def _check_section(change: Change, known: KnownSettings, what: str) -> None:
         suggestion = suggest_setting(None, key, known) if key not in SECTIONS else None
         hint = f"; did you mean {suggestion}?" if suggestion else ""
         raise UserError(
-            f"{change.origin}: expected section.key=value, train.lr=1e-3 for instance (sections: "
+            f"{change.origin}: expected section.key=value, like train.lr=1e-3 (sections: "
             f"{', '.join(SECTIONS)}){hint}"
         )
     if section not in SECTIONS:
@@ -90,15 +90,15 @@ def _check_section(change: Change, known: KnownSettings, what: str) -> None:
         suggestion = None if is_like else suggest_setting(None, key, known)
         raise unknown("section", section, SECTIONS, change.origin, suggestion)
     if section not in known:
-        raise UserError(f"{change.origin}: {section}.{key} does not concern {what}")
+        raise UserError(f"{change.origin}: {section}.{key} has no effect on {what}")
 
 
 def suggest_setting(section: str | None, key: str, known: KnownSettings) -> str | None:
-    """Return the setting that is most like an unknown name, None if none is like it.
+    """Return the setting that is most similar to an unknown name, None if none is similar.
 
     Args:
-        section: where it was looked for; None if none was given.
-        key: the name that is not there.
+        section: the section that was given, None without one.
+        key: the unknown name.
         known: all settings.
     Returns: the name alone if it is of the same section, else "section.name".
     """
@@ -118,5 +118,5 @@ def suggest_setting(section: str | None, key: str, known: KnownSettings) -> str 
 
 
 def _normalize(name: str) -> str:
-    """Return a name without what its spellings differ in."""
+    """Return a name in lower case, without underscores and hyphens."""
     return name.casefold().replace("_", "").replace("-", "")

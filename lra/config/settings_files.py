@@ -1,4 +1,4 @@
-"""Settings files: where they are, what they may hold, and the layers that they give a run."""
+"""Settings files: where they are, what they may contain, and the layers that they give a run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tasks.untrusted import read_text
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 
 READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
-"""How positions become classes: a preset compares all mixers with the task's own."""
+"""Settings of pooling and head. A preset compares all mixers with those of the task."""
 
 STARTS = frozenset({("model", "starts"), ("model", "head_bias")})
-"""What a release starts by, and which map it gives no bias: of no preset of our choosing."""
+"""Initialization and head bias of a release. Presets of our choosing leave them out."""
 
 MIXER_KEYS = ("per_task", "published_presets", "published_under")
-"""Keys that stand beside the sections of a mixer's file, and in no task's."""
+"""Further keys of a mixer's file, which a task's file cannot have."""
 
 AvailableNames = Mapping[str, Mapping[str, Collection[str]]]
 """Names of presets and protocols of each task, by "preset" and "protocol"."""
@@ -45,8 +45,8 @@ def parse_layer(body: Any, origin: str, others: Collection[str] = ()) -> Setting
     """Turn a parsed mapping {section: {key: value}} into a layer.
 
     Args:
-        others: keys that may stand beside the sections, and are left alone.
-    Raises: UserError for an unknown section or a value that is no mapping.
+        others: further keys that are allowed, and ignored.
+    Raises: UserError for an unknown section, or a value that is not a mapping.
     """
     values: dict[tuple[str, str], Any] = {}
     for section, entries in mapping(body, origin).items():
@@ -61,7 +61,7 @@ def parse_layer(body: Any, origin: str, others: Collection[str] = ()) -> Setting
 
 @dataclass(frozen=True)
 class SettingsGroup:
-    """Sections of a file, and the same again for single protocols and presets."""
+    """Sections of a file, and further ones for single protocols and presets."""
 
     layer: SettingsLayer
     protocols: Mapping[str, SettingsLayer]
@@ -69,16 +69,16 @@ class SettingsGroup:
     citation: str | None = None
     """Where the settings were published."""
     protocol_citations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where those of single protocols were."""
+    """Where the settings of single protocols were published."""
 
     def layers(self, protocol: str, preset: str) -> list[list[SettingsLayer]]:
-        """List the layers for a run: those of every run, of its protocol, and of its preset."""
+        """List the layers for a run: the general ones, its protocol's, and its preset's."""
         chosen = (self.protocols, protocol), (self.presets, preset)
         return [[self.layer], *([own[name]] if name in own else [] for own, name in chosen)]
 
 
 def _parse_group(body: Any, origin: str, others: Collection[str]) -> SettingsGroup:
-    """Read a group; `others` are further keys that it may have, "source" if it cites a paper."""
+    """Read a group. `others` are further keys that it may have: "source" if it cites a paper."""
     body = mapping(body, origin)
     cited = {"source"} & {*others}
     citations: dict[str, str] = {}
@@ -113,22 +113,22 @@ def _require_text(value: Any, origin: str) -> str:
 def _leave_out(
     keys: frozenset[tuple[str, str]], groups: list[list[SettingsLayer]]
 ) -> list[list[SettingsLayer]]:
-    """Leave settings out of the layers of file and protocol, those of the preset being last."""
+    """Leave settings out of all layers but the last group, that of the preset."""
     *common, of_preset = groups
     return [*([layer.without(keys) for layer in group] for group in common), of_preset]
 
 
 class SettingsFile:
-    """A task's or mixer's YAML: sections, and the same again per protocol, preset and task.
+    """The settings file of a task or a mixer: sections, and more by protocol, preset and task.
 
-    Every part of it is read, those included that a run has no use for.
+    Every part of the file is read and checked, whether a run uses it or not.
 
     Attributes:
-        whole: what holds for all tasks.
-        per_task: what a mixer's file holds for each task; a key may name several, "lm, periodic".
-        published_presets: where presets of published settings are from, which a mixer has beside
+        whole: settings for all tasks.
+        per_task: settings of a mixer for single tasks; a key may name several, "lm, periodic".
+        published_presets: sources of the presets of published settings that a mixer has besides
             `paper`.
-        published_under: the protocol that the settings of a mixer's file are of.
+        published_under: the protocol of the settings in a mixer's file.
     Raises: UserError for an unknown section, or a value of the wrong type.
     """
 
@@ -148,7 +148,7 @@ class SettingsFile:
         for key, inner in mapping(body.get("per_task"), f"{shown}: per_task").items():
             for task in (name.strip() for name in key.split(",")):
                 if task in self.per_task:
-                    raise UserError(f"{shown} (per_task): {task} is named twice")
+                    raise UserError(f"{shown} (per_task): the task {task} occurs twice")
                 self.per_task[task] = _parse_group(inner, f"{shown} (per_task.{task})", {"source"})
 
     @property
@@ -158,10 +158,10 @@ class SettingsFile:
         return {"preset": {*self.whole.presets, PAPER}, "protocol": protocols}
 
     def layers(self, task: str, protocol: str, preset: str) -> list[list[SettingsLayer]]:
-        """List the layers for a run: those of every run, of its protocol, and of its preset.
+        """List the layers for a run: the general ones, its protocol's, and its preset's.
 
-        With a preset that is not published `STARTS` is left out, and what `per_task` states of the
-        readout, unless they are for that preset.
+        A preset that is not published leaves out `STARTS`, and the `READOUT` of `per_task`, unless
+        the file states them for that preset.
         """
         every = self.whole.layers(protocol, preset)
         is_published = preset in (PAPER, *self.published_presets)
@@ -201,7 +201,7 @@ class SettingsFile:
                         raise unknown(kind, name, known[kind], part.layer.origin)
 
     def citation(self, task: str, protocol: str, preset: str) -> str:
-        """Say where the settings that a mixer's file holds for a task are from."""
+        """Return the source of the settings that a mixer's file has for a task."""
         part = self.per_task.get(task)
         if part is None:
             return "the task's own, none published for this mixer"
@@ -220,14 +220,14 @@ class SettingsFile:
 
 
 _parse = functools.lru_cache(maxsize=256)(SettingsFile)
-"""A plan of many runs, or a report, asks for the same few files again and again."""
+"""A plan of many runs, or a report, reads the same few files many times."""
 
 
 def read_settings_file(path: Path, shown: str) -> SettingsFile:
-    """Read a settings file, which may be missing.
+    """Read a settings file; a missing one is empty.
 
     Args:
-        shown: what messages call it.
+        shown: name of the file in messages.
     Raises: UserError as `SettingsFile`.
     """
     return _parse(read_text(path, largest=LARGEST) if path.exists() else "", shown)
@@ -235,6 +235,6 @@ def read_settings_file(path: Path, shown: str) -> SettingsFile:
 
 @functools.cache
 def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
-    """Name the presets of published settings: `paper`, and what mixers have beside it."""
+    """Name the presets of published settings: `paper`, and those of single mixers."""
     files = [read_settings_file(path, path.name) for path in (configs / "mixers").glob("*.yaml")]
     return frozenset([PAPER, *(name for file in files for name in file.published_presets)])

@@ -31,7 +31,7 @@ _EXCLUSIVE["train", "minutes"].append(("train", "schedule_steps"))  # steps are 
 
 
 def list_exclusive_settings(key: Key) -> Iterable[Key]:
-    """List the settings that a setting replaces, as it stands for them."""
+    """List the settings that a setting excludes: steps exclude epochs and minutes."""
     return _EXCLUSIVE.get(key, ())
 
 
@@ -51,18 +51,18 @@ class SettingsLayer:
 
 @dataclass(frozen=True)
 class MergedSettings:
-    """What several layers, and changes over them, come to."""
+    """The result of merging layers and changes."""
 
     values: Values
     initial_values: Values
     """The values without the changes."""
     changes: Sequence[Change]
     replaced: Mapping[Key, str]
-    """What a setting took the place of, where that is no longer to be seen: in words."""
+    """Description of what a setting has replaced."""
 
     @property
     def origins(self) -> dict[str, str]:
-        """Where each value came from, and what it replaced, by "section.key"."""
+        """Origin of each value, and what it replaced, by "section.key"."""
         return {
             ".".join(key): f"{origin}, in place of {self.replaced[key]}"
             if key in self.replaced
@@ -72,7 +72,7 @@ class MergedSettings:
 
     @contextmanager
     def add_origins(self) -> Iterator[None]:
-        """Add to a UserError where the settings that it names came from."""
+        """Add the origins of the settings that a UserError names."""
         try:
             yield
         except UserError as error:
@@ -85,10 +85,9 @@ class MergedSettings:
 
 
 def merge_layers(layers: Iterable[SettingsLayer], changes: Iterable[Change] = ()) -> MergedSettings:
-    """Put layers over one another, later ones on top, and changes over them all.
+    """Merge layers, of which later ones overwrite earlier ones, and then the changes.
 
-    Raises: UserError for a layer, or for changes, with two settings of which each replaces the
-        other.
+    Raises: UserError for a layer, or for changes, with two settings that exclude each other.
     """
     values: dict[Key, tuple[Any, str]] = {}
     replaced: dict[Key, str] = {}
@@ -114,7 +113,7 @@ def merge_layers(layers: Iterable[SettingsLayer], changes: Iterable[Change] = ()
 
 
 def _refuse_contradictions(changes: Iterable[Change]) -> None:
-    """Refuse two changes that replace each other: no flag comes before another one."""
+    """Refuse two changes that exclude each other, because flags have no order."""
     given = {(change.section, change.key): change for change in changes}
     for key, change in given.items():
         for other in list_exclusive_settings(key) if change.value is not None else ():
@@ -132,7 +131,7 @@ def _set_value(
     replaced: dict[Key, str],
     gone: list[str],
 ) -> None:
-    """Set a value and its origin, remove those that it stands for, and note what is gone."""
+    """Set a value and its origin, remove settings that it excludes, and note what it replaced."""
     for other in list_exclusive_settings(key) if setting[0] is not None else ():
         old = values.pop(other, None)
         if old is not None and old[0] is not None:
@@ -144,7 +143,7 @@ def _set_value(
 
 
 def _name_pattern(section: str, key: str) -> str:
-    """Return a pattern of a setting's name; mixers and tasks name their options alone."""
+    """Return a pattern of a setting's name; mixers and tasks name options without a section."""
     prefix = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
     return rf"(?<![\w.]){prefix}{re.escape(key)}(?![\w.])"
 

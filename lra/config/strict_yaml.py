@@ -12,7 +12,7 @@ import yaml
 from lra.runtime.errors import UserError
 
 LARGEST, DEEPEST = 2**20, 20
-"""Most letters and levels of settings."""
+"""Most characters and most levels of nesting of settings."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -22,11 +22,11 @@ class _Loader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Refuse references, which make any size out of few bytes, and nesting without end."""
+        """Refuse references, which could expand to any size, and deep nesting."""
         if self.check_event(yaml.AliasEvent):
-            raise yaml.YAMLError("references (*) are not for settings")
+            raise yaml.YAMLError("references (*) are not allowed in settings")
         if self.depth == DEEPEST:
-            raise yaml.YAMLError(f"more than {DEEPEST} levels")
+            raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep")
         self.depth += 1
         try:
             return super().compose_node(parent, index)
@@ -63,10 +63,10 @@ _Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 def parse_yaml(text: str, origin: str) -> Any:
     """Parse YAML by the strict rules.
 
-    Raises: UserError naming the origin for anything that is not YAML.
+    Raises: UserError naming the origin, for text that is not valid YAML.
     """
     if len(text) > LARGEST:
-        raise UserError(f"{origin}: {len(text):,} letters, expected at most {LARGEST:,}")
+        raise UserError(f"{origin}: got {len(text):,} characters, expected at most {LARGEST:,}")
     try:
         return _copied(_loaded(text))
     except Exception as error:
@@ -83,7 +83,7 @@ def _copied(value: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _loaded(text: str) -> Any:
-    """Parse a text once: a report composes hundreds of settings out of the same few files."""
+    """Parse a text once, because a report reads the same few files hundreds of times."""
     return yaml.load(text, _Loader)  # noqa: S506 (a SafeLoader)
 
 

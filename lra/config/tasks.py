@@ -1,4 +1,4 @@
-"""A run's task: a registered name, or a class of the user's own."""
+"""The task of a run: one of the suite, by its name, or a class of the user's own."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ TASK = ComponentKind(
 
 @dataclass(frozen=True, kw_only=True)
 class TaskComponent(Component):
-    """A task's class and where it is from: a subclass of `Task`, or one with `examples`."""
+    """A task's class and its origin: a subclass of `Task`, or a class with `examples`."""
 
     def build(self, options: Section) -> Task:
         """Construct the task.
 
-        Raises: UserError for options that contradict one another, and for whatever the constructor
-            of a plug-in raises.
+        Raises: UserError for options that contradict one another, and for any error of a plug-in's
+            constructor.
         """
         if self.code is None:
             return self.construct(options)
         return _build_task(self, options.model_dump_json())
 
     def construct(self, options: Section) -> Task:
-        """Construct the task anew, as `build` does if it has not yet; a plug-in draws again."""
+        """Construct a new task; a plug-in draws its data again."""
         values: dict[str, Any] = dict(options)
         with self.explain_errors("its constructor failed"):
             try:
@@ -62,24 +62,24 @@ class TaskComponent(Component):
 
 @functools.lru_cache(maxsize=4)
 def _build_task(component: TaskComponent, options: str) -> Task:
-    """Construct a plug-in once for each choice of options: it may hold what it has drawn."""
+    """Construct a plug-in once for each choice of options, because it may hold drawn data."""
     return component.construct(component.options.model_validate_json(options))
 
 
 def find_task(spec: str, flag: str) -> TaskComponent:
     """Find the task that a flag names; see `find_component`.
 
-    A task of the user's own, unless it is a subclass of `Task`, has the option data_seed, too.
+    A task of the user's own has the additional option data_seed, unless it is a subclass of `Task`.
 
-    Raises: UserError also for an option of its own that has that name.
+    Raises: UserError also for a plug-in that has an option of that name itself.
     """
     found = find_component(TaskComponent, TASK, spec, flag)
     if found.code is None or issubclass(found.cls, Task):
         return found
     if DATA_SEED in found.options.model_fields:
         raise UserError(
-            f"{found.origin}: {DATA_SEED} is an option that every task of one's own has already; "
-            f"draw by rng, which follows it, or rename yours"
+            f"{found.origin}: every task of your own already has an option {DATA_SEED}, which "
+            f"seeds rng; use rng, or rename your option"
         )
     return replace(found, options=_with_data_seed(found.options))
 

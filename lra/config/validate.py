@@ -1,4 +1,4 @@
-"""Values against their types and limits, and a line for each that is wrong."""
+"""Checks of values against their types and limits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lra.runtime.errors import UserError, unknown
 def validate_sections(
     merged: MergedSettings, types: Mapping[str, type[Section]], components: Mapping[str, Component]
 ) -> dict[str, Any]:
-    """Check all values; return the sections by name.
+    """Check all values and return the sections by name.
 
     Args:
         types: the class of each section's settings.
@@ -37,7 +37,7 @@ def _validate(section: str, owner: str, cls: type[Section], merged: MergedSettin
     """Check the values of a section, and return them as its class.
 
     Args:
-        owner: what the options belong to, as messages call it.
+        owner: name of the mixer, the task or the section, for messages.
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     values = {key: value for (name, key), (value, _) in merged.values.items() if name == section}
@@ -52,7 +52,7 @@ def _validate(section: str, owner: str, cls: type[Section], merged: MergedSettin
         _, origin = merged.values.get((section, key), (None, "settings"))
         if first["type"] == "missing":
             raise UserError(
-                f"{section}.{key}: an option of {owner} without a default; use "
+                f"{section}.{key}: this option of {owner} has no default; use "
                 f"--set {section}.{key}=VALUE"
             ) from None
         raise _wrong_value(f"{section}.{key}", first, origin) from None
@@ -65,9 +65,8 @@ def _refuse_unrecordable(section: str, options: Section, component: Component) -
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
             raise UserError(
-                f"{component.origin}: no record can hold {section}.{name}, a "
-                f"{type(value).__name__}; "
-                f"give it a plain type: a number, text, boolean or list"
+                f"{component.origin}: {section}.{name} is a {type(value).__name__}, which a record "
+                f"cannot hold; use a number, text, boolean or list"
             ) from None
 
 
