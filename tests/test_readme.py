@@ -70,7 +70,7 @@ def test_python_code_works_as_it_stands_there(
 
 
 def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("parity.py").write_text(python_example("tasks/README.md"))
+    Path("parity.py").write_text(python_example("docs/your_task.md"))
     settings = ["model.dim=8", "model.depth=1", "train.steps=2", "task.train=100"]
     changes = [part for text in settings for part in ("--set", text)]
     start = ["--task", "parity.py:Parity", "--mixer", "tnn", "--preset", "quick", "--device", "cpu"]
