@@ -201,22 +201,26 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 
 def write_paper(options: argparse.Namespace, results: Results, out: Path) -> None:
-    """Write the tables and figures of a paper, and say where."""
+    """Write the tables and figures of a paper; print where they are, and what they leave out."""
     from lra.report.paper.write import DOCUMENT, PaperOptions, write_paper
+    from lra.report.tables.terminal import wrap
 
     given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")
              if (value := getattr(options, name)) is not None}  # fmt: skip
-    tables = write_paper(results, PaperOptions(**given), out)
-    logger.info(
-        f"Wrote {len(tables)} tables to {out / 'tables'}, and figures to {out / 'figures'}."
-    )
-    logger.info(f"A document with all of them: cd {out} && pdflatex {DOCUMENT}")
+    paper = write_paper(results, PaperOptions(**given), out)
+    left_out = list(paper.left_out)
     others = sorted({record.task for record in results.records if record.positions is not None})
     if others:
-        logger.info(
-            f"Left out: {', '.join(others)}. Their results are bits, not accuracies; the page of "
-            f"`python report.py` shows them."
-        )
+        left_out.append(f"Results in bits instead of accuracies: {', '.join(others)}")
+    lines = [
+        *(["Left out:"] if left_out else []),
+        *(wrap(f"  {line}", indent=4) for line in left_out),
+        wrap(
+            f"Wrote {len(paper.tables)} LaTeX tables and {len(paper.figures)} PDF figures to {out}."
+        ),
+        wrap(f"To see all of them in one document: cd {out} && pdflatex {DOCUMENT}"),
+    ]
+    write_out("\n".join([*lines, ""]))
 
 
 def check(results: Results) -> int:

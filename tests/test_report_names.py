@@ -228,8 +228,8 @@ def with_rows(names: Sequence[str]) -> list[Board]:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("GatedConv", "2 names begin so (GatedConv (a.py); GatedConv: wide)"),
-        ("s", "2 names begin so"),
+        ("GatedConv", "2 names begin with it (GatedConv (a.py); GatedConv: wide)"),
+        ("s", "2 names begin with it"),
         ("", "unknown mixer among the runs"),
         ("conv", "unknown mixer among the runs 'conv'"),
     ],

@@ -19,13 +19,15 @@ from lra.report.boards.board import boards
 from lra.report.boards.ranking import ranks, rounded
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import complete
+from lra.report.chapters import ReportData, ReportOptions
+from lra.report.figures.bubbles import bubble_figures
 from lra.report.paper.choice import choose
 from lra.report.paper.table import PaperTable
-from lra.report.paper.write import COLUMN, PaperOptions, column_style, write_paper
+from lra.report.paper.write import COLUMN, PaperOptions, column_style, draw_for_column, write_paper
 from lra.report.tables.latex import escape
 from lra.report.tables.table import Column, Entry, Table, text_column
 from lra.runtime.errors import UserError
-from made_results import MIXERS, TASKS, record, save_all, write_metrics
+from made_results import MIXERS, TASKS, next_token_run, record, save_all, write_metrics
 
 ALL_ROWS = "mixers,variants,baselines,published"
 ODD = r"a_b & c% $1 #2 {x} ~ ^ \ <b> | é ± ł 模 «ð»"
@@ -158,12 +160,12 @@ def test_published_rows_stand_apart_from_reduced_presets(tmp_path: Path) -> None
     ("arguments", "message"),
     [
         (["--rows", "tnm"], "--rows: unknown row 'tnm'; did you mean tnn?"),
-        (["--rows", "t"], "--rows t: 2 names begin so (tnn; transformer); write more"),
+        (["--rows", "t"], "--rows t: 2 names begin with it (tnn; transformer); write more"),
         (["--rows", ""], "unknown row ''"),
         (["--rows", "baselines"], "there are no runs of these"),
         (["--columns", "average"], "--columns average: no result of --rows mixers is there"),
         (["--columns", "lisptops"], "did you mean listops?"),
-        (["--columns", "mean"], "--columns mean: 2 names begin so (mean of 5; mean of 6)"),
+        (["--columns", "mean"], "--columns mean: 2 names begin with it (mean of 5; mean of 6)"),
         (["--published", "TNM"], "did you mean TNN?"),
         (["--relative-to", "tnm"], "--relative-to: unknown mixer"),
         (["--precision", "9"], "invalid choice: 9"),
@@ -248,7 +250,7 @@ def test_figures_of_the_shipped_runs_can_be_read(tmp_path: Path) -> None:
         write_paper(results, PaperOptions(), tmp_path)
     assert len(drawn) > 20
     with column_style(COLUMN):
-        assert {figure.slug: overlaps(figure.draw()) for figure in drawn} == {
+        assert {figure.slug: overlaps(draw_for_column(figure)) for figure in drawn} == {
             figure.slug: [] for figure in drawn
         }
 
@@ -369,3 +371,67 @@ def test_halves_are_rounded_as_they_are_written() -> None:
         "54.6", "46.5", "0.1", "100.0"
     ]  # fmt: skip
     assert ranks([54.55, 54.64, 50.0], 1) == {0: "best", 1: "best", 2: "second"}
+
+
+def test_what_a_paper_leaves_out_is_named_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lra.report.paper.write.pdf", lambda *_: b"")
+    unofficial = {"source": "unofficial", "fingerprint": "u", "sizes": {"train": 1}}
+    runs = [one for one in every_task(1) if (one.mixer, one.task) != ("tnn", "pathx")]
+    save_all(tmp_path, [*runs, VARIANT, run("Gated", "listops", preset="quick"),
+                        run("Other", "listops", data=unofficial), next_token_run(2.0),
+                        run("Failed", "listops", status="diverged")])  # fmt: skip
+    paper(tmp_path)
+    text = " ".join(capsys.readouterr().out.split())
+    setting = "Preset paper, protocol s4"
+    for line in (
+        f"{setting}, changed settings (shown by --rows mixers,variants): tnn (mixer.decay=0.99, "
+        f"model.norm=layer) {setting}",
+        f"{setting}, results on other data only (unofficial data instead of official): Other ",
+        f"{setting}, no results at this preset: Gated ",
+        f"{setting}, no mean of 6, as there is no result better than chance on pathx: tnn ",
+        f"{setting}, not in the bubble plots, as no task has both a result better than chance and "
+        "a speed: Failed ",
+        "Results in bits instead of accuracies: lm ",
+    ):
+        assert line in text
+    document = (tmp_path / "report" / "paper" / "paper.tex").read_text()
+    assert f"% Left out: {setting}, no results at this preset: Gated\n" in document
+    paper(tmp_path, "--rows", "tnn,Gated,mixers,variants", "--preset", "paper")
+    text = capsys.readouterr().out
+    assert "Gated" not in text, "nothing is known of it there"
+    assert "changed settings" not in text
+    paper(tmp_path, "--rows", "tnn,gated")
+    text = " ".join(capsys.readouterr().out.split())
+    assert f"{setting}, no results at this preset: gated " in text
+    assert "s4 " not in text.replace("protocol s4", ""), "nobody asked for it"
+
+
+@pytest.mark.parametrize("width", [345, 234])
+def test_a_bubble_plot_has_at_most_eight_labels(tmp_path: Path, width: int) -> None:
+    names = [f"mixer-{k:02}" for k in range(12)]
+    runs = [
+        record(mixer=name, test_accuracy=40.0 + k, steps_per_second=2.0 + k % 5, config_hash=name)
+        for k, name in enumerate(names)
+    ]
+    data = ReportData(Results(save_all(tmp_path, runs)), ReportOptions(relative_to=names[0]))
+    (figure,) = bubble_figures(data.boards[0], names[0], data.styles, "x")
+    with column_style(width):
+        drawn = draw_for_column(figure)
+        texts = [[text.get_text() for text in legend.get_texts()] for legend in drawn.legends]
+        (legend,) = [names for names in texts if "MiB" not in names[0]]
+        labels = [text.get_text() for text in drawn.axes[0].texts if text.get_text()]
+        assert sorted(labels) == [names[0], *names[-7:]], "the ring, and the best"
+        assert sorted([*labels, *legend]) == names
+        assert not overlaps(drawn)
+
+
+def test_few_bubbles_need_no_legend(tmp_path: Path) -> None:
+    runs = [run(name, "listops") for name in ("tnn", "s4")]
+    data = ReportData(Results(save_all(tmp_path, runs)), ReportOptions())
+    (figure,) = bubble_figures(data.boards[0], "tnn", data.styles, "x")
+    with column_style(COLUMN):
+        drawn = draw_for_column(figure)
+    assert {text.get_text() for text in drawn.axes[0].texts} - {""} == {"tnn", "s4"}
+    assert [legend.get_texts()[0].get_text()[:4] for legend in drawn.legends] == ["peak"]

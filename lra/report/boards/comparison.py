@@ -175,7 +175,7 @@ def compare_all(results: Results, boards: Sequence[Board], given: Sequence[str])
 
     Raises: UserError if a mixer has no runs, fewer than two are named, or nothing can be compared.
     """
-    if len(set(given)) < 2:  # noqa: PLR2004
+    if len({name.casefold() for name in given}) < 2:  # noqa: PLR2004
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
     known = {method for board in boards for method in board.rows}
     for name in given:
@@ -217,7 +217,10 @@ def _rows_on(board: Board, task: str, given: Sequence[str]) -> tuple[list[str], 
     for name, found in matching.items():
         if len(found) > 1:
             count = "two" if len(found) == 2 else f"{len(found):,}"  # noqa: PLR2004
-            return [], f"{name} begins {count} rows: {'; '.join(sorted(found))}; write more of one"
+            return (
+                [],
+                f"{name} begins {count} rows: {'; '.join(sorted(found))}; write more of the name",
+            )
     if missing := [name for name, found in matching.items() if not found]:
         return [], f"no runs of {' and '.join(missing)}"
     names = [name for (name,) in matching.values()]

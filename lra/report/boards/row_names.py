@@ -118,8 +118,8 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
         raise unknown(kind, given, valid, flag)
     if len(found) > 1:
         raise UserError(
-            f"{flag} {given}: {len(found)} names begin so ({'; '.join(sorted(found))}); write more "
-            f"of one"
+            f"{flag} {given}: {len(found)} names begin with it ({'; '.join(sorted(found))}); write "
+            f"more of the name"
         )
     return found[0]
 

@@ -1,7 +1,9 @@
 """Figures: colours, legends and files, and one module for each kind."""
 
 __all__ = [
+    "best_rows",
     "breakdown",
+    "bubble_panels",
     "bubbles",
     "curves",
     "drawing",

@@ -127,6 +127,8 @@ def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None
 
 _SIZES_HEIGHT = 0.9
 """Inches below the panels for the legend of areas."""
+_NARROW_LEGEND = 4.0
+"""Inches of a figure below which its legend of areas has two areas instead of three."""
 _NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
 """Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
 
@@ -191,7 +193,9 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
 
 def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
     """Show below the panels what memory some areas stand for."""
-    sizes = dict.fromkeys(round_number(largest * share) for share in (1.0, 0.5, 0.25))
+    is_narrow = (column_width() or math.inf) < _NARROW_LEGEND
+    shares = (1.0, 0.25) if is_narrow else (1.0, 0.5, 0.25)
+    sizes = dict.fromkeys(round_number(largest * share) for share in shares)
     handles = [axes.scatter([], [], s=scale * size, color="#bbbbbb") for size in sizes]
     names = [f"{size:,.0f} MiB" for size in sizes]
     names[0] = f"peak memory {names[0]}"

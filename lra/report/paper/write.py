@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lra.config.settings_files import published_presets
 from lra.report.boards.averages import AVERAGES
@@ -32,11 +33,16 @@ from lra.report.paper.choice import (
     choose,
     is_at_preset,
 )
+from lra.report.paper.labels import label_bubbles, shorten_legend
+from lra.report.paper.left_out import panels_of, rows_left_out
 from lra.report.paper.table import PaperTable
-from lra.report.tables.latex import breakable
+from lra.report.tables.latex import breakable, replace_unknown
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
 from tasks.progress import progress
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 COLUMN = 345.0
 """Width of a column of `article` at 10 points, in points of TeX."""
@@ -63,7 +69,17 @@ class PaperOptions:
     """Mixer that bubble plots are relative to; None: tnn, if it is shown."""
 
 
-def write_paper(results: Results, options: PaperOptions, out: Path) -> list[PaperTable]:
+@dataclass(frozen=True)
+class Paper:
+    """What the report for a paper has."""
+
+    tables: Sequence[PaperTable]
+    figures: Sequence[ReportFigure]
+    left_out: Sequence[str]
+    """The rows that tables or figures leave out, a line for each reason."""
+
+
+def write_paper(results: Results, options: PaperOptions, out: Path) -> Paper:
     """Write tables, figures and a document with all of them into a folder.
 
     Raises: UserError for rows or columns that are not there, for runs whose targets are positions
@@ -88,13 +104,21 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> list[Pape
     if not columns:
         raise UserError(f"--columns {options.columns}: no result of --rows {options.rows} is there")
     tables = _tables(main, shown, columns, choice, options)
-    figures = [f for i, names in columns.items() for f in _figures(data, shown[i], names)]
+    figures: list[ReportFigure] = []
+    left_out: list[str] = []
+    for i, names in columns.items():
+        drawn = _figures(data, shown[i], names)
+        left_out += rows_left_out(
+            data.boards, main[i], shown[i], columns=names, figures=drawn, choice=choice
+        )
+        figures += drawn
     files = {f"tables/{table.slug}.tex": table.latex(options.width).encode() for table in tables}
     for figure in progress("drawing", figures, unit="figures"):
         files[f"figures/{figure.slug}.pdf"] = pdf(figure, options.width)
-    files[DOCUMENT] = _document(tables, figures, options.width).encode()
+    paper = Paper(tables, figures, left_out)
+    files[DOCUMENT] = _document(paper, options.width).encode()
     write_files(files, out, CONTENTS)
-    return tables
+    return paper
 
 
 def _hint(main: Sequence[Board]) -> str:
@@ -164,6 +188,15 @@ def column_style(width: float) -> AbstractContextManager[None]:
     )
 
 
+def draw_for_column(figure: ReportFigure) -> Figure:
+    """Draw a figure in the style of a column; bubble plots have labels and a short legend."""
+    drawn = figure.draw()
+    labels = shorten_legend(drawn) if panels_of(figure) else []
+    arrange(drawn)
+    label_bubbles(drawn, labels)
+    return drawn
+
+
 def pdf(figure: ReportFigure, width: float) -> bytes:
     """Draw a figure as PDF with TrueType fonts, the same bytes for the same data.
 
@@ -176,24 +209,25 @@ def pdf(figure: ReportFigure, width: float) -> bytes:
     buffer = io.BytesIO()
     with column_style(width), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
-        drawn = figure.draw()
-        arrange(drawn)
-        FigureCanvasPdf(drawn).print_pdf(buffer, metadata={"CreationDate": None, "Creator": None})
+        FigureCanvasPdf(draw_for_column(figure)).print_pdf(
+            buffer, metadata={"CreationDate": None, "Creator": None}
+        )
     return buffer.getvalue()
 
 
-def _document(tables: Sequence[PaperTable], figures: Sequence[ReportFigure], width: float) -> str:
+def _document(paper: Paper, width: float) -> str:
     parts = [
-        "% Made by `report.py --paper`, which writes it again: \\input its tables and figures into",
-        "% a document of your own. Compile in this folder: pdflatex paper.tex",
+        "% `report.py --paper` made this document and will write it again. Include its tables and",
+        "% figures in a document of your own. To compile it: pdflatex paper.tex",
+        *(f"% Left out: {replace_unknown(line)}" for line in paper.left_out),
         "\\documentclass{article}",
         "\\usepackage{booktabs}",
         "\\usepackage{graphicx}",
         f"\\setlength{{\\textwidth}}{{{width:g}pt}}",
         "\\begin{document}",
-        *(f"\\input{{tables/{table.slug}.tex}}" for table in tables),
+        *(f"\\input{{tables/{table.slug}.tex}}" for table in paper.tables),
     ]
-    for figure in figures:
+    for figure in paper.figures:
         parts += [
             "\\begin{figure}[tbp]",
             "\\centering",
@@ -201,6 +235,6 @@ def _document(tables: Sequence[PaperTable], figures: Sequence[ReportFigure], wid
             f"\\includegraphics{{figures/{figure.slug}.pdf}}",
             f"\\caption{{{breakable(f'{figure.title}. {figure.caption}')}}}",
             "\\end{figure}",
-            "\\clearpage" if figure is figures[-1] else "",
+            "\\clearpage" if figure is paper.figures[-1] else "",
         ]
     return "\n".join([*filter(None, parts), "\\end{document}", ""])
