@@ -49,13 +49,13 @@ def random_encoder(channels: int, width: int = 32) -> list[nn.Linear]:
 
 def draw_attention(page: SimpleNamespace) -> Figure:
     """Draw attention maps of a text whose queries and keys are one random vector a letter."""
-    vectors = {letter: torch.randn(16) for letter in sorted(set(TEXT))}
-    x = 1.6 * torch.stack([vectors[letter] for letter in TEXT])
+    of_letter = {letter: torch.randn(16) for letter in sorted(set(TEXT))}
+    x = 1.6 * torch.stack([of_letter[letter] for letter in TEXT])
     figure = new_figure(width=7.6, height=4)
     left, right = figure.subplots(1, 2)
     maps = {"without positions": x, "with rotary positions": page.rotate(x)}
-    for axes, (title, turned) in zip((left, right), maps.items(), strict=True):
-        show_matrix(axes, page.attention_map(turned, turned, causal=False), title)
+    for axes, (title, vectors) in zip((left, right), maps.items(), strict=True):
+        show_matrix(axes, page.attention_map(vectors, vectors, causal=False), title)
         axes.set_xticks(range(len(TEXT)), list(TEXT.replace(" ", "·")))
         axes.set_yticks(range(len(TEXT)), list(TEXT.replace(" ", "·")))
     return figure
@@ -103,10 +103,10 @@ def draw_fd(page: SimpleNamespace) -> Figure:
     left, right = figure.subplots(1, 2)
     omega = torch.linspace(0, 1, LAGS + 1)
     left.plot(omega, k_hat.real, color=COLOURS[0], label="real part, encoded")
-    left.plot(omega, k_hat.imag, color=COLOURS[1], label="imaginary part, from the fold")
+    left.plot(omega, k_hat.imag, color=COLOURS[1], label="imaginary part, from causality")
     left.legend()
     left.set(title="frequency response", xlabel="frequency ω / π", ylabel="value")
-    right.plot(torch.arange(-LAGS, LAGS), kernel, color=COLOURS[0], linewidth=1.2)
+    right.plot(torch.arange(-LAGS, LAGS), kernel, color=COLOURS[0], linewidth=0.8, marker=".")
     right.set(title="kernel", xlabel="lag i - j", ylabel="value", xlim=(-LAGS // 2, LAGS // 2))
     return figure
 

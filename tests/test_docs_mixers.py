@@ -35,7 +35,7 @@ class Comparison:
     function: Callable[..., Tensor]
     suite: type[nn.Module]
     symbols: Callable[[nn.Module], dict[str, Any]]
-    both: tuple[bool, ...]
+    causal: tuple[bool, ...]
     options: dict[str, Any]
 
 
@@ -64,10 +64,10 @@ def collect_comparisons() -> dict[str, list[Comparison]]:
         function: Callable[..., Tensor],
         suite: Any,
         symbols: Callable[[nn.Module], dict[str, Any]],
-        both: tuple[bool, ...] = (False, True),
+        causal: tuple[bool, ...] = (False, True),
         **options: Any,
     ) -> None:
-        case = Comparison(function, suite, symbols, both, options)
+        case = Comparison(function, suite, symbols, causal, options)
         found.setdefault(suite.name, []).append(case)
 
     run_page(collect)
@@ -84,7 +84,7 @@ def test_functions_equal_the_suites_mixers(suite: Any) -> None:
     comparisons = collect_comparisons()[suite.name]
     for case in comparisons:
         assert case.suite is suite
-        for causal in case.both:
+        for causal in case.causal:
             context = MixerContext.of(dim=8, length=LONGEST, causal=causal)
             mixer = suite(context, **case.options)
             for parameter in mixer.parameters():
@@ -100,9 +100,9 @@ def test_both_directions_are_compared_where_the_suite_has_both() -> None:
     found = collect_comparisons()
     assert len(found) == 6
     for case in (case for cases in found.values() for case in cases):
-        if case.both == (False, True):
+        if case.causal == (False, True):
             continue
-        assert case.both == (False,)
+        assert case.causal == (False,)
         with pytest.raises(ValueError, match="cannot be causal"):
             case.suite(MixerContext.of(dim=8, length=LONGEST, causal=True), **case.options)
 
