@@ -35,7 +35,7 @@ class MixerContext:
     dim: int
     """Channels in and out."""
     max_length: int
-    """Longest sequence of the task, in positions."""
+    """Longest sequence that the mixer gets, in positions."""
     layer: int
     """Index of the mixer's block, from 0."""
     depth: int

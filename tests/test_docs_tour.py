@@ -26,8 +26,11 @@ def test_the_notebook_runs(
     `pytest --write-golden` saves the outputs in the notebook.
     """
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    for name in ("TMPDIR", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+    for name in ("TMPDIR", "IPYTHONDIR"):
         monkeypatch.setenv(name, str(tmp_path))
+    for name in ("CONFIG", "DATA", "RUNTIME"):  # not the user's own kernels
+        monkeypatch.setenv(f"JUPYTER_{name}_DIR", str(tmp_path))
+    monkeypatch.delenv("MPLBACKEND", raising=False)
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # other tests may use the other cores
     files = sorted(TOUR.parent.iterdir())
