@@ -79,6 +79,11 @@ def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixtu
     assert "0 failed" in capsys.readouterr().out
 
 
+def test_the_task_with_attributes_passes_its_check(own_folder: None) -> None:
+    Path("same.py").write_text(python_example("docs/your_task.md", "What the class may define"))
+    assert check.main(["same.py:Same"]) == 0
+
+
 def test_a_mixer_of_the_suite_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "one_file.py").write_text(ONE_FILE)
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
