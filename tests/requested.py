@@ -14,6 +14,9 @@ from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
 from tasks.base import Task
 
+NOT_CAUSAL = {"ski-tnn", "fnet"}
+"""Mixers that refuse a causal context, and so every task whose targets are positions."""
+
 
 def run_request(
     task: str, mixer: str, *, overrides: Sequence[str] = (), **names: Any

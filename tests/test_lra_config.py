@@ -16,7 +16,7 @@ from lra.config.settings_files import CONFIGS, published_presets, read_settings_
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
-from requested import compose_task, resolve
+from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK
 
 
@@ -285,7 +285,7 @@ def test_show_reads_back_and_names_origins() -> None:
     assert f"# hash: {config.hash}" in shown
 
 
-OF_POSITIONS, NOT_CAUSAL = {"lm", "periodic"}, {"ski-tnn", "fnet"}
+OF_POSITIONS = {"lm", "periodic"}
 
 
 @pytest.mark.parametrize("mixer", sorted(MIXERS.classes))

@@ -25,7 +25,7 @@ from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.trainer import Diverged, Trainer
-from requested import resolve
+from requested import NOT_CAUSAL, resolve
 from run_checks import assert_same_run
 from tasks.base import NOT_SCORED, Dataset
 
@@ -61,7 +61,7 @@ def trainer_of(corpus: Path, dataset: Dataset, *changes: str, mixer: str = "tnn"
     return Trainer(config, config.build_task().info, dataset, 0, CPU)
 
 
-CAUSAL = sorted(MIXERS.classes.keys() - {"ski-tnn", "fnet"})
+CAUSAL = sorted(MIXERS.classes.keys() - NOT_CAUSAL)
 
 
 @pytest.mark.parametrize("mixer", CAUSAL)
