@@ -159,13 +159,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
-def python_example(file: str, section: str | None = None) -> str:
-    """Read the first Python example of a page, or of a section of it."""
-    text = (ROOT / file).read_text()
-    if section is not None:
-        _, _, rest = text.partition(f"\n## {section}\n")
-        text = rest.partition("\n## ")[0]
-    return re.findall(r"```python\n(.*?)```", text, re.S)[0]
+def python_example(file: str) -> str:
+    """Read the first Python example of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.S)[0]
 
 
 def _example_class() -> type[nn.Module]:

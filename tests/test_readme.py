@@ -6,7 +6,6 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,24 +48,6 @@ def test_the_plug_in_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert (record.status, record.mixer) == ("done", "GatedMean")
     assert "mixer.bias=false" in record.overrides
     assert record.mixer_code is not None
-
-
-def test_python_code_works_as_it_stands_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run_task.main(tiny_arguments(Path())) == 0
-    (path,) = Path("results").glob("runs/listops/tnn/*")
-    source = python_example("lra/README.md", "From Python")
-    assert "tnn/RUN" in source
-    found: dict[str, Any] = {}
-    exec(compile(source.replace("RUN", path.name), "lra/README.md", "exec"), found)
-    run, frame = found["run"], found["frame"]
-    assert run.record.run_id == path.name
-    assert frame["path"].tolist() == [str(path)]
-    assert frame["config.train.lr"].tolist() == [run.config.train.lr]
-    assert 100 * found["right"] == pytest.approx(run.record.test_accuracy)
-    assert found["mixed"].shape == (2, 100, 64)
 
 
 def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixture[str]) -> None:
