@@ -71,9 +71,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         description="Train a token mixer on a Long Range Arena task, and record the result.",
-        epilog="Exit codes: 0 done, 2 mistake in the command or the data, 3 stopped and "
-        "resumable by the same command, 4 diverged, 5 out of memory, 6 another process is at work "
-        "on the same run, 130 interrupted twice, or with nothing to save.",
+        epilog="Exit codes: 0 done; 2 mistake in the command or the data; 3 stopped, the same "
+        "command resumes the run; 4 diverged; 5 out of memory; 6 another process works on the same "
+        "run; 130 interrupted twice, or before there was anything to save.",
     )
     parser.hints = TRAINING_FLAGS
     add_settings(parser, task_names)
@@ -88,52 +88,59 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--pretrain", metavar="OBJECTIVE",
-        help="masked or next: learn the task's inputs before its labels; its length, rate and "
-        "share of masked positions are --set pretrain.KEY=VALUE",
+        help="masked or next: learn the task's inputs before its labels; --set "
+        "pretrain.KEY=VALUE changes its length, learning rate and share of masked positions",
     )  # fmt: skip
-    parser.add_argument("--seed", type=seed, default=0, help="of model, order and dropout (0)")
+    parser.add_argument(
+        "--seed", type=seed, default=0, help="seed of weights, order and dropout (0)"
+    )
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     add_threads(parser)
-    parser.add_argument("--precision", help="fp32 or bf16 (matrix products only)")
+    parser.add_argument("--precision", help="fp32, or bf16 for matrix products")
     _add_stops(parser)
     parser.add_argument(
-        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
+        "--results-dir", type=absolute_path, default="results", help="folder of runs/ (results)"
     )
     parser.add_argument(
         "--resume", choices=("auto", "never"), default="auto",
-        help="auto (default): go on with the run of these settings if there is one",
+        help="auto (default): resume the run of these settings if there is one; never: start "
+        "another run",
     )  # fmt: skip
     parser.add_argument(
         "--label", metavar="NAME",
-        help="name in tables, in the place of changed settings; renames a run that is finished",
+        help="name of the run in tables, in place of its changed settings; a finished run is "
+        "renamed",
     )  # fmt: skip
     parser.add_argument(
         "--table", action="store_true",
         help="also print the table of all runs of this task and preset when the run ends",
     )  # fmt: skip
     parser.add_argument(
-        "--verbose", action="store_true", help="also print messages on the program's internals"
+        "--verbose", action="store_true", help="also print messages about internals"
     )
     parser.add_argument(
         "--show-config",
         action="store_true",
-        help="print the resolved configuration and the time it will take, and exit",
+        help="print all settings of the run and its estimated time, and exit",
     )
     return parser.parse_args(arguments)
 
 
 def _add_stops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--max-steps", type=positive_int, help="stop, resumably, at this step of the run"
-    )
+        "--max-steps", type=positive_int,
+        help="stop the run at this step; the same command resumes it",
+    )  # fmt: skip
     parser.add_argument(
         "--max-minutes",
         type=non_negative_float,
-        help="stop, resumably, after this time, preparation of data apart",
+        help="stop the run after this time, without the preparation of data; the same command "
+        "resumes it",
     )
     parser.add_argument(
         "--stop-with", type=positive_int, metavar="PID",
-        help="stop, resumably, when this process, which started it, is gone",
+        help="stop the run when this process, which started it, has ended; the same command "
+        "resumes it",
     )  # fmt: skip
 
 

@@ -120,6 +120,10 @@ def test_seeds_are_said_to_be_shipped_or_ones_own(results: Path) -> None:
     assert seeds_line(quick()).startswith("with 1 other seed and 1 shipped seed: 60.73")
     save(results, quick(seed=4, run_id="a-s4", status="diverged"))
     assert seeds_line(quick()).endswith(" % (mean ± standard deviation), diverged")
+    assert any(
+        line.startswith("  not ranked (a seed diverged or ran out of memory); best of 5 ")
+        for line in screen(results, quick(), 120)
+    )
     stopped = quick(seed=5, run_id="a-s5", status="stopped", message="stopped by SIGINT")
     assert seeds_line(stopped).startswith("2 other seeds and 1 shipped seed of these settings:")
     alone = quick(mixer="hgrn")

@@ -84,14 +84,21 @@ def add_settings(
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
     add_preset(parser)
-    parser.add_argument("--protocol", default="s4", help="s4 (default) or lra")
-    add_overrides(parser, "change a setting, train.lr=1e-3 for instance; of several the last wins")
+    parser.add_argument(
+        "--protocol", default="s4", help="rules for data and readout: s4 (default) or lra"
+    )
+    add_overrides(
+        parser, "change a setting, for example train.lr=1e-3; the last value of a setting holds"
+    )
 
 
 def add_preset(parser: argparse.ArgumentParser) -> None:
     """Add the flag that chooses a preset."""
     parser.add_argument(
-        "--preset", default="paper", help="paper (default), quick, budget, or a mixer's own"
+        "--preset",
+        default="paper",
+        help="paper (published sizes, default), quick (minutes), budget (10 minutes), or a preset "
+        "of the mixer",
     )
 
 
@@ -115,7 +122,10 @@ def add_overrides(parser: argparse.ArgumentParser, text: str) -> None:
 def add_data_dir(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says where the data is."""
     parser.add_argument(
-        "--data-dir", type=absolute_path, default="data", help="official files and caches (data)"
+        "--data-dir",
+        type=absolute_path,
+        default="data",
+        help="folder of official files and caches (data)",
     )
 
 
@@ -124,8 +134,8 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-code",
         action="store_true",
-        help="run the code of a user's own mixer or task that the run's record names, whatever it "
-        "is now",
+        help="run the code of the user's own mixer or task that the record names, even if it has "
+        "changed since the run",
     )
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     add_threads(parser)
@@ -136,7 +146,7 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute; `choose_threads` reads it before."""
     parser.add_argument(
         "--threads", type=_thread_count,
-        help="that compute on a CPU (as OMP_NUM_THREADS has it, or all cores)",
+        help="number of CPU threads (OMP_NUM_THREADS, or one per core)",
     )  # fmt: skip
 
 

@@ -13,8 +13,8 @@ TRAINING_FLAGS: Mapping[str, str] = {
     "torchrun --nproc-per-node 2 run_task.py trains one model on two",
     "--lr": "the learning rate is a setting: --set train.lr=0.001",
     "--seeds": "a run has one seed: --seed 0; several: python -m lra.sweep --seeds 0,1,2",
-    "--steps": "the number of steps is a setting: --set train.steps=1000; to stop a run early, "
-    "resumably: --max-steps 1000",
+    "--steps": "the number of steps is a setting: --set train.steps=1000; --max-steps 1000 stops a "
+    "run early, and the same command resumes it",
 }
 """Hints by flag, for commands that train."""
 

@@ -57,10 +57,10 @@ class Threads:
         """Describe a machine that is too busy for so many threads in a line; None if it is not."""
         if not self.is_busy(count):
             return None
-        sleep = ", which sleep while they wait for each other" if self.waiting == "passive" else ""
+        threads = "thread" if count == 1 else f"{count} threads"
         return (
-            f"other processes keep {self.load:.1f} of {self.cores} cores busy beside this one's "
-            f"threads, {count}{sleep}; speeds are marked in records"
+            f"other processes keep {self.load:.1f} of {self.cores} cores busy, so this command's "
+            f"{threads} will be slower; records mark such speeds"
         )
 
 

@@ -43,8 +43,9 @@ class Standing:
         shipped = [run for folder, run in pairs if is_shipped(folder, results_dir)]
         names = RowNames(runs)
         find = boards if record.positions is None else position_boards
-        (board,) = find([run for run in runs if _compares(run, record)], names)
-        return cls(record, names.of(record), board, shipped)
+        name = names.of(record)
+        found = find([run for run in runs if _compares(run, record)], names)
+        return cls(record, name, next(board for board in found if name in board.rows), shipped)
 
     @property
     def measure(self) -> Measure:
@@ -94,7 +95,7 @@ class Standing:
         order = sorted(texts, key=lambda name: (sign * float(texts[name]), name))
         where = self._describe_board()
         if self.name not in texts:
-            reason = "at chance" if self.cell.is_at_chance else "no result"
+            reason = self._reason_without_rank()
             kept = order[: 2 * NEIGHBOURS + 1]
             if not kept:
                 return f"not ranked ({reason})", []
@@ -110,6 +111,12 @@ class Standing:
         if self.measure.of(self.record) is None:
             verb = f"its other seeds have {verb}"
         return f"{verb} {rank} of {len(order)} {where}:", _listed(kept, texts, self.name)
+
+    def _reason_without_rank(self) -> str:
+        if self.cell.is_at_chance:
+            return "at chance"
+        is_other_seed = self.measure.of(self.record) is not None
+        return "a seed diverged or ran out of memory" if is_other_seed else "no result"
 
     def _describe_board(self) -> str:
         record = self.record
