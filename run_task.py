@@ -235,7 +235,7 @@ def train(
 
 def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecord) -> None:
     """Print the last screen of a run, after the table of its task and preset if that is asked."""
-    from lra.report.run_screen.screen import Screen
+    from lra.report.run_screen import Screen
     from lra.report.tables.task_table import task_table
     from lra.runtime.console import as_typed
     from lra.runtime.terminal import terminal_width

@@ -15,7 +15,7 @@ from conftest import tiny_arguments
 from lra.record.run import RunRecord, folder_of
 from lra.report.published.closest import cite, closest_result
 from lra.report.published.rows import published_rows
-from lra.report.run_screen.screen import Screen
+from lra.report.run_screen import Screen
 from lra.report.tables.task_table import task_table
 from lra.runtime.console import make_absolute
 from lra.runtime.terminal import fit_rows, terminal_width, wrap_command, wrap_parts

@@ -15,4 +15,5 @@ __all__ = [
     "row_names",
     "slugs",
     "speeds",
+    "standing",
 ]

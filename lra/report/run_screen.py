@@ -16,8 +16,8 @@ from lra.record.run import RunRecord, folder_of
 from lra.report.boards.cells import is_at_chance
 from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.speeds import is_busy
+from lra.report.boards.standing import Standing
 from lra.report.published.closest import closest_result
-from lra.report.run_screen.standing import Standing
 from lra.runtime.console import as_typed
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
