@@ -159,9 +159,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
 
 
-def python_example(file: str) -> str:
-    """Read the first Python example of a page."""
-    return re.findall(r"```python\n(.*?)```", (ROOT / file).read_text(), re.S)[0]
+def python_example(file: str, section: str = "") -> str:
+    """Read the first Python example of a page, or of one of its sections."""
+    text = (ROOT / file).read_text()
+    if section:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```python\n(.*?)```", text, re.S)[0]
 
 
 def _example_class() -> type[nn.Module]:

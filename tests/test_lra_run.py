@@ -159,8 +159,10 @@ def test_log_lines_are_printed_unless_quiet(
 def test_a_mixer_of_ones_own_is_trained(command: Path, tmp_path: Path) -> None:
     (tmp_path / "gated_mean.py").write_text(python_example("docs/your_mixer.md"))
     mixer = f"{tmp_path / 'gated_mean.py'}:GatedMean"
-    places = {"data_dir": command / "data", "results_dir": tmp_path / "results"}
-    run = lra.run("listops", mixer, preset="quick", device="cpu", **places, **tiny_sections())
+    run = lra.run(
+        "listops", mixer, preset="quick", device="cpu", data_dir=command / "data",
+        results_dir=tmp_path / "results", **tiny_sections(),
+    )  # fmt: skip
     assert (run.record.mixer, run.record.status) == ("GatedMean", "done")
     assert run.predict().shape == (50,)
 

@@ -55,7 +55,7 @@ def _is_count(value: object) -> bool:
 def _is_time(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
-    return 0 <= value < math.inf  # pyright: ignore[reportUnknownVariableType]
+    return bool(0 <= value < math.inf)  # pyright: ignore[reportUnknownVariableType]
 
 
 def instance_of(cls: type) -> Expected:
