@@ -97,3 +97,23 @@ def test_the_table_of_mixers_is_complete_and_true() -> None:
         assert (mixer is not None) == (causal == "yes"), name
         assert isinstance(mixer, RecurrentMixer) == bool(step), name
         assert cls.has_native_grid == (grid == "native"), name
+
+
+def _anchors(page: Path) -> set[str]:
+    """List the names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"(?m)^#+ (.*)$", page.read_text())
+    return {re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-") for text in headings}
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("[a-z]*/*.md"), *ROOT.glob("lra/*/*.md")]
+    broken = []
+    for page in pages:
+        text = re.sub(r"(?s)```.*?```", "", page.read_text())
+        for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):
+            file, _, anchor = link.partition("#")
+            target = page.parent / file if file else page
+            if not target.exists() or (anchor and anchor not in _anchors(target)):
+                broken.append(f"{page.relative_to(ROOT)}: {link}")
+    assert len(pages) > 20
+    assert not broken
