@@ -43,7 +43,7 @@ class Direction(nn.Module):
         self.step_bias = nn.Parameter(StepRange(1e-3, 0.1).draw(num_heads))
 
     def log_decays(self, moved: Tensor) -> Tensor:
-        """Return the logarithms of decays: (..., heads) -> the same shape."""
+        """Return the logarithms of the decays: (..., heads) -> the same shape."""
         return -self.log_rate.exp() * functional.softplus(moved + self.step_bias)
 
 
@@ -92,7 +92,7 @@ class Delta(RecurrentMixer):
         )
 
     def direction(self, number: int) -> Direction:
-        """Return what a direction has of its own: 0 for the first, -1 for the last."""
+        """Return the parameters of a direction: 0 for the first, -1 for the last."""
         direction = self.directions[number]
         assert isinstance(direction, Direction)
         return direction
@@ -114,7 +114,7 @@ class Delta(RecurrentMixer):
             return delta_rule(*parts).transpose(1, 2)
 
     def rule_arguments(self, number: int, projected: Tensor, moved: Tensor) -> list[Tensor]:
-        """Make what `delta_rule` takes in one direction, of (batch, length, ...)."""
+        """Compute the arguments of `delta_rule` for one direction, from (batch, length, ...)."""
         direction = self.direction(number)
         query, key, value = self.heads(direction.convolution(projected))
         rate, log_decay = self.rates(direction, moved)
@@ -122,7 +122,7 @@ class Delta(RecurrentMixer):
         return [part.transpose(1, 2).to(working) for part in (query, key, value, rate, log_decay)]
 
     def heads(self, convolved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Make queries, keys and values: (..., channels) -> three of (..., heads, size)."""
+        """Compute queries, keys and values: (..., channels) -> three of (..., heads, size)."""
         query, key, value = (
             part.unflatten(-1, (self.num_heads, -1))
             for part in functional.silu(convolved).split(self.parts, dim=-1)

@@ -95,7 +95,7 @@ class HGRN(RecurrentMixer):
         return self.project(x, states)
 
     def candidates(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return what enters the states, and how much of them is kept.
+        """Return the candidates c, which enter the states, and the forget gates lambda.
 
         Args:
             x: (..., dim).
@@ -108,7 +108,7 @@ class HGRN(RecurrentMixer):
         return (1 - kept) * torch.view_as_complex(pairs), kept
 
     def turned(self, kept: Tensor) -> Tensor:
-        """Turn what is kept by the phases: (..., dim) -> (directions, ..., dim) complex."""
+        """Rotate forget gates by the phases: (..., dim) -> (directions, ..., dim) complex."""
         phase = self.phase.view(len(self.phase), *[1] * (kept.dim() - 1), -1)
         return torch.polar(kept.expand(len(phase), *kept.shape), phase.expand(-1, *kept.shape))
 

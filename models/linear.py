@@ -224,7 +224,7 @@ class Linear(RecurrentMixer):
         self.steps_since += 1
 
     def freeze(self, length: int) -> Recurrence:
-        """Keep the sum of products of keys and values; with feature cos, up to max_length."""
+        """Return the recurrence of the sums; with feature cos it is for max_length positions."""
         return _LinearRecurrence(self)
 
 

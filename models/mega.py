@@ -108,13 +108,13 @@ class Mega(GatedMixer, RecurrentMixer):
         )  # fmt: skip
 
     def attended(self, x: Tensor, average: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Make what attention takes.
+        """Compute the inputs of attention and of the gates.
 
         Args:
             x: (..., dim).
             average: (..., dim), the moving average of x.
-        Returns: queries and keys (..., attention_dim), values (..., value_dim), and for `gated`
-            the rest, (..., 2 * dim + value_dim).
+        Returns: queries and keys (..., attention_dim), values (..., value_dim), and the other parts
+            for `gated`, (..., 2 * dim + value_dim).
         """
         smoothed = functional.silu(average + self.direct.to(x.dtype) * x)
         smoothed = self.average_dropout(smoothed)
@@ -126,14 +126,14 @@ class Mega(GatedMixer, RecurrentMixer):
         return query, key, self.value_dropout(functional.silu(self.value(x))), rest
 
     def gated(self, mixed: Tensor, rest: Tensor) -> Tensor:
-        """Return value and gate from what attention gives, (..., value_dim), and the rest."""
+        """Return value and gate: mixed (..., value_dim) from attention, rest from `attended`."""
         dim = self.context.dim
         gate, value_gate, direct = rest.split([dim, self.value_dim, dim], dim=-1)
         value = functional.silu(direct + self.output(mixed * functional.silu(value_gate)))
         return torch.cat([value, torch.sigmoid(gate)], dim=-1)
 
     def freeze(self, length: int) -> GatedRecurrence:
-        """Keep averages, and the keys and values of a chunk, or of all `length` without chunks."""
+        """Return a recurrence that holds averages, keys and values; chunks limit its size."""
         return _Chunked(self, length if self.chunk is None else self.chunk)
 
 

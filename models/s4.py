@@ -214,7 +214,7 @@ class NormalPlusLowRankRecurrence(TimeInvariantRecurrence):
         return self.poles.new_zeros(batch, *self.poles.shape)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in a position.
+        """Process a position.
 
         Args:
             x: (batch, channels).

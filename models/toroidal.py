@@ -155,7 +155,7 @@ class Toroidal(RecurrentMixer):
         return self.joined(mixed)
 
     def heads(self, x: Tensor, places: Tensor, periods: Tensor | None = None) -> list[Tensor]:
-        """Make queries, keys and values, the first two of them encoded.
+        """Compute queries, keys and values; queries and keys carry their positions.
 
         Args:
             x: (batch, length, dim).
@@ -168,7 +168,7 @@ class Toroidal(RecurrentMixer):
         return [*self.positions.encode(query, key, places, periods), value]
 
     def joined(self, mixed: Tensor) -> Tensor:
-        """Fuse platters and map heads to the output: undo what `heads` does to shapes."""
+        """Combine the platters, and project the heads to the output."""
         return self.output(self.fusion(mixed.permute(0, 2, 3, 1, 4).flatten(3)).flatten(2))
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
@@ -177,7 +177,7 @@ class Toroidal(RecurrentMixer):
         return {} if logit is None else {logit: None}
 
     def freeze(self, length: int) -> RingBuffer:
-        """Keep the keys and values of the window, or of all `length` positions without one.
+        """Return a recurrence that holds keys and values of the window, or of all positions.
 
         Raises: ValueError if the context has a grid.
         """

@@ -61,7 +61,7 @@ class ChannelDropout(Dropout):
     """
 
     def factors(self, sequences: int, x: Tensor) -> Tensor:
-        """Draw what the channels of each sequence are multiplied by.
+        """Draw the random factors of the channels of each sequence.
 
         Args:
             x: (..., channels), for the number of channels, type and device.

@@ -109,7 +109,7 @@ class DiagonalStateSpace(TimeInvariantRecurrence):
         return self.weights.new_zeros(batch, *self.weights.shape)
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in a position.
+        """Process a position.
 
         Args:
             x: (batch, channels).

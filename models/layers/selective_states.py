@@ -122,7 +122,7 @@ class SelectiveStates(nn.Module, abc.ABC):
         return poles.new_zeros(batch, self.channels, self.num_states)
 
     def step(self, convolved: Tensor, direct: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in a position: (batch, ...), a state -> (batch, channels) and the next state."""
+        """Process a position: (batch, ...), a state -> (batch, channels) and the next state."""
         chosen = self.select(convolved, direct)
         size = self.channels // chosen.into.shape[1]
         into, out = (part.repeat_interleave(size, dim=1) for part in (chosen.into, chosen.out))
@@ -134,7 +134,7 @@ class SelectiveStates(nn.Module, abc.ABC):
         return (out * state).real.sum(dim=-1) + self.skip() * chosen.x, state
 
     def prefill(self, convolved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in the first positions: (batch, length, ...) -> what steps give, and the state."""
+        """Process the first positions: (batch, length, ...) -> their results, and the state."""
         chosen, length = self.select(convolved, direct), convolved.shape[1]
         # Further positions, of time step 0, change nothing, and their C read the states one by one.
         reading = torch.eye(self.num_states, dtype=chosen.out.dtype, device=chosen.out.device)

@@ -33,7 +33,7 @@ class ShortConvolution(nn.Module):
         return self.taps.new_zeros(batch, len(self.taps) - 1, self.taps.shape[1])
 
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """Take in a position: (batch, channels), a state -> (batch, channels), the next state."""
+        """Process a position: (batch, channels), a state -> (batch, channels), the next state."""
         latest = torch.cat([state, x[:, None].to(state.dtype)], dim=1)
         y = (latest * self.taps.flip(0)).sum(dim=1)
         y = y if self.bias is None else y + self.bias

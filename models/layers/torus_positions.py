@@ -57,7 +57,7 @@ class TorusPositions(nn.Module):
 
     @property
     def torus(self) -> Torus:
-        """Where positions and platters lie."""
+        """The torus on which positions and platters lie."""
         sizes = (self.max_length,) if self.grid is None else self.grid.grid
         return Torus(sizes, self.num_platters, wrap=self.wrap, depth_wrap=self.depth_wrap)
 
@@ -67,7 +67,7 @@ class TorusPositions(nn.Module):
         return None if self.distance_logit is None else functional.softplus(self.distance_logit)
 
     def coordinates(self, length: int, device: torch.device) -> Tensor:
-        """Tell where positions lie: (1, length, axes) int64.
+        """Return the coordinates of all positions: (1, length, axes) int64.
 
         Raises: ValueError for another number of positions than the grid has.
         """

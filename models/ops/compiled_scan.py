@@ -29,7 +29,7 @@ def run_tile(  # noqa: PLR0917 (compiled functions take positional arguments alo
     state: Array,
     y: Array,
 ) -> None:  # pragma: no cover (compiled)
-    """Advance the states over a tile, and write what they give.
+    """Run the states over a tile, and write the results to y.
 
     Args:
         pairs: the first one, and the one behind the last.
@@ -101,7 +101,7 @@ def run_tile_back(  # noqa: PLR0917 (compiled functions take positional argument
     to_maps: tuple[Array, Array, Array, Array],
     to_state: Array,
 ) -> None:  # pragma: no cover (compiled)
-    """Take gradients back over a tile.
+    """Compute the gradients of a tile.
 
     Args:
         pairs: as for `run_tile`, and so start and decay.

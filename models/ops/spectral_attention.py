@@ -13,7 +13,7 @@ from models.ops.torus import Torus
 
 
 def lag_bias(torus: Torus, weight: Tensor | None, window: int | None, like: Tensor) -> Tensor:
-    """Tabulate what is added to the score of each lag: minus the weighted distance, -inf for none.
+    """Return the bias of each lag: minus the weighted distance, or -inf outside of the window.
 
     Args:
         torus: its axes, and its platters, have the lags 0 to period - 1.

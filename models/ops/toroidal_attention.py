@@ -130,11 +130,11 @@ class _QueryBlock:
     queries: slice
     """Rows of the table: places, platters counted."""
     keys: slice | Tensor
-    """Columns of the table, or int64 numbers of them where they do not lie together."""
+    """Columns of the table, as a slice or, if they are not contiguous, as int64 indices."""
     pairs: Pairs
 
     def of(self, x: Tensor) -> Tensor:
-        """Take the keys out of (batch, heads, all keys, channels)."""
+        """Select the keys from (batch, heads, all keys, channels)."""
         return x[:, :, self.keys]
 
     def add(self, total: Tensor, part: Tensor) -> None:

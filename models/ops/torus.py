@@ -51,13 +51,13 @@ class Torus:
         return self.num_platters if self.depth_wrap else 2 * self.num_platters
 
     def with_room(self, length: int) -> Torus:
-        """Return this torus, or where it has one axis that is shorter, one of `length` places."""
+        """Return this torus, or one of `length` places if it has one axis and that is shorter."""
         if len(self.sizes) == 1 and length > self.sizes[0]:
             return replace(self, sizes=(length,))
         return self
 
     def coordinates(self, position: Tensor) -> Tensor:
-        """Tell where positions (...) int64 lie, in raster order on two axes: (..., axes) int64.
+        """Return the coordinates of positions (...) int64, in raster order: (..., axes) int64.
 
         On one axis a place may be beyond the circle: distances and integer harmonics go around.
         """
@@ -125,7 +125,7 @@ class Torus:
         return torch.minimum(lag, around - lag)
 
     def distance(self, steps: Tensor, periods: Tensor | None = None) -> Tensor:
-        """Add up, over the axes, the parts of its size that places are apart.
+        """Compute distances: the steps along each axis divided by its size, summed over axes.
 
         Args:
             steps: (..., queries, keys, axes) from `count_steps`.
@@ -137,7 +137,7 @@ class Torus:
         return (steps / around.double()).sum(dim=-1)
 
     def platter_distance(self, device: torch.device) -> Tensor:
-        """Tell how far platters are apart, over their number: (platters, platters) in double."""
+        """Return steps between platters divided by their number: (platters, platters) float64."""
         platters = torch.arange(self.num_platters, device=device)
         lag = (platters[:, None] - platters).abs()
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters

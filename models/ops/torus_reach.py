@@ -13,15 +13,15 @@ from models.ops.torus import Torus
 
 @dataclass(frozen=True)
 class Pairs:
-    """What there is between queries and keys, platters counted: (batch or 1, queries, keys)."""
+    """Tables over queries and keys, each (batch or 1, queries, keys); platters count separately."""
 
     distance: Tensor
-    """On the torus, in double precision."""
+    """Distance on the torus, float64."""
     allowed: Tensor | None
-    """Whether there is attention. None: between all."""
+    """Whether the query may attend to the key. None: every query may attend to every key."""
 
     def bias(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-        """Tabulate what is added to scores: minus the weighted distance, -inf for no attention.
+        """Return the bias of the scores: minus the weighted distance, or -inf for no attention.
 
         Args:
             weight: (heads,) of the distance. None: distances cost nothing.
@@ -48,7 +48,7 @@ class Pairs:
 def pairs_of(
     torus: Torus, steps: Tensor, allowed: Tensor | None, periods: Tensor | None = None
 ) -> Pairs:
-    """Say for every platter what is known of places.
+    """Build the tables of all platters from the steps between places.
 
     Args:
         torus: of the places.
@@ -74,12 +74,12 @@ class Reach:
     causal: bool = False
     """Whether position i attends to j <= i only, on all platters."""
     window: int | None = None
-    """On each axis steps apart are fewer than this; where causal, a window is behind alone."""
+    """Steps along each axis are fewer than this; causal windows cover earlier positions only."""
 
     def pairs(
         self, query: Tensor, key: Tensor, mask: Tensor | None = None, periods: Tensor | None = None
     ) -> Pairs:
-        """Tell what there is between positions.
+        """Build the tables of queries and keys.
 
         A padded position attends to itself, or it might be left with nothing to attend to.
 
