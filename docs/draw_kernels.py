@@ -16,12 +16,15 @@ from torch import Tensor, nn
 FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
-from lra.report.figures.drawing import COLOURS, GRAY, ReportFigure, new_figure  # noqa: E402
+from lra.report.figures.drawing import ReportFigure, new_figure  # noqa: E402
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+"""Four colours of Okabe and Ito, which everyone can tell apart."""
+GRAY = "0.5"
 TEXT = "to be or not to be"
 LAGS = 64
 

@@ -120,10 +120,9 @@ class Mixer(nn.Module, abc.ABC):
             x: (batch, length, dim).
             mask: (batch, length) bool, True at real positions, which come first in each row.
                 None: all positions are real.
-        Returns: (batch, length, dim). Results at real positions depend on real positions only.
-            Neither the content of the padding, which may be infinite or NaN, nor its amount
-            changes them, as long as the length is at most max_length. Results at padded
-            positions are undefined.
+        Returns: (batch, length, dim). Results at real positions depend on real positions only: they
+            are the same for any content of the padding, also infinite or NaN, and for any amount
+            of padding up to a length of max_length. Results at padded positions are undefined.
         """
 
     def begin_step(self) -> None:
