@@ -193,7 +193,7 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
         ),
         (
             {"set": "train.schedule=constant"},
-            ["no meaning", "schedule_steps is from configs/mixers/tnn.yaml (per_task.listops)"],
+            ["no effect", "schedule_steps is from configs/mixers/tnn.yaml (per_task.listops)"],
         ),
         ({"set": "source.x=1"}, ["unknown section 'source'"]),
         ({"set": "train.lr=1e400"}, ["train.lr", "finite"]),
