@@ -82,7 +82,7 @@ def load_class(
         raise unknown("class", name, [key for key, value in defined.items() if fits(value)], origin)
     cls = vars(module)[name]
     if not (inspect.isclass(cls) and fits(cls)):
-        what = "another class" if inspect.isclass(cls) else f"a {type(cls).__name__}"
+        what = "another class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
         raise UserError(f"{origin}: {name} is {what}, expected {expected}")
     return module, cls
 
