@@ -15,11 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedParameter
 
-from models.base import begin_step
+from models.base import Mixer, PrefillRecurrence, RecurrentMixer, State, begin_step
 
 TOLERANCES = {torch.float32: (1e-3, 1e-4), torch.float64: (1e-9, 1e-9)}
 """Relative and absolute tolerance of comparisons, by the type of x."""
 EXACT = (0.0, 0.0)
+STEPWISE = (1e-7, 1e-7)
+"""Relative and absolute difference up to which a recurrence equals a pass over all positions."""
+SEEN = 1e-9
+"""Difference from which the change of one position is seen at another one."""
 
 
 class BrokenPromise(Exception):
@@ -102,6 +106,35 @@ def check_gradients(mixer: nn.Module, x: Tensor) -> set[str]:
     return {name for name, gradient in gradients.items() if gradient.any()}
 
 
+def check_every_gradient(mixer: nn.Module, batches: Tensor) -> None:
+    """Every parameter has a gradient that is not 0 for some of the batches.
+
+    Args:
+        mixer: the mixer, with random parameters.
+        batches: (batches, batch, length, dim).
+    """
+    alive = {name for x in batches for name in check_gradients(mixer, x)}
+    dead = [name for name, parameter in mixer.named_parameters() if name not in alive]
+    if dead:
+        raise BrokenPromise(f"that of {', '.join(dead)} is always 0; use them, or remove them")
+
+
+def check_padding_gradient(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
+    """No gradient of the results at real positions reaches padding, and one reaches x."""
+    leaf = x.clone().requires_grad_()
+    mixer(leaf, mask)[mask].square().sum().backward()
+    if leaf.grad is None or not (leaf.grad[mask].abs().amin(dim=0) > 0).any():
+        raise BrokenPromise("none reaches the real positions of x")
+    if leaf.grad[~mask].any():
+        raise BrokenPromise("padded positions (mask False) get one; set x to 0 there first")
+
+
+def check_empty_batch(mixer: nn.Module, x: Tensor) -> None:
+    """A batch without sequences, x (0, length, dim), is computed and trained on."""
+    for mask in (None, torch.ones(x.shape[:2], dtype=torch.bool)):
+        take_training_step(mixer, x, mask)
+
+
 @torch.no_grad()
 def check_padding(
     mixer: nn.Module, x: Tensor, mask: Tensor, contents: Iterable[Tensor | float]
@@ -150,6 +183,65 @@ def check_causality(
                 f"model.causal is true, and the last {later} earlier ones {difference}; heed "
                 f"context.causal, or raise ValueError where it is true"
             )
+
+
+@torch.no_grad()
+def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
+    """A change at one position is seen where `reach` and `looks_ahead` say, and nowhere else.
+
+    Args:
+        mixer: a mixer in evaluation.
+        x: (1, length, dim), a sequence of a few positions in double precision.
+        causal: whether the mixer was built for a causal model.
+    """
+    length = x.shape[1]
+    place = length // 3
+    changed = x.clone()
+    changed[0, place] += 1
+    moved = (_repeatable(mixer, changed, None) - _repeatable(mixer, x, None))[0].abs().amax(dim=-1)
+    seen = (moved > SEEN).nonzero().flatten().tolist()
+    reach = getattr(mixer, "reach", None)
+    behind, ahead = reach or (length, 0 if causal else length)
+    if seen != [i for i in range(length) if place - ahead <= i <= place + behind]:
+        raise BrokenPromise(
+            f"a change at position {place} of {length} changes the results at {seen}, and `reach` "
+            f"is {reach}; set reach to (positions behind, positions ahead), or to None if every "
+            f"position reaches all"
+        )
+    if causal or reach == (0, 0) or not isinstance(mixer, Mixer):
+        return
+    sees_later = bool(seen) and seen[0] < place
+    if mixer.looks_ahead != sees_later:
+        verb = "depend" if sees_later else "do not depend"
+        raise BrokenPromise(
+            f"looks_ahead is {mixer.looks_ahead}, but positions {verb} on later ones; set it to "
+            f"{sees_later}"
+        )
+
+
+@torch.no_grad()
+def check_recurrence(mixer: RecurrentMixer, x: Tensor) -> None:
+    """One position at a time gives the same as `forward`, and so does a prefill, if there is one.
+
+    Args:
+        mixer: a causal mixer in evaluation.
+        x: (batch, length, dim), in double precision.
+    """
+    expected = _repeatable(mixer, x, None)
+    recurrence = mixer.recurrence(x.shape[1])
+    state: State = recurrence.initial_state(len(x))
+    rows: list[Tensor] = []
+    for row in x.unbind(dim=1):
+        y, state = recurrence.step(row, state)
+        rows.append(y)
+    if difference := _difference(torch.stack(rows, dim=1), expected, STEPWISE):
+        raise BrokenPromise(f"its recurrence differs from forward {difference}")
+    # The result of a gated prefill is not that of forward; the state after it has to be.
+    if isinstance(recurrence, PrefillRecurrence):
+        _, state = recurrence.prefill(x[:, :-1])
+        last, _ = recurrence.step(x[:, -1], state)
+        if difference := _difference(last, expected[:, -1], STEPWISE):
+            raise BrokenPromise(f"a step after its prefill differs from forward {difference}")
 
 
 @torch.no_grad()

@@ -9,6 +9,12 @@ import pytest
 
 from conftest import python_example
 from lra.check.__main__ import main
+from lra.check.checks import carry_out
+from lra.check.contract import contract_checks
+from lra.config.compose import compose_options
+from lra.config.mixers import find_mixer
+from lra.config.registry import MIXERS
+from models.base import MixerContext
 from own_tasks import OWN_TASKS, PARITY
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -27,12 +33,21 @@ class Scale(nn.Module):
 """
 
 
+def shown_in_one_line(capsys: pytest.CaptureFixture[str]) -> str:
+    """Return what was printed, which fits the terminal, with single spaces for all white space."""
+    shown = capsys.readouterr().out
+    # A path never breaks.
+    assert all(len(line) <= 80 or str(Path.cwd()) in line for line in shown.splitlines())
+    return " ".join(shown.split())
+
+
 @pytest.mark.parametrize("name", OWN_TASKS)
 def test_sound_tasks_pass(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(OWN_TASKS[name])
     assert main([f"own.py:{name}"]) == 0
-    shown = capsys.readouterr().out
-    assert "FAILED" not in shown and re.search(r"\n\d+ passed, 0 failed\n", shown)
+    shown = shown_in_one_line(capsys)
+    assert "FAILED" not in shown and re.search(rf"own.py:{name}: all \d+ checks passed", shown)
+    assert f"next: python run_task.py --task own.py:{name} --mixer tnn --preset quick" in shown
     assert not list(Path().glob("data*"))
 
 
@@ -68,16 +83,17 @@ class Alphabet(Task):
 def test_a_task_whose_targets_are_positions_passes(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(NEXT)
     assert main(["own.py:Alphabet"]) == 0
-    shown = capsys.readouterr().out
-    assert "7 passed, 0 failed" in shown
-    assert "every class is in the training split: but for 1 of 9" in shown
+    shown = shown_in_one_line(capsys)
+    assert "all 7 checks passed" in shown
+    assert "every class is in the training split: except 1 of 9" in shown
 
 
 def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     Path("own.py").write_text(python_example("docs/your_mixer.md"))
     assert main(["own.py:GatedMean", "--set", "bias=false"]) == 0
-    shown = capsys.readouterr().out
-    assert "not tried, as it says that it cannot be (mixer GatedMean: the mean over all" in shown
+    shown = shown_in_one_line(capsys)
+    assert "does not apply, as it refuses a causal model (mixer GatedMean: the mean over" in shown
+    assert shown.endswith("--mixer own.py:GatedMean --preset quick --set mixer.bias=false")
     assert "480 parameters" not in shown and "512 parameters at 16 channels" in shown
 
 
@@ -85,22 +101,22 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ("result", "failed"),
     [
         ("return self.linear(x).cumsum(1).flip(1)", ["padding changes no real position"]),
-        ("return x.cumsum(1)", ["gradients reach every parameter: none reaches linear.weight, "]),
-        ("return self.linear(x.detach())", ["gradients reach every parameter: none reaches x"]),
+        ("return x.cumsum(1)", ["every parameter has a gradient: none reaches linear.weight, "]),
+        ("return self.linear(x.detach())", ["every parameter has a gradient: none reaches x"]),
         ("return self.linear(x) + (x * 0).square().sum().sqrt()",
-         ["gradients reach every parameter: those of x are not finite"]),
+         ["every parameter has a gradient: those of x are not finite"]),
         ("mask is None or mask.fill_(True); return self.linear(x)",
          ["forward and backward pass, 5 positions, with a mask: forward writes to its mask",
           "padding changes no real position in evaluation, 83 positions: forward writes to its"]),
         ("self.training or x.mul_(2); return self.linear(x)",
          ["padding changes no real position in evaluation, 5 positions: forward writes to its",
-          "it takes 1 positions: forward writes to its input", "it computes under bf16"]),
-        ("return self.linear(x)[:, :1]", ["forward and back", "it takes 96 positions"]),
+          "it runs on 1 position: forward writes to its input", "it runs in bf16"]),
+        ("return self.linear(x)[:, :1]", ["forward and backward pass", "it runs on 96 positions"]),
         ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
-        ("return self.linear(x) + torch.rand(1)", ["evaluated twice", "saved weights give"]),
-        ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it takes 1 positions"]),
+        ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
+        ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
         ("return self.linear(x.cumsum(1) if mask is None else x) + x.roll(1, 1) * (mask is None)",
-         ["where model.causal is true"]),
+         ["with model.causal=true"]),
     ],
 )  # fmt: skip
 def test_every_failure_is_named_and_the_rest_goes_on(
@@ -108,26 +124,27 @@ def test_every_failure_is_named_and_the_rest_goes_on(
 ) -> None:
     Path("own.py").write_text(SCALE.replace("RETURN", result))
     assert main(["own.py:Scale"]) == 1
-    shown = capsys.readouterr().out
-    assert "Traceback" not in shown and "\npassed  it can be constructed" in shown
+    shown = shown_in_one_line(capsys)
+    assert "Traceback" not in shown and " passed its constructor works" in shown
+    assert "next: correct what failed, and run the same command again" in shown
     for name in failed:
-        assert f"FAILED  {name}" in shown, shown
+        assert f"FAILED {name}" in shown, shown
 
 
 @pytest.mark.parametrize(
     ("old", "new", "failed"),
     [
-        ("rng.integers(0, 2, n)", "rng.integers(0, 1, n)", "it can be constructed"),
+        ("rng.integers(0, 2, n)", "rng.integers(0, 1, n)", "its constructor works"),
         ("% 2 for", "% 2 * 2 for", "every class is in the training split"),
         ("rng.integers(0, 2, n)", "__import__('numpy').random.randint(0, 2, n)",
-         "the same seed gives the same examples"),
+         "examples depend on the seed alone"),
         ("self.length = length",
          "Parity.made = getattr(Parity, 'made', 0) + 1\n        self.length = length + Parity.made",
-         "prepared again, the data is the same"),
+         "a second preparation gives the same data"),
         ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
-         "it can be constructed"),
+         "its constructor works"),
         ("self.length // 2, self.length + 1", "1, 3",
-         "val examples are others than those of training"),
+         "val examples are not in the training split"),
     ],
 )  # fmt: skip
 def test_failures_of_tasks(
@@ -136,9 +153,9 @@ def test_failures_of_tasks(
     assert old in PARITY
     Path("own.py").write_text(PARITY.replace(old, new))
     assert main(["own.py:Parity"]) == 1
-    shown = capsys.readouterr().out
-    assert f"FAILED  {failed}" in shown
-    assert "the next trial" not in shown, "what it lacks has been said already"
+    shown = shown_in_one_line(capsys)
+    assert f"FAILED {failed}" in shown
+    assert "the next check" not in shown, "what it lacks has been said already"
 
 
 @pytest.mark.parametrize(
@@ -158,3 +175,64 @@ def test_mistakes_are_one_line(
     assert main(command) == 2
     shown = capsys.readouterr().err
     assert part in shown and shown.count("\n") == 1
+
+
+SHIFT = """
+import torch
+from torch import nn
+from models.base import Mixer
+
+class Shift(Mixer):
+    '''Adds the position before. Args: scale: of what is added.'''
+    name = "shift"
+    REACH
+
+    def __init__(self, context, *, scale: float = 1.0):
+        super().__init__()
+        self.scale, self.weight = scale, nn.Parameter(torch.ones(context.dim))
+
+    def forward(self, x, mask=None):
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        return x + self.scale * self.weight * nn.functional.pad(x, (0, 0, 1, 0))[:, :-1]
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "failed"),
+    [
+        ("REACH", "reach, looks_ahead = (1, 0), False", ""),
+        ("REACH", "reach = (1, 0)", "it mixes as many positions as `reach` says: looks_ahead is"),
+        ("REACH", "looks_ahead = False", "it mixes as many positions as `reach` says: a change at"),
+        ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
+        ("nn.functional.pad(x, (0, 0, 1, 0))",
+         "(nn.functional.pad(x, (0, 0, 1, 0)) @ torch.eye(x.shape[-1]))",
+         "it runs in double precision"),
+        ("x = x.masked_fill(~mask[..., None], 0)",
+         "x = x * mask[..., None] + 0 * x.sum(1, keepdim=True)",
+         "padding may hold infinities and NaN: forward returned numbers that are not finite"),
+        ("self.scale * self.weight", "(self.weight - self.weight.detach() + 1) * 0 * self.weight",
+         "every parameter has an effect: that of weight is always 0"),
+    ],
+)  # fmt: skip
+def test_a_subclass_of_mixer_is_held_to_the_contract(
+    old: str, new: str, failed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    right = (
+        SHIFT if old == "REACH" else SHIFT.replace("REACH", "reach, looks_ahead = (1, 0), False")
+    )
+    assert old in right
+    Path("own.py").write_text(right.replace(old, new))
+    assert main(["own.py:Shift"]) == (1 if failed else 0)
+    shown = shown_in_one_line(capsys)
+    assert f"FAILED {failed}" in shown if failed else "all 34 checks passed" in shown
+
+
+@pytest.mark.parametrize("name", MIXERS.classes)
+def test_the_suite_s_mixers_pass_the_checks_of_the_contract(name: str) -> None:
+    component = find_mixer(name, "--mixer")
+    context = MixerContext(dim=16, max_length=96, layer=0, depth=2)
+    checks = contract_checks(component, compose_options(component, ()), context)
+    results = carry_out(component, checks)
+    assert len(results) >= 8
+    assert [result.line for result in results if result.fault] == []

@@ -1,3 +1,3 @@
-"""Trials of a mixer or a task of one's own, all at once, with what passed and what failed."""
+"""Checks of a mixer or a task of the user's own, before it is trained."""
 
 __all__: list[str] = []

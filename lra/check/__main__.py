@@ -1,4 +1,4 @@
-"""Try a mixer or a task of one's own: `python -m lra.check --help`."""
+"""Check a mixer or a task of the user's own: `python -m lra.check --help`."""
 
 from __future__ import annotations
 
@@ -17,12 +17,13 @@ from lra.config.component import Component
 from lra.config.compose import compose_options
 from lra.config.mixers import MIXER, find_mixer
 from lra.config.plugin import FORMS, load_class
-from lra.config.request import parse_changes
+from lra.config.request import Change, parse_changes
 from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import run_command as carry_out_command
 from lra.runtime.console import write_out
 from lra.runtime.errors import UserError
+from lra.runtime.terminal import terminal_width, wrap_words
 
 FAILED = 1
 
@@ -31,18 +32,29 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.check",
-        description="Try a mixer or a task of your own on a few numbers, for all that runs ask of "
-        "it, and say what passed and what failed.",
-        epilog="Exit codes: 0 all passed, 1 something failed, 2 mistake in the command or the "
-        "file, 130 interrupted.",
+        description="Check a mixer or a task of your own on a few small inputs before you train: "
+        "everything that a run needs and, for a subclass of models.base.Mixer, everything that the "
+        "tests of this repository need.",
+        epilog="Exit codes: 0 every check passed, 1 a check failed, 2 mistake in the command or "
+        "the file, 130 interrupted.",
     )
     parser.add_argument("target", metavar="FILE:CLASS", help=FORMS)
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides",
-        help="change an option of the class",
+        help="value of an option of the class",
     )  # fmt: skip
-    parser.add_argument("--dim", type=positive_int, default=16, help="channels of a mixer (16)")
+    parser.add_argument(
+        "--dim", type=positive_int, default=16, help="number of channels of a mixer (default: 16)"
+    )
     return parser.parse_args(arguments)
+
+
+def _changes(options: argparse.Namespace, section: str) -> tuple[Change, ...]:
+    """Read the changed options; the name of the section may be left out."""
+    return parse_changes(
+        text if text.partition("=")[0].startswith(f"{section}.") else f"{section}.{text}"
+        for text in options.overrides
+    )
 
 
 def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
@@ -60,10 +72,7 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
     expected = f"a mixer ({MIXER.expected}) or a task ({TASK.expected})"
     _, cls = load_class(target, target, fits, expected)
     section = "mixer" if MIXER.fits(cls) else "task"
-    changes = parse_changes(
-        text if text.partition("=")[0].startswith(f"{section}.") else f"{section}.{text}"
-        for text in options.overrides
-    )
+    changes = _changes(options, section)
     if section == "mixer":
         mixer = find_mixer(target, "--mixer")
         chosen = compose_options(mixer, changes)
@@ -76,11 +85,29 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 def check(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
     component, results = try_out(options)
-    failed = sum(result.fault is not None for result in results)
-    lines = [f"{component.name}, {component.flag.removeprefix('--')} of {component.file}", ""]
-    lines += [result.line for result in results]
-    lines += ["", f"{len(results) - failed} passed, {failed} failed", ""]
-    write_out("\n".join(lines))
+    failed = [result for result in results if result.fault is not None]
+    passed = [result for result in results if result.fault is None]
+    count = len(results)
+    verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
+    kind = component.flag.removeprefix("--")
+    step = "correct what failed, and run the same command again"
+    if not failed:
+        chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
+        settings = "".join(f" --set {change.text}" for change in _changes(options, kind))
+        step = (
+            f"python run_task.py --task {chosen['task']} --mixer {chosen['mixer']} --preset quick"
+            f"{settings}"
+        )
+    paragraphs = [
+        f"{kind} {options.target}: {verdict}",
+        "",
+        *(result.line for result in (*failed, *passed)),
+        "",
+        f"next: {step}",
+    ]
+    width = terminal_width()
+    lines = [line for text in paragraphs for line in wrap_words(text, width) or [""]]
+    write_out("\n".join([*lines, ""]))
     return FAILED if failed else 0
 
 

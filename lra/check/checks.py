@@ -1,4 +1,4 @@
-"""Checks: what is checked, and how it ended."""
+"""Checks and their results."""
 
 from __future__ import annotations
 
@@ -10,48 +10,48 @@ from tasks.errors import KnownError, message
 
 
 class NotChecked(KnownError):
-    """Why a check does not concern what is checked."""
+    """A check does not apply; the message says why."""
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How a check ended."""
+    """The result of a check."""
 
     name: str
-    """What holds if it passed."""
+    """A statement that is true if the check passed."""
     fault: str | None = None
-    """What was found instead; None if it passed."""
+    """What is wrong; None if the check passed."""
     note: str = ""
-    """What a user should know of one that passed, or why it was not checked."""
+    """A remark on a check that passed, or the reason why it does not apply."""
 
     @property
     def line(self) -> str:
-        """One line on it."""
+        """The result as text: passed or FAILED, the statement, and what is wrong."""
         said = self.fault or self.note
         return f"{'passed' if self.fault is None else 'FAILED'}  {self.name}" + (
             f": {said}" if said else ""
         )
 
 
-_UNMADE = "the next check can be made"
+_UNMADE = "the next check can run"
 
 Check = Callable[[], "str | None"]
-"""Checks something: raises what it finds wrong, or returns what a user should know, if anything."""
+"""A check: it raises an error that says what is wrong, or returns a remark, or None."""
 
 
 def carry_out(component: Component, checks: Iterable[tuple[str, Check]]) -> list[CheckResult]:
-    """Carry checks out, the ones after one that failed, too.
+    """Carry out all checks, also those after a failed one.
 
     Args:
-        component: whose fault it is whatever they raise.
-        checks: by name; one is carried out before the next is asked for.
-    Raises: whatever is no fault of what is checked.
+        component: the mixer or task; whatever its code raises is its fault.
+        checks: checks by name; each is carried out before the next one is made.
+    Raises: errors that do not come from the code of the component.
     """
     found: list[CheckResult] = []
     queue = iter(checks)
     while (result := _next(component, queue)) is not None:
         if result.name != _UNMADE or result.fault not in {one.fault for one in found}:
-            found.append(result)  # what a failed check needed is not there for those after it
+            found.append(result)  # a check that could not be made repeats an earlier fault
     return found
 
 
@@ -66,6 +66,6 @@ def _next(component: Component, queue: Iterator[tuple[str, Check]]) -> CheckResu
             name, check = chosen
             return CheckResult(name, note=check() or "")
     except NotChecked as reason:
-        return CheckResult(name, note=f"not tried, as {reason}")
+        return CheckResult(name, note=f"does not apply, as {reason}")
     except KnownError as error:
         return CheckResult(name, message(error).removeprefix(f"{component.origin}: "))

@@ -1,4 +1,4 @@
-"""What a mixer of one's own is checked for."""
+"""The checks of a mixer of the user's own."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import torch
 from torch import Tensor, nn
 
 from lra.check.checks import Check, NotChecked
+from lra.check.contract import contract_checks
 from lra.classifier.plugin_check import plug_in_checks
 from lra.config.mixers import MixerComponent
 from lra.config.registry import Section
 from lra.runtime.errors import UserError
 from models import promises
-from models.base import MixerContext
+from models.base import Mixer, MixerContext
 
 LENGTH = 96
-"""Positions of the longest sequence that a mixer is built for."""
+"""Longest sequence that a mixer is built for, in positions."""
 
 
 def mixer_checks(
@@ -28,25 +29,28 @@ def mixer_checks(
     """List all checks of a mixer with some options at `dim` channels, each by its name."""
     context = MixerContext(dim=dim, max_length=LENGTH, layer=0, depth=2)
     build = partial(component.build, options=options)
-    yield "it can be constructed", lambda: _describe(build(context), dim)
+    yield "its constructor works", lambda: _describe(build(context), dim)
     mixer = build(context)
     yield from plug_in_checks(component, mixer, context)
     for length in (1, LENGTH):
-        yield f"it takes {length} positions", partial(_take, mixer, torch.randn(2, length, dim))
+        at = f"{length} position{'s' * (length != 1)}"
+        yield f"it runs on {at}", partial(_take, mixer, torch.randn(2, length, dim))
     mixer.eval()
     x = torch.randn(4, 31, dim)
-    yield "evaluated twice, it gives the same", partial(promises.check_determinism, mixer, x)
-    yield "sequences of a batch do not touch each other", partial(promises.check_rows, mixer, x)
+    yield "two evaluations give the same result", partial(promises.check_determinism, mixer, x)
+    yield "sequences of a batch are independent", partial(promises.check_rows, mixer, x)
     yield (
-        "saved weights give the same again",
+        "saved weights give the same result",
         lambda: promises.check_saved_weights(mixer, build(context).eval(), x),
     )
-    yield "gradients reach every parameter", partial(_check_gradients, mixer, x)
-    yield "it computes under bf16", partial(promises.check_bf16, mixer, x)
+    yield "every parameter has a gradient", partial(_check_gradients, mixer, x)
+    yield "it runs in bf16", partial(promises.check_bf16, mixer, x)
     yield (
-        "where model.causal is true, it is causal or says that it cannot be",
+        "with model.causal=true it is causal, or refuses",
         partial(_check_causal, component, options, replace(context, causal=True)),
     )
+    if isinstance(mixer, Mixer):
+        yield from contract_checks(component, options, context)
 
 
 def _describe(mixer: nn.Module, dim: int) -> str:
@@ -61,7 +65,7 @@ def _take(mixer: nn.Module, x: Tensor) -> None:
 def _check_gradients(mixer: nn.Module, x: Tensor) -> str | None:
     promises.check_gradients(copy.deepcopy(mixer).train(), x)
     if not any(parameter.requires_grad for parameter in mixer.parameters()):
-        return "it has no parameters that are trained"
+        return "it has no trainable parameters"
     return None
 
 
@@ -69,6 +73,6 @@ def _check_causal(component: MixerComponent, options: Section, context: MixerCon
     try:
         mixer = component.build(context, options)
     except UserError as error:
-        raise NotChecked(f"it says that it cannot be ({error})") from None
+        raise NotChecked(f"it refuses a causal model ({error})") from None
     for _, check in plug_in_checks(component, mixer, context):
         check()

@@ -1,4 +1,4 @@
-"""What a task of one's own is checked for."""
+"""The checks of a task of the user's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TINY = list_changes(
     },
     "lra.check",
 )
-"""Settings of the classifier that is trained on it."""
+"""Settings of the model that is trained on the task."""
 
 CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 """Further settings, for a task whose positions are targets."""
@@ -36,25 +36,31 @@ CAUSAL = list_changes({"model": {"causal": True, "norm": "layer"}}, "lra.check")
 def task_checks(
     component: TaskComponent, options: Section, changes: tuple[Change, ...]
 ) -> Iterator[tuple[str, Check]]:
-    """List all checks of a task with some options, which these changes of settings gave it."""
+    """List all checks of a task, each by its name.
+
+    Args:
+        component: the task's class.
+        options: its options.
+        changes: the changed settings that these options come from.
+    """
     with tempfile.TemporaryDirectory(prefix="lra-check-") as folder:
-        yield "it can be constructed", lambda: _describe(component.build(options))
+        yield "its constructor works", lambda: _describe(component.build(options))
         task = component.build(options)
         if isinstance(task, OwnTask):
             yield from _drawn(task)
         yield (
-            "its data is prepared, and what it states holds",
+            "its data can be prepared, and is as the class states",
             partial(_prepare, task, Path(folder)),
         )
         dataset = task.prepare(Path(folder))
         again = partial(_prepare_again, component, options, Path(folder), dataset)
-        yield "prepared again, the data is the same", again
-        yield "its data is verified", lambda: "; ".join(task.verify(dataset))
+        yield "a second preparation gives the same data", again
+        yield "its data passes its own verification", lambda: "; ".join(task.verify(dataset))
         yield "every class is in the training split", partial(_classes, task, dataset)
-        yield "batches hold the examples asked for", partial(_batches, task, dataset)
+        yield "batches hold the right examples", partial(_batches, task, dataset)
         positions = task.info.targets == "position"
         chosen = (*changes, *TINY, *(CAUSAL if positions else ()))
-        yield "a classifier trains on it", partial(_train, component, chosen, dataset)
+        yield "a model trains on it", partial(_train, component, chosen, dataset)
 
 
 def _prepare(task: Task, folder: Path) -> str:
@@ -68,7 +74,7 @@ def _prepare_again(
 ) -> None:
     again = component.construct(options).prepare(folder / "again")
     if again.fingerprint != dataset.fingerprint:
-        raise DataError("its fingerprint differs; draw by rng alone")
+        raise DataError("its fingerprint differs; take random numbers only from rng")
 
 
 def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Dataset) -> str:
@@ -89,10 +95,10 @@ def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:
     """List the checks of the examples that a class makes."""
     for split in SPLITS:
         yield f"examples({split!r}, rng) returns sequences and labels", partial(_look, task, split)
-    yield "its splits are of one kind, and differ", lambda: _sizes(task)
-    yield "the same seed gives the same examples, another one others", partial(_seed, task)
+    yield "its splits are of one kind and differ from each other", lambda: _sizes(task)
+    yield "examples depend on the seed alone", partial(_seed, task)
     for split in SPLITS[1:]:
-        yield f"{split} examples are others than those of training", partial(_leaks, task, split)
+        yield f"{split} examples are not in the training split", partial(_leaks, task, split)
 
 
 def _look(task: OwnTask, split: str) -> str:
@@ -108,26 +114,26 @@ def _sizes(task: OwnTask) -> None:
 def _seed(task: OwnTask) -> str | None:
     if task.seed_has_effect():
         return None
-    return "another seed changes nothing: the examples are fixed, and task.data_seed has no effect"
+    return "the examples are the same for every seed, so task.data_seed has no effect"
 
 
 def _leaks(task: OwnTask, split: str) -> str | None:
     count, total = task.count_known_in_training(split), len(task.drawn[split].labels)
     if count == total:
         raise DataError(
-            f"all {total:,} of them are in both: a model can score by heart; draw from more "
-            f"sequences, or leave those of training out"
+            f"all {total:,} of them are, so a model can score by memorizing; draw from more "
+            f"sequences, or leave out those of the training split"
         )
-    return f"but for {count:,} of {total:,}" if count else None
+    return f"except {count:,} of {total:,}" if count else None
 
 
 def _classes(task: Task, dataset: Dataset) -> str | None:
     present = np.unique(dataset.splits["train"].labels)
     missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
     if missing and task.info.targets == "position":  # as not all bytes occur in a text
-        return f"but for {len(missing):,} of {task.info.num_classes:,}"
+        return f"except {len(missing):,} of {task.info.num_classes:,}"
     if missing:
-        raise DataError(f"classes {', '.join(map(str, missing[:5]))} are not")
+        raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
     return None
 
 
