@@ -35,19 +35,29 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.prepare",
-        description="Prepare, check or export a task's data.",
+        description="Prepare a task's data before you train: find, download or generate it, and "
+        "store it in a cache. Also check or export data that is prepared.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 5 out of memory, "
-        "130 interrupted; the same command goes on.",
+        "130 interrupted (run the same command again to continue).",
     )
-    add_settings(parser, lambda: sorted(TASKS.classes), "{names}, or all: those of the benchmark")
-    parser.add_argument("--source", help="auto (default), official, download or generate")
-    parser.add_argument("--examples", type=positive_int, metavar="N", help="use N examples in all")
-    parser.add_argument("--verify", action="store_true", help="check the data in full")
+    add_settings(
+        parser, lambda: sorted(TASKS.classes), "{names}, or all for the six of the Long Range Arena"
+    )
+    parser.add_argument(
+        "--source",
+        help="official: files in --data-dir; download; generate; auto (default): what is possible",
+    )
+    parser.add_argument(
+        "--examples", type=positive_int, metavar="N", help="use N examples in all splits together"
+    )
+    parser.add_argument(
+        "--verify", action="store_true", help="check every file and every example of the data"
+    )
     parser.add_argument(
         "--export",
         type=absolute_path,
         metavar="DIR",
-        help="write the data in the official file structure",
+        help="write the data to DIR in the official file format",
     )
     return parser.parse_args(arguments)
 

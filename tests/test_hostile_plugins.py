@@ -261,7 +261,7 @@ def test_another_working_directory_moves_nothing(place: Place, where: str) -> No
     assert (run / "result.json").exists()
     relative = str(run.relative_to(place.folder))
     evaluated = ["--run", relative, "--lengths", "90", "--examples", "20", "--device", "cpu"]
-    place.attack("lra.evaluate.__main__", evaluated, {0}, says=f"; {relative}/evaluation-")
+    place.attack("lra.evaluate.__main__", evaluated, {0}, says=f"record: {relative}/evaluation-")
     assert list(run.glob("evaluation-*.json"))
     swept = ["--tasks", "listops", "--mixers", "own.py:Own", "--preset", "quick", "--dry-run"]
     place.attack("lra.sweep.__main__", swept, {0})

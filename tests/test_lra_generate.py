@@ -240,7 +240,7 @@ def test_mixers_without_a_recurrence_compute_full_passes(
     assert main(command(run, "--tokens", "26")) == 0, "7 and 25 positions are 32"
     assert main(command(run, "--tokens", "27")) == 2
     assert (
-        "33 positions, and the run has learned 32; expected a prompt and tokens of 33 together"
+        "33 positions, and the model has learned 32; expected at most 33 tokens, prompt included"
         in (capsys.readouterr().err)
     )
     assert main(command(run, "--compare", "--tokens", "9")) == 2
@@ -313,7 +313,7 @@ def test_runs_that_cannot_generate(
     copy = tmp_path / "copy"
     shutil.copytree(by_bytes, copy)
     shutil.rmtree(copy / "checkpoints")
-    assert "there is no checkpoint of this run to generate by" in told(copy)
+    assert "the run has no checkpoint to generate with" in told(copy)
 
 
 def test_what_is_piped_and_shown(by_bytes: Path) -> None:

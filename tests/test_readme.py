@@ -57,7 +57,7 @@ def test_the_task_of_ones_own_runs(own_folder: None, capsys: pytest.CaptureFixtu
     start = ["--task", "parity.py:Parity", "--mixer", "tnn", "--preset", "quick", "--device", "cpu"]
     assert run_task.main([*start, *changes]) == 0
     assert check.main(["parity.py:Parity"]) == 0
-    assert "0 failed" in capsys.readouterr().out
+    assert "checks passed" in capsys.readouterr().out
 
 
 def test_the_task_with_attributes_passes_its_check(own_folder: None) -> None:

@@ -1,4 +1,4 @@
-"""Evaluating trained models out of distribution: `python -m lra.evaluate --help`."""
+"""Evaluate trained models out of distribution: `python -m lra.evaluate --help`."""
 
 from __future__ import annotations
 
@@ -31,9 +31,11 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import MISSING, markdown, write_out
+from lra.runtime.console import MISSING, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from lra.runtime.plain_table import plain_matrix
+from lra.runtime.terminal import terminal_width, wrap_words
 from lra.train.stopping import Stopped, StopRequest
 
 logger = logging.getLogger("lra.evaluate")
@@ -43,31 +45,39 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.evaluate",
-        description="Evaluate the best model of a run on other data of its task: longer, deeper, "
-        "harder than what it was trained on. ListOps and Pathfinder draw a fresh test set; of "
-        "other tasks the test set is shown with other options, documents as bytes alone. Records "
-        "go into the run's folder, and into the report.",
-        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped; the same command goes on, "
-        "5 out of memory, 130 interrupted.",
+        description="Evaluate the best model of a finished run on data that is longer, deeper or "
+        "harder than its training data. ListOps and Pathfinder draw a new test set. Other tasks "
+        "use their own test set with other options; documents have to be read as bytes. The "
+        "results are recorded in the run's folder, and report.py shows them.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped (run the same command "
+        "again to continue), 5 out of memory, 130 interrupted.",
     )
     parser.add_argument(
         "--run", type=absolute_path, required=True, action="append",
-        help="folder of a run, results/runs/listops/tnn/...; may be given several times",
+        help="folder of a finished run, for example results/runs/listops/tnn/RUN; may be given "
+        "several times",
     )  # fmt: skip
-    parser.add_argument("--lengths", help="positions of the longest sequences, comma-separated")
+    parser.add_argument(
+        "--lengths", help="comma-separated lengths of the longest sequence, in positions"
+    )
     parser.add_argument(
         "--vary", action="append", default=[], metavar="task.KEY=VALUE,VALUE",
-        help="an option of the task, of several --vary every combination",
+        help="evaluate with each of these values of a task option; several --vary evaluate every "
+        "combination",
     )  # fmt: skip
-    parser.add_argument("--examples", type=positive_int, help=f"of a fresh test set ({EXAMPLES})")
-    parser.add_argument("--again", action="store_true", help="measure again what has a record")
+    parser.add_argument(
+        "--examples", type=positive_int, help=f"examples of a new test set (default: {EXAMPLES:,})"
+    )
+    parser.add_argument(
+        "--again", action="store_true", help="repeat evaluations that are recorded already"
+    )
     add_trained_model(parser)
     return parser.parse_args(arguments)
 
 
 def _conditions(options: argparse.Namespace) -> list[OtherData]:
     if options.lengths is None and not options.vary:
-        raise UserError("--lengths or --vary: expected at least one of them, --lengths 2000 say")
+        raise UserError("expected --lengths or --vary, for example --lengths 2000,4000")
     lengths: list[int | None] = [None]
     if options.lengths is not None:
         lengths = [*whole_numbers(options.lengths, "--lengths", 1)]
@@ -84,7 +94,8 @@ def _conditions(options: argparse.Namespace) -> list[OtherData]:
     ]
 
 
-def _table(folders: list[Path]) -> str:
+def _table(folders: list[Path], width: int) -> list[str]:
+    """Write a row for each run, with its score as trained and on other data."""
     found = {folder: evaluations_of(folder)[0] for folder in folders}
     columns = sorted((one for records in found.values() for one in records), key=evaluation_order)
     rows: list[dict[str, str]] = []
@@ -98,7 +109,7 @@ def _table(folders: list[Path]) -> str:
                 | {"as trained": text}
                 | {one.label: scored.get(one.label, {}).get(measured, MISSING) for one in columns}
             )
-    return markdown(rows)
+    return plain_matrix(rows, width)
 
 
 def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
@@ -127,14 +138,18 @@ def run(options: argparse.Namespace) -> int:
                     data_dir=options.data_dir, device=device, check=stop.check_signal,
                 )  # fmt: skip
             except Stopped as reason:
-                logger.info(f"stopped by {reason}; the same command goes on")
+                logger.info(f"stopped by {reason}; run the same command again to continue")
                 return STOPPED
-            _tell(found, found.save(folder))
-    write_out(_table(options.run))
+            _report(found, found.save(folder))
+    width = terminal_width()
+    caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
+    lines = [*wrap_words(caption, width), "", *_table(options.run, width), ""]
+    write_out("\n".join([*lines, "next: python report.py", ""]))
     return 0
 
 
-def _tell(found: EvaluationRecord, path: Path) -> None:
+def _report(found: EvaluationRecord, path: Path) -> None:
+    """Log the score of an evaluation, beside those of trivial baselines."""
     baselines = [f"{name} {accuracy:.2f} %" for name, accuracy in found.baselines.items()]
     scores = ""
     if found.positions is not None:
@@ -142,8 +157,9 @@ def _tell(found: EvaluationRecord, path: Path) -> None:
         baselines += [f"{name} {n:.3f} bits" for name, n in found.positions.baseline_bits.items()]
     loss = "not finite" if found.loss is None else f"{found.loss:.4g} nats"
     logger.info(
-        f"{found.mixer}, {found.label}: {found.test_accuracy:.2f} % of {found.test_total}, loss "
-        f"{loss}{scores} (trivial baselines: {', '.join(baselines)}); {path}"
+        f"{found.mixer}, {found.label}: accuracy {found.test_accuracy:.2f} % of "
+        f"{found.test_total:,}, loss {loss}{scores} (trivial baselines: {', '.join(baselines)}); "
+        f"record: {path}"
     )
 
 

@@ -29,7 +29,10 @@ def read_finished_run(folder: Path) -> RunRecord:
     """
     path = folder / "result.json"
     if not path.is_file():
-        raise UserError(f"--run {folder}: there is no {path}, expected the folder of a run")
+        raise UserError(
+            f"--run {folder}: there is no {path.name} in it; expected the folder of a run, "
+            f"results/runs/TASK/MIXER/RUN (python -m lra.record list names them)"
+        )
     record = load_record(path)
     if record.status != "done":
         raise UserError(f"--run {folder}: the run is {record.status}, expected a finished one")

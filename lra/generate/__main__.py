@@ -59,27 +59,33 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.generate",
-        description="Go on from a prompt by the best model of a run whose task has positions as "
-        "targets: by the recurrences of its mixers where all have one, else by a full pass for "
-        "each token. Text goes to standard output, prompt first, the speed to standard error.",
+        description="Continue a prompt with the best model of a finished run that predicts the "
+        "next token (task lm, for example). If every mixer has a recurrence, each token costs one "
+        "step of it, otherwise a full pass over the text so far. The text is printed to standard "
+        "output, the speed to standard error.",
         epilog="Exit codes: 0 done, 1 --compare found different tokens, 2 mistake in the command, "
         "5 out of memory, 130 interrupted.",
     )
     parser.add_argument(
-        "--run", type=absolute_path, required=True, help="folder of a run, results/runs/lm/tnn/..."
-    )
+        "--run", type=absolute_path, required=True,
+        help="folder of a finished run, for example results/runs/lm/tnn/RUN",
+    )  # fmt: skip
     parser.add_argument(
-        "--prompt", required=True, help="text to go on from; numbers of tokens if they are no text"
+        "--prompt", required=True,
+        help="text to continue; for a task without text, the numbers of its tokens",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tokens", type=positive_int, default=256, help="number of tokens to add (default: 256)"
     )
-    parser.add_argument("--tokens", type=positive_int, default=256, help="how many to add (256)")
     parser.add_argument(
         "--temperature", type=non_negative_float, default=1.0,
-        help="what logits are divided by: below 1 likelier tokens, at 0 the likeliest alone (1)",
+        help="divisor of the logits (default: 1); below 1 prefers likely tokens, 0 always takes "
+        "the likeliest",
     )  # fmt: skip
-    parser.add_argument("--seed", type=seed, default=0, help="of the random numbers (0)")
+    parser.add_argument("--seed", type=seed, default=0, help="random seed (default: 0)")
     parser.add_argument(
         "--compare", action="store_true",
-        help="generate by full passes, too: are all tokens equal, and what is the speed of both?",
+        help="also generate by full passes, and compare the tokens and the speed",
     )  # fmt: skip
     add_trained_model(parser)
     return parser.parse_args(arguments)
@@ -97,7 +103,10 @@ def run(options: argparse.Namespace) -> int:
     task = config.build_task()
     if task.info.targets != "position" or task.info.vocab_size != task.info.num_classes:
         kind = "examples" if task.info.targets == "example" else "no tokens"
-        raise UserError(f"--run {folder}: targets of {record.task} are {kind}: nothing to generate")
+        raise UserError(
+            f"--run {folder}: targets of {record.task} are {kind}: nothing to generate; expected "
+            f"a run that predicts the next token, of task lm for example"
+        )
     prepared = functools.partial(prepare_data, folder, record, config, options.data_dir)
     with config.task_component.explain_errors("its vocabulary failed"):
         vocabulary = task.vocabulary(prepared)
@@ -119,7 +128,7 @@ def _prompt(vocabulary: Vocabulary, text: str) -> list[int]:
     except DataError as error:
         raise UserError(f"--prompt: {error}") from None
     if not prompt:
-        raise UserError(f"--prompt {text!r}: it has no tokens, expected at least one to go on from")
+        raise UserError(f"--prompt {text!r}: it has no tokens, expected at least one")
     return prompt
 
 
@@ -131,8 +140,8 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
     trained, needed = task.info.max_length, count_positions(prompt, count)
     if needed > trained and config.model.positions == "learned":
         raise UserError(
-            f"--tokens {count}: with the prompt that is {needed} positions, and the run has "
-            f"learned {trained}; expected a prompt and tokens of {trained + 1} together"
+            f"--tokens {count}: with the prompt that is {needed} positions, and the model has "
+            f"learned {trained}; expected at most {trained + 1} tokens, prompt included"
         )
     model = load_best_model(folder, config, replace(task.info, max_length=max(trained, needed)))
     if model is None:
@@ -158,11 +167,11 @@ def _generate(
         found = draw(way, begin=begin, emit=text.write, has_bar=not sys.stdout.isatty())
     finally:
         text.close()
-    _tell(way, found)
+    _report(way, found)
     if not options.compare:
         return 0
     other = draw(FullPassDecoder, begin=lambda: None, emit=lambda token: True, has_bar=True)
-    _tell(FullPassDecoder, other)
+    _report(FullPassDecoder, other)
     return _compare(vocabulary, found, other)
 
 
@@ -219,7 +228,7 @@ class TextPrinter:
             write_out(self.decoder.decode(b"", final=True) + "\n")
 
 
-def _tell(way: type[Decoder], found: Generation) -> None:
+def _report(way: type[Decoder], found: Generation) -> None:
     speed = found.tokens_per_second
     further = "" if speed is None else f", then {len(found.tokens) - 1} at {speed:.1f} tokens/s"
     logger.info(f"{WAYS[way]}: the first token after {found.first_seconds:.3f} s{further}")

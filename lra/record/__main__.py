@@ -19,7 +19,9 @@ from lra.record.frame import read_runs, to_frame
 from lra.record.merge_results import merge_results, read_folder
 from lra.record.run import RunRecord, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
-from lra.runtime.console import MISSING, csv_table, markdown, write_out
+from lra.runtime.console import MISSING, csv_table, write_out
+from lra.runtime.plain_table import plain_table
+from lra.runtime.terminal import terminal_width
 from tasks.files import write_atomically
 
 logger = logging.getLogger("lra.record")
@@ -30,49 +32,54 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.record",
         description="Check, list, merge and export the records of runs.",
-        epilog="Exit codes: 0 done, 1 done but for records that could not be read (each is "
-        "named), 2 mistake in the command, or records in conflict, 130 interrupted.",
+        epilog="Exit codes: 0 done, 1 some records could not be read (each is named), 2 mistake "
+        "in the command, or records in conflict, 130 interrupted. python -m lra.record COMMAND "
+        "--help lists the flags of a command.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     folder = Parser(add_help=False)
     folder.add_argument(
-        "--results-dir", type=absolute_path, default="results", help="where runs/ is (results)"
+        "--results-dir", type=absolute_path, default="results",
+        help="folder of the results, with runs/ in it (default: results)",
+    )  # fmt: skip
+    commands.add_parser(
+        "validate", parents=[folder], help="read every record and name those with faults"
     )
-    commands.add_parser("validate", parents=[folder], help="read every record, name what is wrong")
-    commands.add_parser("list", parents=[folder], help="print a line on every run")
+    commands.add_parser("list", parents=[folder], help="print one line for each run")
     export = commands.add_parser(
-        "export", parents=[folder], help="write all fields, all settings and the folder as CSV"
-    )
-    export.add_argument("--csv", type=new_file, help="file to write (standard output)")
+        "export", parents=[folder],
+        help="write one line of CSV for each run: every field, every setting and its folder",
+    )  # fmt: skip
+    export.add_argument("--csv", type=new_file, help="file to write (default: standard output)")
     export.add_argument(
-        "--with-shipped", action="store_true", help="also the runs that came with the repository"
-    )
+        "--with-shipped", action="store_true",
+        help="include the runs that come with the repository",
+    )  # fmt: skip
     merge = commands.add_parser(
         "merge", parents=[folder], help="copy the runs of other results folders into this one"
     )
-    merge.add_argument("folders", nargs="+", type=absolute_path, metavar="FOLDER")
+    merge.add_argument(
+        "folders", nargs="+", type=absolute_path, metavar="FOLDER",
+        help="results folder, with runs/ in it",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
 def list_runs(records: Sequence[RunRecord]) -> str:
-    """Write a table of all runs."""
+    """Write one line for each run, in the width of the terminal."""
     ordered = sorted(records, key=lambda r: (r.task, r.preset, r.protocol, r.method, r.run_id))
     rows = [
         {
-            "task": r.task,
-            "mixer": r.method,
+            "run": f"{r.task}/{r.mixer}/{r.run_id}",
             "preset": r.preset,
-            "protocol": r.protocol,
-            "run": r.run_id,
             "status": r.status,
-            "steps": f"{r.steps:,} of {r.total_steps:,}",
             "test %": MISSING if r.test_accuracy is None else f"{r.test_accuracy:.2f}",
-            "device": r.device,
-            "changed": ", ".join(r.overrides) or MISSING,
+            "changed settings": ", ".join(r.overrides),
         }
         for r in ordered
     ]
-    return markdown(rows) if rows else "no runs\n"
+    lines = plain_table(rows, terminal_width()) if rows else ["no runs"]
+    return "\n".join([*lines, ""])
 
 
 def carry(options: argparse.Namespace) -> int:
@@ -80,7 +87,7 @@ def carry(options: argparse.Namespace) -> int:
     folder = options.results_dir
     if options.command == "merge":
         copied, present, faults = merge_results(folder, options.folders)
-        logger.info(f"{copied} records copied into {folder}, {present} were there already")
+        write_out(f"{copied} records copied into {folder}, {present} were there already\n")
     elif options.command == "export":
         faults = _export(folder, options.csv, with_shipped=options.with_shipped)
     else:
@@ -95,14 +102,14 @@ def carry(options: argparse.Namespace) -> int:
                 evaluated, others = evaluations_of(folder_of(folder, record))
                 count += len(evaluated)
                 faults += others
-            logger.info(f"{count} records are valid, {len(faults)} are not")
+            write_out(f"{count} records are valid, {len(faults)} are not\n")
     for fault in faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0
 
 
 def _export(folder: Path, file: Path | None, *, with_shipped: bool) -> list[str]:
-    """Write runs as CSV, to standard output without a file; return the faults of records."""
+    """Write runs as CSV into a file, or to standard output; return the faults of records."""
     found, faults = read_runs(folder, "--results-dir", with_shipped=with_shipped)
     frame, without_settings = to_frame(found)
     for fault in without_settings:
