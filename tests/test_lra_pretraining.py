@@ -178,7 +178,7 @@ def test_no_accuracy_of_real_numbers_is_told(
         arguments += ["--set", change]
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
     assert run_task.main([*arguments, *places]) == 0
-    before, after = capsys.readouterr().err.split("labels from now on")
+    before, after = capsys.readouterr().err.split("next, labels are learned")
     assert "step 2/2  loss" in before and "accuracy" not in before.split("step 2/2")[1]
     assert "accuracy" in after
 

@@ -134,7 +134,7 @@ def test_another_device_is_measured_anew(
     run_task.main(tiny_arguments(tmp_path, "--max-steps", "15"))
     monkeypatch.setattr("lra.train.session.device_name", lambda device: "another device")
     assert run_task.main(tiny_arguments(tmp_path)) == 0
-    assert "speed and memory are measured anew" in capsys.readouterr().err
+    assert "its speed and memory are measured again" in capsys.readouterr().err
     assert len(final_state(only_folder(tmp_path))["step_seconds"]) == 2  # of 5, 3 to warm up
 
 

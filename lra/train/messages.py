@@ -1,4 +1,4 @@
-"""What a run says of itself: warnings, how long it takes, how to go on."""
+"""Messages of a run: warnings, how long it takes, how to resume it."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def warnings_at_start(
         found.append(schedule_warning(total_steps, train))
     if train.bucketing and config.model.norm == "batch":
         found.append(
-            "train.bucketing with model.norm=batch: batches of like length have statistics "
-            "of their own, which the running ones fit badly; use --set train.bucketing=false"
+            "train.bucketing with model.norm=batch: the statistics of a batch then depend on its "
+            "length, and the running ones fit no length well; use --set train.bucketing=false"
         )
     if train.plateau_patience is not None and validations <= train.plateau_patience + 1:
         found.append(

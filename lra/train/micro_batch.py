@@ -59,7 +59,10 @@ def fitting_micro_batch(
         size = min(batch_size, 2 * size - 1, size + int((limit - peak) / each))
     passes = -(-batch_size // size)
     size = -(-batch_size // passes)
-    logger.info(f"micro-batch: {size} of {batch_size} examples a pass, for {limit:,.0f} MiB")
+    logger.info(
+        f"train.micro_batch=auto: {size} of {batch_size} examples per forward pass fit into "
+        f"{limit:,.0f} MiB"
+    )
     return size
 
 

@@ -92,7 +92,9 @@ class Phases:
         self.trainer.load_best()
         weights = self.trainer.model.state_dict()
         self.pretrained = summarize_pretraining(self.trainer)
-        logger.info(f"pretrained for {self.pretrained['steps']} steps; labels from now on")
+        logger.info(
+            f"pretraining ends after {self.pretrained['steps']:,} steps; next, labels are learned"
+        )
         self.trainer = self._built()
         model = self.trainer.model
         model.load_state_dict(transfer_weights(weights, model.state_dict()))

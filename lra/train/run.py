@@ -94,7 +94,7 @@ class Run:
         if is_renamed:
             record = record.model_copy(update={"label": self.label})
             record.save(self.folder.path)
-            logger.info(f"tables call this run {record.method} from now on")
+            logger.info(f"tables now call this run {record.method}")
         end = "diverged" if record.status == "diverged" else "is done"
         logger.info(f"this run {end} already; --resume never starts another one beside it")
         return {"finished": record.model_dump_json(), "state": None}
@@ -154,7 +154,9 @@ class Run:
         self.phases = Phases(self.config, self.info, self.dataset, build=build, state=state)
         if state is not None and not self.session.go_on(state):
             self.trainer.step_seconds.clear()
-            logger.info(f"until now on {state['device']}: speed and memory are measured anew")
+            logger.info(
+                f"the run was on {state['device']} before: its speed and memory are measured again"
+            )
         if self.group.is_main_process:
             self.folder.drop_later_metrics(self.phases.step, self.phases.validated_step)
 

@@ -237,7 +237,7 @@ def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int
     if record.batch_size != batch:
         said.append(f"batch {record.batch_size} scaled to {batch}")
     if record.threads is not None and record.threads.busy:
-        said.append("beside other processes")
+        said.append("on a busy machine")
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")
     factor = record.batch_size / batch * (record.length / length)
