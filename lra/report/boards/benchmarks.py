@@ -12,15 +12,16 @@ from lra.report.boards.slugs import bench_anchor, slugify
 from lra.report.boards.speeds import Speed, SpeedBoard, Workload, is_busy
 
 _NOTES = {
-    "step": "Whole training steps, medians over interleaved rounds.",
-    "forward": "Batches of an evaluation, medians over interleaved rounds.",
-    "pretraining": "Training steps of the language model of task lm on synthetic tokens, whose "
-    "encoder of positions has the hidden layers named; medians over interleaved rounds. Moreno et "
-    "al. (2023), section 5.1, have fd-tnn 10 % faster than tnn at 3 layers and 15 % at 6, causal, "
-    "at 512 positions, on an A100.",
-    "op": "A part of the mixer alone, forward and backward, medians over interleaved rounds.",
-    "decode": "One more position by the mixer's recurrence, or (prefix) by mixing all positions so "
-    "far again; medians over interleaved rounds.",
+    "step": "Speed of whole training steps, the median over interleaved rounds.",
+    "forward": "Speed of evaluation batches, the median over interleaved rounds.",
+    "pretraining": "Speed of training steps of the language model of task lm on synthetic tokens, "
+    "the median over interleaved rounds. The position encoder has the number of hidden layers that "
+    "is named. In section 5.1 of Moreno et al. (2023), the causal fd-tnn with 512 positions on an "
+    "A100 is 10 % faster than tnn with 3 layers, and 15 % faster with 6.",
+    "op": "Speed of one part of the mixer, forward and backward, the median over interleaved "
+    "rounds.",
+    "decode": "Speed of computing one more position, the median over interleaved rounds. It uses "
+    "the mixer's recurrence or, where marked prefix, mixes all positions so far again.",
 }
 
 
@@ -38,15 +39,18 @@ _LEARNED = {"next": "causal, next tokens", "masked": "bidirectional, masked toke
 
 
 _SEQUENCES = {
-    "full": "All sequences are synthetic and of the length named.",
-    "task": "Sequences are the task's own, up to the length named.",
+    "full": "All sequences are synthetic and have the length that is named.",
+    "task": "Sequences come from the task and are at most as long as named.",
 }
 
 
-_MEMORY = "Memory is the peak of a process of its own on a CPU, of what is allocated on a GPU."
+_MEMORY = (
+    "Memory is the peak memory of a separate process on a CPU, and the peak of allocated memory on "
+    "a GPU."
+)
 
 
-_EXTRA_MEMORY = "Memory is what doing it took beyond what was there, in a process of its own."
+_EXTRA_MEMORY = "Memory is the additional memory that it needs, measured in a separate process."
 
 
 def bench_boards(

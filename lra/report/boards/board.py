@@ -68,7 +68,7 @@ class Board:
         title = f"Preset {self.preset}, protocol {self.protocol}"
         if self.of_positions:
             title += f", next tokens of {', '.join(self.tasks)}"
-        return f"{title}, apart for {self.reason}" if self.reason else title
+        return f"{title} ({self.reason})" if self.reason else title
 
     @property
     def slug(self) -> str:

@@ -169,9 +169,9 @@ def speed_boards(
             device,
             f"Preset {preset}, protocol {protocol}",
             slugify(preset, protocol, device),
-            "One over the median duration of a training step; sequences are of all lengths up to "
-            "the one named. Memory is the peak of the process on a CPU, of what is allocated on a "
-            "GPU.",
+            "Speed is one over the median duration of a training step, on sequences of all lengths "
+            "up to the one named. Memory is the peak memory of the process on a CPU, and the peak "
+            "of allocated memory on a GPU.",
             {
                 name: {
                     workload: speed_of(counted(sorted(runs, key=lambda r: r.run_id)), is_own)

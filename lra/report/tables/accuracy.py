@@ -74,11 +74,9 @@ def conditions_of(board: Board) -> str:
     by_condition: dict[str, list[str]] = {}
     for task, condition in board.conditions.items():
         by_condition.setdefault(condition, []).append(task)
-    found = [f"{', '.join(tasks)}: {condition}" for condition, tasks in by_condition.items()]
+    found = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
     if found:
-        parts.append(
-            f"Data of each task, and the split that selected the checkpoint: {'; '.join(found)}."
-        )
+        parts.append(f"Data and checkpoint selection by task: {'; '.join(found)}.")
     if board.reason:
         parts.append(f"These runs have a table of their own because of: {board.reason}.")
     return " ".join(parts)

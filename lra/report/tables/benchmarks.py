@@ -1,4 +1,4 @@
-"""Tables of measurements of speed, made in interleaved rounds, each beside its reference."""
+"""Tables of speeds measured in interleaved rounds, some compared with a reference."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from lra.report.tables.speed import speed_and_memory_tables
 from lra.report.tables.table import Table, name_column, text_column, text_columns
 
 _COMPARED = (
-    "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
-    "as published code is (lra/classifier/reference.py, and the reference form beside each fast "
-    "one): transforms along the positions at twice the length, autograd, allocator and waiting "
-    "threads as they come, single precision, every sequence padded to the task's longest. Medians "
-    "of the ratios of rounds, with the task's own lengths the ratio of all rounds together; in "
-    "brackets the quartiles of rounds."
+    "The number says how many times as fast as the reference the suite is. Both were timed in "
+    "interleaved rounds, each in a process of its own. The reference is written like published "
+    "code (lra/classifier/reference.py and the reference form of each fast function). It "
+    "transforms along the positions at twice the length, in single precision, pads every sequence "
+    "to the task's longest, and leaves autograd, allocator and threads at their defaults. The "
+    "number is the median over rounds or, with the task's own lengths, the ratio over all rounds "
+    "together. The quartiles of the rounds are in brackets."
 )
 
 
@@ -40,7 +41,7 @@ def _ratio_table(board: SpeedBoard, slug: str) -> Table:
         columns.append(text_column(str(workload), texts))
     return Table(
         slug=slug,
-        title=f"{board.title}, {board.device}: times as fast as the reference",
+        title=f"{board.title}, {board.device}: speed relative to the reference",
         caption=_COMPARED,
         columns=columns,
         facts=[
@@ -90,9 +91,9 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
                       "place": str(workload), **times})  # fmt: skip
     return Table(
         slug=slug,
-        title=f"{board.title}, {board.device}: what a training step's time goes to, in percent",
-        caption="By torch's profiler, backward passes with their forward ones. Kernels: generating "
-        "them, with the products and transforms that takes.",
+        title=f"{board.title}, {board.device}: parts of a training step's time, in percent",
+        caption="Measured by PyTorch's profiler. Each part includes its backward pass. The part "
+        "kernels is the time to generate them, including the products and transforms for that.",
         columns=text_columns(["mixer", "", *names], rows),
         facts=facts,
     )
@@ -101,7 +102,7 @@ def _time_table(board: SpeedBoard, slug: str) -> Table:
 def against_reference(
     records: Sequence[BenchRecord], names: RowNames | None = None
 ) -> Table | None:
-    """Tabulate every measurement that was made beside its reference, if any was.
+    """Tabulate every measurement that was compared with its reference, if any was.
 
     Args:
         records: measurements.
@@ -128,9 +129,9 @@ def against_reference(
         )
     return Table(
         slug="against-reference",
-        title="Times as fast as the reference",
-        caption=f"{_COMPARED} Memory: peak of ours as a share of the reference's, of parts alone "
-        "what they take beyond what was there.",
+        title="Speed relative to the reference",
+        caption=f"{_COMPARED} Memory is the suite's peak memory as a share of the reference's. For "
+        "single parts of a mixer it is the additional memory that they need.",
         columns=text_columns(
             ["", "mixer", "batch x positions", "lengths", "precision", "times as fast", "memory"],
             rows,

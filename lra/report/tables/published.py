@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lra.report.boards.averages import AVERAGES, mean_over
 from lra.report.published.rows import PublishedRow, published_perplexities
+from lra.report.tables.accuracy import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from tasks.base import BENCHMARK
 
@@ -27,9 +28,10 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
     return Table(
         slug="published",
         title="Published results",
-        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
-        "on its own hardware and protocol. FAIL: at chance. The two averages are recomputed, and "
-        "a row with a hole has none; beside them the printed one, with the rule that gives it.",
+        caption="Test accuracy in percent, as the source printed it for its own protocol. "
+        "results/sources.yaml lists the sources by their keys. FAIL means at chance level or not "
+        "trained. The averages over five and six tasks are computed from the row, if it has all of "
+        "them. The printed average stands next to them, with the tasks that give it.",
         columns=columns,
         facts=[
             {"method": row.method, "task": task, "accuracy": text, "source": row.source}
@@ -56,10 +58,10 @@ def suite_table(rows: Sequence[PublishedRow]) -> Table:
         published_table(rows).with_columns(["method", *BENCHMARK, "source"]),
         slug="published-of-the-suite",
         title="Published results of these methods",
-        caption="Test accuracy in percent as printed by the source (keys: results/sources.yaml), "
-        "on the full tasks, with its own hardware and protocol. FAIL: at chance. Of "
-        "results/published.csv, the rows whose method is a mixer of this suite or a variant of "
-        "one; all rows are in `python report.py`.",
+        caption="Test accuracy in percent on the full tasks, as the source printed it for its own "
+        "protocol. results/sources.yaml lists the sources by their keys. FAIL means at chance "
+        "level or not trained. The methods are mixers of this suite or variants of them. The page "
+        "of `python report.py` has all rows of results/published.csv.",
     )
 
 
@@ -72,9 +74,9 @@ def perplexity_table(tasks: Collection[str]) -> Table | None:
     return Table(
         slug="published-perplexities",
         title="Published perplexities",
-        caption=f"Perplexity on {of}, as printed by the source (keys: results/sources.yaml), on "
-        f"its own hardware. It compares neither with bits a byte nor with perplexities of bytes or "
-        f"words. The best of a column in bold, the second underlined.",
+        caption=f"Perplexity on {of}, as the source printed it. results/sources.yaml lists the "
+        f"sources by their keys. These perplexities cannot be compared with bits per byte, or with "
+        f"perplexities of bytes or words. {RANKS}",
         columns=[
             text_column("method", [row["method"] for row in rows]),
             _perplexity_column("validation", [row["valid"] for row in rows]),

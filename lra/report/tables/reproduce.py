@@ -21,7 +21,7 @@ SHARES = (10, 50)
 
 
 def reproduce_table(results: Results) -> Table:
-    """Tabulate what it takes to repeat each published result; empty columns are named instead."""
+    """Tabulate what reproducing each published result takes; the caption names empty columns."""
     timings = Timings(results.records, results.bench)
     devices = {kind: _device(timings, kind) for kind in KINDS}
     names = [
@@ -33,7 +33,7 @@ def reproduce_table(results: Results) -> Table:
     columns = text_columns(names, rows)
     table = Table(
         slug="reproduce",
-        title="Published results, and what it takes to repeat them",
+        title="What it takes to reproduce published results",
         caption=_caption(devices, [column.name for column in columns if column.is_empty]),
         columns=columns,
     )
@@ -67,12 +67,12 @@ def _row(
 def _caption(devices: Mapping[str, str | None], missing: Sequence[str]) -> str:
     measured = [device for device in devices.values() if device]
     parts = [
-        "Steps and epochs are of official data. Time is of training alone, without validation, "
-        "from measured steps; where they were of another batch or length, it is scaled in "
-        "proportion to both."
+        "Steps and epochs are those of the official data. The time is that of the training steps, "
+        "without validation, estimated from measured steps. Where a measurement had another batch "
+        "size or length, its time is scaled in proportion to both."
     ]
-    parts += [f"Measured on {' and '.join(measured)}."] if measured else []
-    parts += [f"Nothing measured yet: {', '.join(missing)}."] if missing else []
+    parts += [f"Steps were measured on {' and '.join(measured)}."] if measured else []
+    parts += [f"There are no measurements yet for {', '.join(missing)}."] if missing else []
     return " ".join(parts)
 
 

@@ -1,4 +1,4 @@
-"""Published settings and starting laws beside ours, with their places in the sources."""
+"""Published settings and initial distributions next to ours, with where the sources state them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tasks.base import BENCHMARK
 
 
 def audit_table(name: str) -> Table:
-    """Make the table of one file: a row a setting, with what is published, ours and the place."""
+    """Make the table of one file, a row for each setting: the published value, ours, the source."""
     published = read_published(name)
     notes: dict[str, str] = {}
     rows: list[list[str]] = []
@@ -27,13 +27,17 @@ def audit_table(name: str) -> Table:
             row.append(text)
         rows.append([*row, places([cell.place for cell in cells.values()])])
     sources = "; ".join(f"{word}: {source}" for word, source in published.sources.items())
-    said = "; ".join(f"{letter}: {why}" for why, letter in notes.items())
     return Table(
         slug=f"settings-{name}",
         title=f"{published.mixer or 'The data'}, {conditions(published)}",
-        caption=f"Sources: {sources}. Notes: {said}.",
-        columns=text_columns(["setting", *published.tasks, "place"], rows),
+        caption=f"Sources: {sources}. {_list_notes(notes)}",
+        columns=text_columns(["setting", *published.tasks, "source"], rows),
     )
+
+
+def _list_notes(notes: Mapping[str, str]) -> str:
+    """Write the notes of a table, which are sentences, each behind its letter."""
+    return f"Notes: {' '.join(f'({letter}) {note}' for note, letter in notes.items())}"
 
 
 def conditions(published: Published) -> str:
@@ -46,7 +50,7 @@ def conditions(published: Published) -> str:
 
 
 def places(places: Sequence[str]) -> str:
-    """Write the places of a row shortly: what they have in common once, the rest in braces."""
+    """Shorten the places of a row: what they have in common stands once, the rest in braces."""
     found = list(dict.fromkeys(place for place in places if place))
     if len(found) < 2:  # noqa: PLR2004
         return "".join(found)
@@ -61,7 +65,7 @@ def places(places: Sequence[str]) -> str:
 
 
 def starts_table(name: str) -> Table:
-    """Make the table of one file: a row a pattern, with the released laws and ours."""
+    """Make the table of one file, a row for each pattern: released and our distributions."""
     published = read_published(name)
     notes: dict[str, str] = {}
     rows: list[list[str]] = []
@@ -72,19 +76,19 @@ def starts_table(name: str) -> Table:
         marks = "".join(f" {notes.setdefault(why, letters(len(notes)))}" for why in whys)
         cited = places([stated.by_task[task][1] for task in tasks if task in stated.by_task])
         rows.append([f"`{pattern}`", _joined(texts) + marks, cited])
-    said = "; ".join(f"{letter}: {why}" for why, letter in notes.items())
     return Table(
         slug=f"starts-{name}",
-        title=f"{published.mixer}, {conditions(published)}: how parameters start",
-        caption="Each row is a pattern of parameters' names; the last pattern that fits a name "
-        "holds. An arrow leads from the released law to ours, and a law in parentheses is stated "
-        f"by no source. Notes: {said}.",
-        columns=text_columns(["parameters", "law", "place"], rows),
+        title=f"{published.mixer}, {conditions(published)}: initial values of parameters",
+        caption="Each row has a pattern of parameter names and the distribution that their initial "
+        "values come from. The last pattern that matches a name applies. An arrow leads from the "
+        "distribution of the released code to ours. "
+        f"A distribution in parentheses is stated by no source. {_list_notes(notes)}",
+        columns=text_columns(["parameters", "distribution", "source"], rows),
     )
 
 
 def _joined(texts: Mapping[str, str]) -> str:
-    """Write the laws of all tasks, one once."""
+    """Write the distributions of all tasks, or one alone if they are equal."""
     by_text: dict[str, list[str]] = {}
     for task, text in texts.items():
         by_text.setdefault(text, []).append(task)

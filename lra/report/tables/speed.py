@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard
 from lra.report.tables.table import Column, Entry, Table, name_column
 
-BUSY_NOTE = " Busy: measured beside other processes, which slow it down."
+BUSY_NOTE = " Busy means that other processes slowed the measurement down."
 
 
 def speed_table(board: SpeedBoard, relative_to: str, slug: str) -> Table:
@@ -70,7 +70,7 @@ def _table(board: SpeedBoard, relative_to: str, slug: str, quantity: _Quantity) 
                     f"relative_to_{relative_to}": value / base if base else None,
                 }
             )
-    in_brackets = f" In brackets: relative to {relative_to}." if compared_with else ""
+    in_brackets = f" The number in brackets is relative to {relative_to}." if compared_with else ""
     is_busy = any(BUSY in entry.remarks for column in columns for entry in column.entries)
     return Table(
         slug=slug,
