@@ -77,7 +77,7 @@ def test_a_run_that_is_asked_to_end_is_saved(place: Place, unbroken: Path, name:
     sends = [(METRICS, 0.0, signal.Signals[name])]
     ended = place.attack("run_task", RUN, {STOPPED}, sends=sends)
     assert f"stopped by {name}" in ended.err
-    assert "the same command goes on" in ended.err
+    assert "the same command resumes it" in ended.err
     record = record_of(place)
     assert record.status == "stopped"
     state = load_newest(folder_of(place.folder) / "checkpoints")

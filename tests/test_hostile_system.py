@@ -166,7 +166,7 @@ def test_interruptions(place: Place, made: Path, name: str, latest: float) -> No
     codes = DOCUMENTED[command] - {2, 4, 5, 6}
     ended = place.attack(command, arguments, {*codes, INTERRUPTED}, interrupt_after=moment)
     if name == "run_task" and ended.code == 3:
-        assert "the same command goes on" in ended.err
+        assert "the same command resumes it" in ended.err
 
 
 STARTS = {

@@ -313,7 +313,7 @@ def test_runs_that_cannot_generate(
     copy = tmp_path / "copy"
     shutil.copytree(by_bytes, copy)
     shutil.rmtree(copy / "checkpoints")
-    assert "the run has no checkpoint to generate with" in told(copy)
+    assert "there is no checkpoint of this run" in told(copy)
 
 
 def test_what_is_piped_and_shown(by_bytes: Path) -> None:
