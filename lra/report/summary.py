@@ -27,8 +27,8 @@ def summarize(
         data: what the report is made from.
         chapters: the tables and figures of the report.
         place: the report's page or, if it has none, its folder.
-        is_chosen: whether a preset or a protocol was asked for, of which all main boards are
-            printed.
+        is_chosen: whether a preset or a protocol was asked for. All of its main boards are printed
+            if none has runs of the user's own.
     """
     if data.comparisons is not None:
         parts = [describe_comparisons(data.comparisons)]
@@ -54,13 +54,10 @@ def _describe_boards(data: ReportData, *, is_chosen: bool) -> list[str]:
     if not shown:
         what = "these" if is_chosen else f"the runs in {data.results.folder}"
         parts.append(wrap(f"None of {what} is your own. All were shipped with the repository."))
-    if is_chosen:
-        shown += [board for board in every if board.is_main and board not in shown]
-    elif not shown:
-        shown = [data.leading_board or leading_board(data.position_boards) or every[0]]
+        leading = data.leading_board or leading_board(data.position_boards) or every[0]
+        shown = [board for board in every if board.is_main] if is_chosen else [leading]
     parts += [_describe_board(board) for board in shown]
-    others = [board for board in every if board not in shown]
-    return [*parts, *([_describe_others(others)] if others else [])]
+    return [*parts, *_describe_others(shown, [board for board in every if board not in shown])]
 
 
 def _describe_board(board: Board) -> str:
@@ -71,7 +68,7 @@ def _describe_board(board: Board) -> str:
     fitted = fit_table(table, required)
     sentences = [f"{OWN_MARK} marks rows with runs of your own."] if fitted.marks_own else []
     sentences += fitted.legend
-    left_out = [f"the columns {', '.join(fitted.left_out)}"] if fitted.left_out else []
+    left_out = [f"the columns {'; '.join(fitted.left_out)}"] if fitted.left_out else []
     if changed := len(board.rows) - len(rows):
         left_out.append(f"{_count(changed, 'shipped row')} with changed settings")
     if left_out:
@@ -113,16 +110,19 @@ def _sort_rows(board: Board, task: str) -> Board:
     return replace(board, rows=dict(sorted(board.rows.items(), key=key)))
 
 
-def _describe_others(boards: Sequence[Board]) -> str:
-    """Name the boards that are not printed, and say how to see them."""
-    main = [board for board in boards if board.is_main]
-    names = [_short_name(board) for board in main]
-    if len(boards) > len(main):
-        names.append(f"and {_count(len(boards) - len(main), 'table')} of runs on other data")
-    line = f"The report also has results of {', '.join(names)}."
-    if main:
-        line += f" To print those of a preset, add --preset {main[0].preset}."
-    return wrap(line)
+def _describe_others(shown: Sequence[Board], others: Sequence[Board]) -> list[str]:
+    """Name the boards that are not printed, and say how to see them; nothing if there are none."""
+    if not others:
+        return []
+    main = [board for board in others if board.is_main]
+    names = [", ".join(map(_short_name, main))] if main else []
+    if apart := len(others) - len(main):
+        names.append(_count(apart, "table") + " of runs on other data")
+    line = f"The report also has results of {' and '.join(names)}."
+    presets = [board.preset for board in main]
+    if new := [preset for preset in presets if preset not in {board.preset for board in shown}]:
+        line += f" To print those of a preset, add --preset {new[0]}."
+    return [wrap(line)]
 
 
 def _short_name(board: Board) -> str:
