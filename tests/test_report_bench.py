@@ -19,8 +19,9 @@ from lra.bench.time_breakdown import profile_steps
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.row_names import RowNames
-from lra.report.figures.drawing import assign_styles, style
+from lra.report.figures.drawing import style
 from lra.report.figures.layers import layer_figures
+from lra.report.figures.styles import assign_styles
 from lra.report.page.commands import bench_command
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from made_results import bench_record

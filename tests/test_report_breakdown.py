@@ -22,7 +22,8 @@ from lra.report.figures.breakdown import (
     join_predictions,
 )
 from lra.report.figures.curves import COSTS, FLOPS, STEPS, TIME, Cost, curve_figures, learning_curve
-from lra.report.figures.drawing import assign_styles, style
+from lra.report.figures.drawing import style
+from lra.report.figures.styles import assign_styles
 from made_results import record, save_all, write_metrics, write_predictions
 
 
@@ -56,7 +57,7 @@ def test_curves_join_seeds_where_all_have_steps(
     found = learning_curve(results, "tnn", tuple(runs), cost)
     assert found is not None
     assert found.points == [(x[0], 15.0), (x[1], 30.0)]
-    assert found.band == [(10.0, 20.0), (20.0, 40.0)]
+    assert found.intervals == [(10.0, 20.0), (20.0, 40.0)]
 
 
 def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.collections import PathCollection
 
 from figure_checks import legend_names, overlaps
 from lra.report.boards.board import boards
@@ -22,7 +23,9 @@ from lra.report.figures.bubble_panels import (
     task_panels,
 )
 from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
-from lra.report.figures.drawing import assign_styles, style
+from lra.report.figures.drawing import style
+from lra.report.figures.intervals import average_interval, wilson_interval
+from lra.report.figures.styles import assign_styles
 from made_results import VALUES, made_records, record, save_all
 
 TASKS = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
@@ -42,8 +45,10 @@ def test_every_bubble_is_named_and_no_names_overlap(
     made = [
         panel(
             [
-                Bubble(name, *(float(n) for n in rng.uniform((50, 50, 100), (200, 200, 1000))))
-                for name in names
+                Bubble(
+                    name, float(rng.uniform(50, 200)), float(rng.uniform(50, 200)), float(memory)
+                )
+                for name, memory in zip(names, rng.uniform(100, 1000, count), strict=True)
             ],
             task,
         )
@@ -70,16 +75,18 @@ def test_bubbles_lie_where_the_numbers_say() -> None:
     (board,) = boards(runs)
     speeds = speeds_on(board, "CPU")
     (found,) = relative_panels(board, "tnn", speeds)
-    assert found.bubbles == [
-        Bubble("ski-tnn", 150.0, 75.0, 100.0),
-        Bubble("tnn", 100.0, 100.0, 400.0),
+    places = [(bubble.method, bubble.x, bubble.y, bubble.memory) for bubble in found.bubbles]
+    assert places == [
+        ("ski-tnn", 150.0, 75.0, 100.0),
+        ("tnn", 100.0, 100.0, 400.0),
     ], "neither another device nor a result at chance"
     styles = assign_styles(board.rows)
     figures = bubble_figures(board, "tnn", styles, "b")
     with style():
         figure = figures[0].draw()
     (axes,) = figure.axes
-    drawn: list[Any] = [c for c in axes.collections if len(np.asarray(c.get_offsets()))]
+    bubbles = [c for c in axes.collections if isinstance(c, PathCollection)]
+    drawn: list[Any] = [c for c in bubbles if len(np.asarray(c.get_offsets()))]
     points = {tuple(c.get_offsets()[0]): float(c.get_sizes()[0]) for c in drawn}
     assert points[100.0, 100.0] == LARGEST_AREA
     assert points[150.0, 75.0] == LARGEST_AREA / 4
@@ -116,15 +123,44 @@ def test_the_mixer_compared_with_hides_nothing() -> None:
     assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
 
 
-def test_methods_of_one_colour_have_other_markers() -> None:
-    names = [f"m{k:02}" for k in range(13)]
-    styles = assign_styles(names)
-    assert styles["m00"]["color"] == styles["m12"]["color"]
+def test_bubbles_are_circles_and_changed_settings_have_a_pattern() -> None:
+    names = ["tnn", "tnn (mixer.decay=0.99)", "s4"]
     bubbles = [Bubble(name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
     with style():
-        (axes,) = _draw([panel(bubbles)], styles, "m03").axes
-    shapes = {str(c.get_label()): np.shape(c.get_paths()[0].vertices) for c in axes.collections}
-    assert shapes["m00"] != shapes["m12"]
+        (axes,) = _draw([panel(bubbles)], assign_styles(names)).axes
+    drawn: dict[str, Any] = {
+        str(c.get_label()): c for c in axes.collections if c.get_label() in names
+    }
+    shapes = {np.shape(c.get_paths()[0].vertices) for c in drawn.values()}
+    assert len(shapes) == 1
+    patterns = {name: c.get_hatch() for name, c in drawn.items()}
+    assert [patterns[name] is None for name in names] == [True, False, True]
+
+
+def test_intervals_are_of_examples_for_one_seed_and_of_seeds_for_several() -> None:
+    runs = [
+        record(test_accuracy=40.0, test_correct=800, test_total=2000),
+        record(mixer="s4", run_id="abc-s0", test_accuracy=50.0, test_correct=1000, test_total=2000),
+        record(mixer="s4", run_id="abc-s1", seed=1, test_accuracy=52.0, test_correct=1040,
+               test_total=2000),
+    ]  # fmt: skip
+    (board,) = boards(runs)
+    (found,) = task_panels(board, speeds_on(board, "CPU"))
+    by_mixer = {bubble.method: bubble for bubble in found.bubbles}
+    assert by_mixer["tnn"].interval == wilson_interval(0.4, 2000)
+    assert by_mixer["s4"].interval == pytest.approx((51 - 2**0.5, 51 + 2**0.5))
+    assert [by_mixer[name].seeds for name in ("tnn", "s4")] == [1, 2]
+    (relative,) = relative_panels(board, "tnn", speeds_on(board, "CPU"))
+    low, high = {bubble.method: bubble.interval for bubble in relative.bubbles}["s4"] or (0, 0)
+    assert (low, high) == pytest.approx((2.5 * (51 - 2**0.5), 2.5 * (51 + 2**0.5)))
+    (made,) = bubble_figures(board, "tnn", assign_styles(board.rows), "b")
+    assert "standard deviation over seeds" in made.caption
+    assert "95 % binomial interval" in made.caption
+
+
+def test_the_interval_of_an_average_joins_those_of_tasks() -> None:
+    assert average_interval([10.0, 20.0], [(7.0, 13.0), (16.0, 24.0)]) == (12.5, 17.5)
+    assert average_interval([10.0, 20.0], [(7.0, 13.0), None]) is None
 
 
 def test_averages_are_plotted_once_two_mixers_have_them() -> None:

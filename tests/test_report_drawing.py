@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import xml.etree.ElementTree as ET
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -15,15 +13,14 @@ from conftest import ROOT
 from figure_checks import legend_names, overlaps
 from lra.report.boards.slugs import slugify
 from lra.report.figures.drawing import (
-    COLOURS,
     ReportFigure,
     add_legend,
-    assign_styles,
     has_outlier,
     new_figure,
     plot_line,
     style,
 )
+from lra.report.figures.styles import assign_styles
 
 NARROW = {"figure.figsize": (3.2, 2.2), "font.size": 8}
 """A column of a paper with two."""
@@ -73,46 +70,6 @@ def test_names_are_in_the_order_in_which_lines_end() -> None:
 )
 def test_an_outlier_is_far_beyond_the_median(ends: list[float], expected: bool) -> None:
     assert has_outlier(ends) == expected
-
-
-def _lab(colour: str, seen: np.ndarray) -> np.ndarray:
-    """Return CIE L*a*b* of a colour as an eye with the matrix `seen` sees it."""
-    values = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
-    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-    to_xyz = np.array(
-        [[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]]
-    )
-    xyz = to_xyz @ np.clip(seen @ linear, 0, 1) / (0.9505, 1, 1.0888)
-    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
-
-
-EYES = {
-    "all cones": (np.eye(3), 20),
-    # Machado, Oliveira and Fernandes (2009), severity 1.
-    "no red": (np.array([[0.1523, 1.0526, -0.2049], [0.1145, 0.7863, 0.0992],
-                         [-0.0039, -0.0481, 1.0520]]), 15),
-    "no green": (np.array([[0.3673, 0.8606, -0.2280], [0.2801, 0.6725, 0.0474],
-                           [-0.0118, 0.0429, 0.9689]]), 15),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("eye", EYES)
-def test_twelve_colours_are_told_apart(eye: str) -> None:
-    """By distances in CIE L*a*b*, of which 2.3 is a difference that can just be noticed."""
-    seen, least = EYES[eye]
-    assert len(set(COLOURS)) == 12
-    for one, other in itertools.combinations(COLOURS, 2):
-        assert np.linalg.norm(_lab(one, seen) - _lab(other, seen)) > least, (one, other)
-    assert all(_lab(colour, np.eye(3))[0] < 75 for colour in COLOURS), "to be seen on white"
-
-
-def test_mixers_as_they_come_have_colours_of_their_own() -> None:
-    mixers = [f"m{i:02}" for i in range(12)]
-    changed = [f"m{i:02} (mixer.a={i})" for i in range(8)]
-    styles = assign_styles([*changed, *mixers])
-    assert {styles[name]["color"] for name in mixers} == set(COLOURS)
-    assert len({tuple(one.values()) for one in styles.values()}) == 20
 
 
 def test_slugs_are_words_in_the_names_of_files() -> None:

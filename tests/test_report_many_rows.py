@@ -27,11 +27,12 @@ from lra.report.figures.best_rows import MOST_NAMED, MOST_ROWS, choose_rows, ran
 from lra.report.figures.breakdown import MOST_FIELDS, breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.curves import curve_figures
-from lra.report.figures.drawing import ReportFigure, assign_styles, new_figure, style
+from lra.report.figures.drawing import ReportFigure, new_figure, style
 from lra.report.figures.kernels import kernel_figures
 from lra.report.figures.layers import layer_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
 from lra.report.figures.scaling import scaling_figures
+from lra.report.figures.styles import assign_styles
 from lra.report.page import write as build
 from lra.report.page.write import CONTENTS, write_report
 from made_results import (
@@ -180,7 +181,7 @@ def test_figures_show_the_first_of_very_many_metadata_fields(tmp_path: Path) -> 
     assert [f.title for f in by_field] == [
         f"listops: accuracy by {name}" for name in names[: MOST_FIELDS - 1]
     ]
-    note = f"Of 301 metadata fields, figures show the first {MOST_FIELDS}."
+    note = f"Figures show the first {MOST_FIELDS} of 301 metadata fields."
     assert all(note in figure.caption for figure in by_field)
     assert "confusions" in confusions.title
 
@@ -261,7 +262,7 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Calls are counted, not seconds: work over pairs of rows would make four times as many."""
-    image = b'viewBox="0 0 1 1"'
+    image = b'<svg viewBox="0 0 1 1"/>'
     monkeypatch.setattr(ReportFigure, "files", lambda figure: {f"{figure.slug}.svg": image})
     monkeypatch.setattr(build, "FIGURES_A_WORKER", 100)  # all in this process
     read: list[str] = []

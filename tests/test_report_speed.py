@@ -14,8 +14,9 @@ from lra.report.boards.results import Results
 from lra.report.boards.speeds import speed_boards
 from lra.report.chapters import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
-from lra.report.figures.drawing import assign_styles, style
+from lra.report.figures.drawing import style
 from lra.report.figures.scaling import fit_power_law, scaling_figures
+from lra.report.figures.styles import assign_styles
 from lra.report.tables.speed import memory_table, speed_table
 from made_results import bench_record, record, save_all
 

@@ -16,7 +16,8 @@ from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import SpeedBoard, speed_boards
 from lra.report.figures.bubbles import bubbles_by_device
-from lra.report.figures.drawing import ReportFigure, assign_styles
+from lra.report.figures.drawing import ReportFigure
+from lra.report.figures.styles import assign_styles
 from lra.report.published.rows import choose_published
 from lra.report.tables.table import Table
 
@@ -62,9 +63,7 @@ class ReportData:
         self.speed_boards = speed_boards(results.records, self.names, results.is_own)
         self.bench_boards = bench_boards(results.bench, self.names, results.is_own)
         shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-        leading = self.leading_board.rows if self.leading_board else ()
-        methods = sorted({method for board in shown for method in board.rows})
-        self.styles = assign_styles([*sorted(leading), *methods])
+        self.styles = assign_styles(method for board in shown for method in board.rows)
         self.relative_to = DEFAULT_RELATIVE_TO
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")
@@ -125,6 +124,8 @@ class ChapterKind(Generic[Subject]):
     prefix: str = ""
     """Start of the chapter's own slug."""
     folded_under: str = ""
+    tab: Callable[[Subject], str] = lambda _: ""
+    """Tab of the page that the chapter is in; empty for one of its own, or of `folded_under`."""
     is_main: Callable[[Subject], bool] = lambda _: True
     """Whether README files show the subject, too."""
 
@@ -138,8 +139,9 @@ class Chapter:
     tables: Sequence[Table]
     figures: Sequence[ReportFigure]
     folded_under: str = ""
-    """Heading under which the page folds the chapter, with the others of the same; empty for a
-    chapter that stands open under a heading of its own."""
+    """Tab in which the page folds the chapter, with others; empty for a chapter that is open."""
+    tab: str = ""
+    """Tab of the page that the chapter is in."""
 
 
 def make_chapters(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[Chapter]:
@@ -157,6 +159,7 @@ def make_chapters(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[C
                     [item for item in items if isinstance(item, Table)],
                     [item for item in items if isinstance(item, ReportFigure)],
                     kind.folded_under,
+                    kind.tab(subject) or kind.folded_under or kind.title(subject),
                 )
             )
     return _with_distinct_slugs(made)

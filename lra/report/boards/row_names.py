@@ -94,6 +94,11 @@ class RowNames:
         return self._name(run), run.preset, run.protocol, run.task, *data
 
 
+def mixer_of(row: str) -> str:
+    """Return the mixer of a row, whose name is the first word of the row's."""
+    return row.split(" ", 1)[0].removesuffix(":")
+
+
 def matching_names(given: str, valid: Collection[str]) -> list[str]:
     """List the names that one may stand for: itself, or those that begin so, in any case."""
     if given in valid:

@@ -7,9 +7,12 @@ __all__ = [
     "bubbles",
     "curves",
     "drawing",
+    "intervals",
     "kernels",
     "layers",
     "next_tokens",
     "out_of_distribution",
     "scaling",
+    "series",
+    "styles",
 ]

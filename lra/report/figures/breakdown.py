@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,13 +18,10 @@ from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
-from lra.report.figures.drawing import (
-    MethodStyles,
-    ReportFigure,
-    add_legend,
-    legend_name,
-    new_figure,
-)
+from lra.report.figures.drawing import ReportFigure, add_legend, legend_name, new_figure, plot_line
+from lra.report.figures.intervals import draw_intervals, wilson_interval
+from lra.report.figures.series import describe, mark, write_seeds
+from lra.report.figures.styles import MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,6 +29,8 @@ if TYPE_CHECKING:
 
 MOST_FIELDS = 20
 """Most metadata fields of a task that accuracy is drawn by."""
+ACCURACY = "test accuracy, %"
+"""Label of the y axis."""
 BINS = 8
 """Number of groups, of about equal size, that a field of many numbers is divided into."""
 FEWEST = 10
@@ -53,6 +53,14 @@ class GroupAccuracy:
     """Upper end of the 95 % interval (Wilson) that starts at `low`, for as many draws as examples,
     however many seeds there are."""
     examples: int
+    seeds: int = dataclass_field(default=1, compare=False)
+    """Number of seeds that the accuracy is a mean of."""
+
+    @property
+    def text(self) -> str:
+        """The group and its accuracy, as the page says it."""
+        accuracy = describe(ACCURACY, self.accuracy, (self.low, self.high))
+        return f"{self.name}: {accuracy}, {self.examples:,} examples, {write_seeds(self.seeds)}"
 
 
 @dataclass(frozen=True)
@@ -103,9 +111,9 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
         if total >= FEWEST:
             rate = float(found.rate[inside].mean())
             x = float(values[inside].mean()) if is_number(values) else float(place)
-            made.append(
-                GroupAccuracy(str(name), x, 100 * rate, *wilson_interval(rate, total), total)
-            )
+            interval = wilson_interval(rate, total)
+            seeds = len(found.predictions)
+            made.append(GroupAccuracy(str(name), x, 100 * rate, *interval, total, seeds))
     return made
 
 
@@ -120,7 +128,7 @@ def breakdown_figures(
             continue
         fields = next(iter(by_method.values())).metadata
         of_fields = (
-            f" Of {len(fields):,} metadata fields, figures show the first {MOST_FIELDS}."
+            f" Figures show the first {MOST_FIELDS} of {len(fields):,} metadata fields."
             if len(fields) > MOST_FIELDS
             else ""
         )
@@ -136,9 +144,9 @@ def breakdown_figures(
                 ReportFigure(
                     slugify("accuracy", task, "by", field, slug),
                     f"{task}: accuracy by {field}",
-                    f"{board.name}. Mean over seeds on groups of at least {FEWEST} test examples; "
-                    f"bars: 95 % interval of a proportion of so many (Wilson)."
-                    f"{of_fields}{note}",
+                    f"{board.name}. Mean accuracy over seeds on groups of at least {FEWEST} test "
+                    f"examples. Vertical bars show the 95 % binomial interval (Wilson) for the "
+                    f"number of examples in the group.{of_fields}{note}",
                     partial(draw_group_accuracies, groups, field, is_number(values), styles),
                 )
             )
@@ -146,8 +154,8 @@ def breakdown_figures(
             ReportFigure(
                 slugify("confusions", task, slug),
                 f"{task}: confusions",
-                f"{board.name}. Percent of the test examples of each true class (row), seeds "
-                f"pooled.{note}",
+                f"{board.name}. Each cell is the percentage of the test examples of a true class "
+                f"(row) that was predicted as a class (column), over all seeds.{note}",
                 partial(
                     _draw_confusions,
                     {method: confusion(one) for method, one in sorted(by_method.items())},
@@ -198,23 +206,18 @@ def plot_group_accuracies(
     """Put groups' accuracies by method, with their intervals, on axes."""
     by_method = {method: groups for method, groups in sorted(by_method.items()) if groups}
     for k, (method, groups) in enumerate(by_method.items()):
-        # Names side by side, so that intervals can be told apart.
+        # Names side by side, so that intervals do not overlap.
         shift = 0.0 if of_numbers else (k - (len(by_method) - 1) / 2) * (0.6 / len(by_method))
-        axes.errorbar(
-            [group.x + shift for group in groups],
-            [group.accuracy for group in groups],
-            yerr=[
-                [max(0.0, group.accuracy - group.low) for group in groups],
-                [max(0.0, group.high - group.accuracy) for group in groups],
-            ],
-            label=legend_name(method),
-            elinewidth=0.8,
-            **{**styles[method], **({} if of_numbers else {"linestyle": "none"})},
-        )
+        points = [(group.x + shift, group.accuracy) for group in groups]
+        line = {} if of_numbers else {"linestyle": "none"}
+        texts = [group.text for group in groups]
+        plot_line(axes, method, points, {**styles[method], **line}, texts=texts)
+        intervals = [(group.low, group.high) for group in groups]
+        draw_intervals(axes, method, points, intervals, styles[method]["color"])
     if not of_numbers:
         names = {group.x: group.name for groups in by_method.values() for group in groups}
         axes.set_xticks(list(names), list(names.values()))
-    axes.set_ylabel("test accuracy, %")
+    axes.set_ylabel(ACCURACY)
 
 
 def confusion(found: SeedPredictions) -> np.ndarray:
@@ -242,6 +245,7 @@ def _draw_confusions(matrices: Mapping[str, np.ndarray]) -> Figure:
         axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis", aspect="auto")
         axes.grid(visible=False)
         axes.set_title(legend_name(method), fontsize=9)
+        mark(axes, method)
         classes = range(0, len(matrix), 1 + (len(matrix) - 1) // 5)
         is_lowest, is_first = k + columns >= len(matrices), k % columns == 0
         axes.set(xticks=classes if is_lowest else [], yticks=classes if is_first else [])

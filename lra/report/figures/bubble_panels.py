@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 
 from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
+from lra.report.boards.measures import ACCURACY
 from lra.report.boards.speeds import Speed, speed_of
 from lra.report.figures.best_rows import choose_rows, rank, rank_in_turn
+from lra.report.figures.intervals import Interval, average_interval, interval_of
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,10 @@ class Bubble:
     x: float
     y: float
     memory: float
+    interval: Interval | None = None
+    """Lower and upper end on the y axis; None where it is not known."""
+    seeds: int = 1
+    """Number of seeds that y is a mean of; of an average, the fewest of a task."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +81,8 @@ def relative_panels(board: Board, relative_to: str, speeds: Speeds) -> list[Pane
                 100 * speed.examples_per_second / against.examples_per_second,
                 100 * value / base_value,
                 speed.memory,
+                _scale(interval_of(cells[task], ACCURACY), 100 / base_value),
+                len(cells[task].accuracies),
             )
             for method, cells in board.rows.items()
             if (speed := speeds.get((method, task))) and (value := cells[task].value) is not None
@@ -89,7 +97,7 @@ def average_panels(board: Board, speeds: Speeds) -> list[Panel]:
     panels: list[Panel] = []
     for name, tasks in AVERAGES.items():
         means = {method: averages(cells)[name] for method, cells in board.rows.items()}
-        panels.append(_make_panel(name, tasks, means, speeds))
+        panels.append(_make_panel(name, tasks, means, speeds, board))
     return _comparable(panels)
 
 
@@ -103,7 +111,7 @@ def task_panels(board: Board, speeds: Speeds) -> list[Panel]:
             for method, cells in board.rows.items()
             if task in cells
         }
-        panel = _make_panel(task, [task], values, speeds)
+        panel = _make_panel(task, [task], values, speeds, board)
         if measure.lowest_is_best:
             label = f"{measure.name} (lower is better)"
             panel = replace(panel, measured=label, lowest_is_best=True)
@@ -133,21 +141,30 @@ def choose_bubbles(panels: Sequence[Panel], base: str | None) -> tuple[list[Pane
     return _comparable(shown), note
 
 
+def _scale(interval: Interval | None, factor: float) -> Interval | None:
+    return None if interval is None else (factor * interval[0], factor * interval[1])
+
+
 def _comparable(panels: Sequence[Panel]) -> list[Panel]:
     return [panel for panel in panels if len(panel.bubbles) > 1]
 
 
 def _make_panel(
-    name: str, tasks: Sequence[str], accuracies: Mapping[str, float | None], speeds: Speeds
+    name: str,
+    tasks: Sequence[str],
+    values: Mapping[str, float | None],
+    speeds: Speeds,
+    board: Board,
 ) -> Panel:
-    """Make a panel of the methods that have an accuracy, and a speed on every task."""
+    """Make a panel of the methods that have a value, and a speed on every task."""
     found: dict[str, list[Speed]] = {}
-    for method, accuracy in accuracies.items():
+    for method, value in values.items():
         measured = [speed for task in tasks if (speed := speeds.get((method, task)))]
-        if accuracy is not None and len(measured) == len(tasks):
+        if value is not None and len(measured) == len(tasks):
             found[method] = measured
     batches = {tuple(speed.batch_size for speed in measured) for measured in found.values()}
     in_steps = len(batches) <= 1
+    measure = board.measures[0]
     bubbles = []
     for method, measured in found.items():
         x = statistics.geometric_mean(
@@ -155,5 +172,11 @@ def _make_panel(
             for s in measured
         )
         memory = max(speed.memory for speed in measured)
-        bubbles.append(Bubble(method, x, accuracies[method] or 0.0, memory))
+        cells = [board.rows[method][task] for task in tasks]
+        interval = average_interval(
+            [cell.mean_of(measure) or 0.0 for cell in cells],
+            [interval_of(cell, measure) for cell in cells],
+        )
+        seeds = min(len(cell.numbers(measure)) for cell in cells)
+        bubbles.append(Bubble(method, x, values[method] or 0.0, memory, interval, seeds))
     return Panel(name, tasks, "steps/s" if in_steps else "examples/s", bubbles)

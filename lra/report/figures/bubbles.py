@@ -22,7 +22,6 @@ from lra.report.figures.bubble_panels import (
     task_panels,
 )
 from lra.report.figures.drawing import (
-    MethodStyles,
     ReportFigure,
     add_legend,
     column_width,
@@ -32,6 +31,9 @@ from lra.report.figures.drawing import (
     new_figure,
     set_log_scale,
 )
+from lra.report.figures.intervals import INTERVALS, SPREAD, draw_intervals
+from lra.report.figures.series import describe, mark, write_seeds
+from lra.report.figures.styles import MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,8 +42,12 @@ if TYPE_CHECKING:
 LARGEST_AREA = 900.0
 """Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
+HATCHES = {"full": None, "none": "////", "left": "----", "bottom": "xxxx", "right": "||||"}
+"""Patterns of bubbles, by the fill of the row's markers: rows of changed settings have one."""
 _PANELS_A_ROW = 3
-_LOGARITHMIC = " Speeds are on a logarithmic axis where the highest is over twice the median."
+_LOGARITHMIC = (
+    " The axis of speed is logarithmic where the highest speed is more than twice the median."
+)
 
 
 def bubble_figures(
@@ -66,28 +72,30 @@ def _bubbles_on(
     speeds = speeds_on(board, device)
     relative = [] if board.of_positions else relative_panels(board, relative_to, speeds)
     measured = board.measures[0].name if board.of_positions else "accuracy"
+    bars = SPREAD if board.of_positions else INTERVALS
     made: list[tuple[str, list[Panel], str]] = []
     if relative:
         relative, left_out = choose_bubbles(relative, relative_to)
         made.append((
             f"relative to {relative_to}", relative,
-            "Training speed in examples per second and test accuracy, in percent of "
-            f"{relative_to}'s on the same task (after Figure 1a of the SKI-TNN paper).{left_out}",
+            f"Training speed in examples per second and test accuracy are in percent of "
+            f"{relative_to}'s on the same task, as in Figure 1a of the SKI-TNN paper. The ring is "
+            f"{relative_to}.{left_out}",
         ))  # fmt: skip
     averaged = average_panels(board, speeds)
     # Panels of tasks would repeat what the relative figure shows.
     if averaged or not relative:
         over = "averages over tasks" if averaged else "by task"
         where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
-        note = f"{where}; speeds by their geometric mean. " if averaged else ""
+        note = f"Tasks of the {where}. Speeds are geometric means. " if averaged else ""
         panels, left_out = choose_bubbles(averaged or task_panels(board, speeds), None)
-        note += f"After Figure 3 of the Long Range Arena.{left_out}"
+        note += f"The axes are those of Figure 3 of the Long Range Arena paper.{left_out}"
         made.append((over, panels, note))
     return [
         ReportFigure(
             slugify("speed-and", measured, what, slug, device),
             f"Speed and {measured}, {what}, on {device}",
-            f"{board.name}. Area: peak memory of training. {note}"
+            f"{board.name}. The area of a circle is the peak memory of training. {note} {bars}"
             + _LOGARITHMIC * any(has_outlier([b.x for b in panel.bubbles]) for panel in panels),
             partial(_draw, panels, styles, relative_to if panels is relative else None),
             is_wide=len(panels) > 1,
@@ -102,7 +110,7 @@ def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None
     figure, every_axes = _make_axes(panels, {bubble.method for bubble in everything})
     scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
     for axes, panel in zip(every_axes, panels, strict=True):
-        _scatter(axes, panel.bubbles, scale, styles, relative_to)
+        _scatter(axes, panel, scale, styles, relative_to)
         if relative_to is not None:
             axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
             axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
@@ -152,21 +160,34 @@ def _make_axes(panels: Sequence[Panel], names: Iterable[str]) -> tuple[Figure, l
 
 
 def _scatter(
-    axes: Axes, bubbles: list[Bubble], scale: float, styles: MethodStyles, relative_to: str | None
+    axes: Axes, panel: Panel, scale: float, styles: MethodStyles, relative_to: str | None
 ) -> None:
-    for bubble in bubbles:
+    for bubble in panel.bubbles:
         # What the others are compared with is a ring: it hides none of them.
         colour, ring = styles[bubble.method]["color"], bubble.method == relative_to
-        axes.scatter(
+        circle = axes.scatter(
             [bubble.x],
             [bubble.y],
             s=[scale * bubble.memory],
             facecolor="none" if ring else colour,
-            alpha=1.0 if ring else 0.7,
+            alpha=1.0 if ring else 0.8,
             edgecolor=colour if ring else "white",
-            marker=styles[bubble.method]["marker"],  # colours return after twelve methods
+            hatch=None if ring else HATCHES[styles[bubble.method]["fillstyle"]],
             label=legend_name(bubble.method),
         )
+        mark(circle, bubble.method, [_describe(bubble, panel)])
+        if bubble.interval is not None:
+            points = [(bubble.x, bubble.y)]
+            draw_intervals(axes, bubble.method, points, [bubble.interval], colour)
+
+
+def _describe(bubble: Bubble, panel: Panel) -> str:
+    """Say where a bubble is, and what memory its area stands for."""
+    height = describe(panel.measured, bubble.y, bubble.interval or ())
+    return (
+        f"{panel.name}: {height}, {write_seeds(bubble.seeds)}, "
+        f"{describe(f'training speed, {panel.unit}', bubble.x)}, {bubble.memory:,.0f} MiB"
+    )
 
 
 def area_per_mib(bubbles: Sequence[Bubble], *, most: int) -> float:
@@ -179,7 +200,7 @@ def _leave_room(axes: Axes, bubbles: list[Bubble]) -> None:
     """Widen the limits so that bubbles and labels fit."""
     for values, axis, setter in (
         ([b.x for b in bubbles], axes.xaxis, axes.set_xlim),
-        ([b.y for b in bubbles], axes.yaxis, axes.set_ylim),
+        ([y for b in bubbles for y in (b.y, *(b.interval or ()))], axes.yaxis, axes.set_ylim),
     ):
         scaled = axis.get_transform().transform(np.array(values))
         low, high = float(scaled.min()), float(scaled.max())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import statistics
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,7 +17,6 @@ from lra.report.boards.results import MetricsLine, Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
-    MethodStyles,
     ReportFigure,
     add_legend,
     has_outlier,
@@ -24,6 +24,9 @@ from lra.report.figures.drawing import (
     plot_line,
     set_log_scale,
 )
+from lra.report.figures.intervals import Interval, draw_intervals, wilson_interval
+from lra.report.figures.series import describe, write_seeds
+from lra.report.figures.styles import MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,18 +45,20 @@ class Cost(NamedTuple):
 
 STEPS = Cost("steps", "optimizer steps", lambda _, line: float(line.step))
 TIME = Cost(
-    "time", "wall-clock time, s", lambda _, line: line.seconds, " Training and validation so far."
+    "time",
+    "wall-clock time, s",
+    lambda _, line: line.seconds,
+    " Time is of training and validation so far.",
 )
 FLOPS = Cost(
     "FLOPs",
     "training FLOPs",
     lambda run, line: run.flops(line.step),
-    " Matrix products, convolutions, attention and Fourier transforms so far.",
+    " FLOPs are of matrix products, convolutions, attention and Fourier transforms so far.",
 )
 COSTS = (STEPS, TIME, FLOPS)
 _LOGARITHMIC = (
-    " The x axis is logarithmic, as one curve is over twice as long as the median one and would "
-    "push the others into a corner."
+    " The x axis is logarithmic because one curve is more than twice as long as the median curve."
 )
 
 
@@ -63,9 +68,18 @@ class ValidationMeasure(NamedTuple):
     label: str
     """Label of the y axis, with the unit."""
     of: Callable[[MetricsLine], float | None]
+    is_proportion: bool = False
+    """Whether it is the percentage of the examples that are right."""
+
+    @property
+    def intervals(self) -> str:
+        """What bands and bars show, for a caption."""
+        band = "Bands reach from the lowest to the highest seed."
+        bar = " A bar after the end is the 95 % binomial interval (Wilson) of a single seed."
+        return band + bar * self.is_proportion
 
 
-ACCURACY = ValidationMeasure("validation accuracy, %", lambda line: line.val_accuracy)
+ACCURACY = ValidationMeasure("validation accuracy, %", lambda line: line.val_accuracy, True)
 LOSS = ValidationMeasure("validation loss, nats", lambda line: line.val_loss)
 
 
@@ -77,13 +91,22 @@ class Curve:
     seeds: int
     points: list[tuple[float, float]]
     """Cost of training and mean over seeds."""
-    band: list[tuple[float, float]]
-    """Lowest and highest value at each point."""
+    intervals: list[Interval]
+    """Lowest and highest value at each point; for a single seed the 95 % interval of its accuracy,
+    and nothing for its loss."""
 
     @property
     def name(self) -> str:
         """The method, with the number of seeds."""
         return f"{self.method} (n={self.seeds})"
+
+    def describe_points(self, x_label: str, y_label: str) -> list[str]:
+        """Say of each point where it is, its interval and how many seeds it is a mean of."""
+        intervals = self.intervals or [()] * len(self.points)
+        return [
+            f"{describe(x_label, x)}: {describe(y_label, y, interval)}, {write_seeds(self.seeds)}"
+            for (x, y), interval in zip(self.points, intervals, strict=True)
+        ]
 
 
 def learning_curve(
@@ -103,7 +126,7 @@ def learning_curve(
         measure: the y axis.
     Returns: the curve; None if the runs have no step in common.
     """
-    by_run: list[dict[int, tuple[float, float]]] = []
+    by_run: list[tuple[RunRecord, dict[int, tuple[float, float]]]] = []
     done = [run for run in runs if run.status == "done"]
     for run in done or runs:  # one that stopped early would cut the others short
         points: dict[int, tuple[float, float]] = {}
@@ -112,17 +135,29 @@ def learning_curve(
             if x is not None and y is not None:
                 points[line.step] = (x, y)
         if points:
-            by_run.append(points)
-    steps = sorted(set.intersection(*map(set, by_run))) if by_run else []
+            by_run.append((run, points))
+    steps = sorted(set.intersection(*(set(points) for _, points in by_run))) if by_run else []
     if not steps:
         return None
-    at_steps = [tuple(zip(*(points[step] for points in by_run), strict=True)) for step in steps]
+    at_steps = [tuple(zip(*(points[step] for _, points in by_run), strict=True)) for step in steps]
     return Curve(
         method,
         len(by_run),
         [(statistics.mean(x), statistics.mean(y)) for x, y in at_steps],
-        [(min(y), max(y)) for _, y in at_steps],
+        _intervals([y for _, y in at_steps], by_run[0][0], measure),
     )
+
+
+def _intervals(
+    values: Sequence[tuple[float, ...]], first: RunRecord, measure: ValidationMeasure
+) -> list[Interval]:
+    """Return the intervals of values of all seeds, step by step; of one seed by its examples."""
+    if len(values[0]) > 1:
+        return [(min(found), max(found)) for found in values]
+    examples = first.data.sizes.get(first.selected_on or "val")
+    if not measure.is_proportion or not examples:
+        return []
+    return [wilson_interval(value / 100, examples) for (value,) in values]
 
 
 def curve_figures(
@@ -152,8 +187,9 @@ def curve_figures(
                 ReportFigure(
                     slugify("learning", task, "over", cost.name, slug, device or ""),
                     f"Learning {task} over {cost.name}{on}",
-                    f"{board.name}; {board.conditions[task]}. Mean over n seeds, finished ones "
-                    f"if any; band from the lowest to the highest.{cost.note}{logarithmic}{note}",
+                    f"{board.name}; {board.conditions[task]}. Mean over the n seeds that have "
+                    f"finished, or over all where none has. {measure.intervals}"
+                    f"{cost.note}{logarithmic}{note}",
                     partial(_draw, curves, cost.label, measure.label, styles),
                 )
             )
@@ -171,10 +207,27 @@ def _draw(curves: Sequence[Curve], x_label: str, y_label: str, styles: MethodSty
 
     figure = new_figure(curve.name for curve in curves)
     axes = figure.subplots()
+    is_logarithmic = _is_logarithmic(curves)
+    longest = max(curve.points[-1][0] for curve in curves)
+    ends: Counter[float] = Counter()
     for curve in curves:
-        band = curve.band if curve.seeds > 1 else ()
-        plot_line(axes, curve.name, curve.points, styles[curve.method], band)
-    if _is_logarithmic(curves):
+        line, (end, y) = styles[curve.method], curve.points[-1]
+        is_one_seed = curve.seeds == 1
+        plot_line(
+            axes,
+            curve.method,
+            curve.points,
+            line,
+            name=curve.name,
+            band=[] if is_one_seed else curve.intervals,
+            texts=curve.describe_points(x_label, y_label),
+        )
+        if is_one_seed and curve.intervals:
+            # A band for each curve would hide the others: bars stand side by side after the end.
+            ends[end] += 1
+            x = end * 1.015 ** ends[end] if is_logarithmic else end + 0.01 * ends[end] * longest
+            draw_intervals(axes, curve.method, [(x, y)], curve.intervals[-1:], line["color"])
+    if is_logarithmic:
         set_log_scale(axes, "x")
     else:
         axes.set_xlim(left=0)

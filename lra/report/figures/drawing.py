@@ -1,4 +1,4 @@
-"""Drawing that all figures use: colours that everyone can tell apart, sizes, legends and files."""
+"""Drawing that all figures use: sizes, lines, legends and files."""
 
 from __future__ import annotations
 
@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from lra.report.figures.series import mark, marked_row, write_attributes
+from lra.report.figures.styles import GRAY
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000",
-           "#AA3377", "#666633", "#663333", "#00429D", "#A50F15")  # fmt: skip
-"""Okabe and Ito's palette without its yellow, which is hard to see on white, and five colours that
-differ from it and from each other for eyes that lack one kind of cones."""
-LINES = ("-", "--", ":", "-.")
-MARKERS = "osD^vPX*"
-GRAY = "0.5"
-"""Colour of what is no method: trivial baselines, ideal predictors, lengths in training."""
 
 WIDTH, HEIGHT = 5.8, 3.9
 """Size of a figure without a legend, in inches: text is readable on a phone, too."""
@@ -101,7 +95,7 @@ class ReportFigure:
         return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": _compact(svg.getvalue())}
 
 
-_TAG = re.compile(rb"<[^>]*>")
+TAG = re.compile(rb"<[^>]*>")
 _UNUSED_NAME = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"')
 _LONG_NUMBER = re.compile(rb"-?\d+\.\d{3,}")
 
@@ -110,9 +104,11 @@ def _compact(svg: bytes) -> bytes:
     """Round the coordinates of an SVG to a hundredth of a point, and drop names of no use."""
 
     def shorten(tag: re.Match[bytes]) -> bytes:
+        if b"series" in tag[0]:  # names and numbers there are text
+            return tag[0]
         return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED_NAME.sub(b"", tag[0]))
 
-    return _TAG.sub(shorten, svg)
+    return write_attributes(TAG.sub(shorten, svg))
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
@@ -124,28 +120,6 @@ def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[No
     import matplotlib as mpl
 
     return mpl.rc_context(_RC | dict(changes or {}))
-
-
-MethodStyles = Mapping[str, Mapping[str, Any]]
-"""Matplotlib's arguments `color`, `linestyle` and `marker` for each method."""
-
-
-def assign_styles(methods: Iterable[str]) -> MethodStyles:
-    """Give each method a style; after twelve methods, colours recur with other lines and markers.
-
-    All figures of a report use the same styles. The first methods have colours of their own.
-    """
-    # Names of several words are of changed settings: mixers as they come have colours first.
-    ordered = sorted(dict.fromkeys(methods), key=lambda name: " " in name)
-    styles: dict[str, dict[str, Any]] = {}
-    for k, method in enumerate(ordered):
-        cycle = k // len(COLOURS)
-        styles[method] = {
-            "color": COLOURS[k % len(COLOURS)],
-            "linestyle": LINES[cycle % len(LINES)],
-            "marker": MARKERS[cycle % len(MARKERS)],
-        }
-    return styles
 
 
 def new_figure(
@@ -195,25 +169,32 @@ def arrange(figure: Figure) -> None:
 
 def plot_line(
     axes: Axes,
-    name: str,
+    row: str,
     points: Sequence[tuple[float, float]],
     line_style: Mapping[str, Any],
+    *,
+    name: str | None = None,
     band: Sequence[tuple[float, float]] = (),
+    texts: Iterable[str] = (),
 ) -> None:
     """Plot a line that the legend names.
 
     Args:
         axes: the axes.
-        name: the line's name in the legend.
+        row: the row of tables that the line is of.
         points: (x, y) in order of x.
-        line_style: matplotlib's arguments of a line, such as the style of a method.
+        line_style: matplotlib's arguments of a line, such as the style of a row.
+        name: the line's name in the legend; None for that of the row.
         band: (low, high) around each point; empty for a line without a band.
+        texts: what the page says of each point, for a line with markers.
     """
     x, y = zip(*points, strict=True)
-    axes.plot(x, y, label=legend_name(name), **line_style)
+    (line,) = axes.plot(x, y, label=legend_name(name or row), **line_style)
+    mark(line, row, texts)
     if band:
         low, high = zip(*band, strict=True)
-        axes.fill_between(x, low, high, color=line_style["color"], alpha=0.15, linewidth=0)
+        colour = line_style["color"]
+        mark(axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0), row)
 
 
 def mark_lengths(axes: Axes, lengths: Iterable[int]) -> None:
@@ -281,17 +262,22 @@ def add_legend(figure: Figure) -> list[Any]:
     handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(str(name), handle)
+            # Of a line with error bars, the legend shows the line.
+            handles.setdefault(str(name), handle[0] if isinstance(handle, tuple) else handle)
     ordered = dict(sorted(handles.items(), key=lambda item: -_last_height(item[1])))
     legend = figure.legend(list(ordered.values()), list(ordered), loc="outside right upper")
-    return list(legend.legend_handles)
+    handles_in_legend: list[Any] = list(legend.legend_handles)
+    for drawn, *shown in zip(ordered.values(), handles_in_legend, legend.get_texts(), strict=True):
+        if (row := marked_row(drawn)) is not None:
+            for artist in shown:
+                mark(artist, row)
+    return handles_in_legend
 
 
 def _last_height(handle: Any) -> float:
-    """Return the last y of a line, with or without error bars, or of bubbles."""
+    """Return the last y of a line, or of bubbles."""
     from matplotlib.collections import PathCollection
 
     if isinstance(handle, PathCollection):
         return np.asarray(handle.get_offsets())[-1, 1]
-    line = handle[0] if isinstance(handle, tuple) else handle
-    return line.get_ydata()[-1]
+    return handle.get_ydata()[-1]

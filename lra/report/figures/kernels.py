@@ -20,7 +20,8 @@ from lra.report.boards.cells import Cell
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
-from lra.report.figures.drawing import COLOURS, ReportFigure, new_figure, set_log_scale
+from lra.report.figures.drawing import ReportFigure, new_figure, set_log_scale
+from lra.report.figures.series import mark
 from tasks.errors import KnownError
 from tasks.untrusted import explain_errors
 
@@ -32,11 +33,13 @@ logger = logging.getLogger(__name__)
 
 LONGEST = 256
 """Most positions that a kernel is shown for; longer kernels are cut off there."""
-SHOWN_CHANNELS = 4
+CHANNEL_COLOURS = ("#3c90fc", "#fc6000", "#00a848", "#cc00b4")
+"""Colours of the channels that are shown, the strongest first."""
 CAPTION = (
-    f"The {SHOWN_CHANNELS} strongest channels of each layer: over the lag, the magnitude over "
-    f"frequency, the magnitude over the distance on a log axis (black: median of all channels), "
-    f"and the matrix of the strongest."
+    f"The {len(CHANNEL_COLOURS)} channels with the largest norm, with a row of panels for each "
+    f"layer. From left to right: the kernel over the lag; its magnitude over frequency; its "
+    f"magnitude over the distance, on a logarithmic axis, with the median of all channels as a "
+    f"thick line; the Toeplitz matrix of the strongest channel."
 )
 
 
@@ -62,7 +65,7 @@ class Kernel:
     def strongest(self) -> np.ndarray:
         """Indices of the channels of the largest norm, the strongest first."""
         norms = np.linalg.norm(self.by_lag, axis=1)
-        return np.argsort(-norms, kind="stable")[:SHOWN_CHANNELS]
+        return np.argsort(-norms, kind="stable")[: len(CHANNEL_COLOURS)]
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,7 @@ def kernel_figures(results: Results, board: Board, slug: str) -> list[ReportFigu
                     name = slugify("kernels", task, method, slug)
                     title = f"{task}: learned kernels of {method}"
                     caption = f"{board.name}, run {run.run_id}. {CAPTION}{note}"
-                    draw = partial(_draw, kernels)
+                    draw = partial(_draw, method, kernels)
                     figures.append(ReportFigure(name, title, caption, draw, is_wide=True))
                     break
     return figures
@@ -157,15 +160,17 @@ def _choose_models(results: Results, board: Board, task: str) -> tuple[dict[str,
     return choose_rows(found, rank_by_result(board, task))
 
 
-def _draw(kernels: Sequence[Kernel]) -> Figure:
+def _draw(row: str, kernels: Sequence[Kernel]) -> Figure:
     figure = new_figure(width=11.5, height=0.5 + 2.1 * len(kernels))
     rows = figure.subplots(len(kernels), 4, squeeze=False, sharex="col")
     for panels, kernel in zip(rows, kernels, strict=True):
+        for axes in panels:
+            mark(axes, row)
         over_lag, over_frequency, decay, matrix = panels
         length = kernel.matrices.shape[-1]
         frequencies = np.fft.rfftfreq(2 * length - 1)
         distance = np.arange(length)
-        for colour, channel in zip(COLOURS, kernel.strongest, strict=False):
+        for colour, channel in zip(CHANNEL_COLOURS, kernel.strongest, strict=False):
             values = kernel.by_lag[channel]
             over_lag.plot(kernel.lags, values, color=colour, linewidth=0.8)
             over_frequency.plot(

@@ -15,18 +15,16 @@ from lra.record.benchmark import BenchRecord
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank
-from lra.report.figures.drawing import (
-    MethodStyles,
-    ReportFigure,
-    add_legend,
-    new_figure,
-    plot_line,
-)
+from lra.report.figures.drawing import ReportFigure, add_legend, new_figure, plot_line
+from lra.report.figures.series import describe
+from lra.report.figures.styles import MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LAYERS = "encoder layers"
+SPEED = "training speed, steps/s"
+"""Label of the y axis."""
 _MODELS = {"next": ", causal", "masked": ", bidirectional", None: ""}
 """Words for the models that learn next tokens and masked tokens."""
 
@@ -119,8 +117,8 @@ def layer_figures(
         figure = ReportFigure(
             slugify("speed-over", setting, task, mode, *conditions.facts),
             f"{task}, {mode}: speed over {setting}",
-            f"{', '.join(conditions.facts)}. Medians over interleaved rounds, with their "
-            f"quartiles{after}.{note}",
+            f"{', '.join(conditions.facts)}. Lines are medians over interleaved rounds, and bands "
+            f"are their quartiles{after}.{note}",
             partial(_draw, chosen, styles, setting),
         )
         made.append(figure)
@@ -132,16 +130,22 @@ def _draw(chosen: Mapping[_Model, _Speeds], styles: MethodStyles, setting: str) 
     axes = figure.subplots()
     for model, speeds in chosen.items():
         numbers = sorted(speeds)
+        band = [(speeds[number].low_quartile, speeds[number].high_quartile) for number in numbers]
         plot_line(
             axes,
-            str(model),
+            model.method,
             [(number, speeds[number].median) for number in numbers],
             {**styles[model.method], "linestyle": "--" if model.objective == "masked" else "-"},
-            [(speeds[number].low_quartile, speeds[number].high_quartile) for number in numbers],
+            name=str(model),
+            band=band,
+            texts=[
+                f"{describe(setting, number)}: {describe(SPEED, speeds[number].median, quartiles)}"
+                for number, quartiles in zip(numbers, band, strict=True)
+            ],
         )
     axes.set_xticks(sorted({number for speeds in chosen.values() for number in speeds}))
     axes.set_xlabel(setting)
-    axes.set_ylabel("steps per second")
+    axes.set_ylabel(SPEED)
     axes.set_ylim(bottom=0)
     add_legend(figure)
     return figure

@@ -16,8 +16,6 @@ from lra.report.boards.position_bits import IDEAL, Needed, Range, Windows, by_po
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
-    GRAY,
-    MethodStyles,
     ReportFigure,
     add_legend,
     mark_lengths,
@@ -26,10 +24,14 @@ from lra.report.figures.drawing import (
     set_length_scale,
     set_log_scale,
 )
+from lra.report.figures.series import describe
+from lra.report.figures.styles import GRAY, MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_PERPLEXITY, _BITS = "perplexity (lower is better)", "bits per token (lower is better)"
+"""Labels of the y axes."""
 _LOGARITHMIC_FROM = 5
 """How often the lowest perplexity the highest one is, from which on the axis is logarithmic."""
 
@@ -50,9 +52,9 @@ def perplexity_figures(
                 ReportFigure(
                     slugify("perplexity", evaluated.task, "over", what, slug),
                     f"{evaluated.task}: perplexity over {what}",
-                    f"{evaluated.board.name}. Test perplexity in windows of these lengths, of "
-                    f"models trained at {evaluated.trained_lengths} positions (vertical line); "
-                    f"mean over seeds.{note}",
+                    f"{evaluated.board.name}. Test perplexity in windows of each length, as the "
+                    f"mean over seeds. The models were trained on windows of "
+                    f"{evaluated.trained_lengths} positions (vertical line).{note}",
                     partial(_draw_perplexities, chosen, sorted(trained), styles),
                 )
             )
@@ -79,12 +81,13 @@ def _draw_perplexities(
     figure = new_figure(chosen)
     axes = figure.subplots()
     for method, points in chosen.items():
-        plot_line(axes, method, points, styles[method])
+        texts = [f"{n:,} positions: {describe(_PERPLEXITY, value)}" for n, value in points]
+        plot_line(axes, method, points, styles[method], texts=texts)
     lengths, perplexities = zip(*itertools.chain(*chosen.values()), strict=True)
     set_length_scale(axes, {*trained_lengths, *lengths})
     if max(perplexities) > _LOGARITHMIC_FROM * min(perplexities):
         set_log_scale(axes)
-    axes.set_ylabel("perplexity (lower is better)")
+    axes.set_ylabel(_PERPLEXITY)
     mark_lengths(axes, trained_lengths)
     add_legend(figure)
     return figure
@@ -105,9 +108,10 @@ def by_position_figures(
                 ReportFigure(
                     slugify("bits-over-position", task, one.name, slug),
                     f"{task}: bits by position within the window, {one.name}",
-                    f"{board.name}. Bits a token over the number of tokens that the model has "
-                    f"seen of its window, in ranges that double; mean over seeds. Vertical line: "
-                    f"longest window in training.{note}",
+                    f"{board.name}. Bits per token over the number of tokens of the window that "
+                    f"the model has seen, as the mean over seeds. Each range of positions is twice "
+                    f"as long as the one before. The vertical line is the longest window in "
+                    f"training.{note}",
                     partial(_draw_positions, chosen, one.trained_length, styles),
                 )
             )
@@ -127,7 +131,11 @@ def _draw_positions(
     axes = figure.subplots()
     for method, ranges in chosen.items():
         bits = {place: needed.bits for place, needed in ranges.items()}
-        plot_line(axes, method, _over_tokens_seen(bits), styles[method])
+        texts = [
+            f"positions {first:,} to {last:,}: {describe(_BITS, needed.bits)}"
+            for (first, last), needed in sorted(ranges.items())
+        ]
+        plot_line(axes, method, _over_tokens_seen(bits), styles[method], texts=texts)
     if ideal:
         ideal_style = {"color": GRAY, "linestyle": ":", "zorder": 0}
         plot_line(axes, IDEAL, _over_tokens_seen(ideal), ideal_style)
@@ -135,7 +143,7 @@ def _draw_positions(
     set_length_scale(axes, {4**power for power in range(math.ceil(math.log(longest, 4)) + 1)})
     axes.set_xlim(right=max(longest, trained_length) * 1.1)
     axes.set_xlabel("tokens seen of the window")
-    axes.set_ylabel("bits a token (lower is better)")
+    axes.set_ylabel(_BITS)
     mark_lengths(axes, [trained_length])
     add_legend(figure)
     return figure

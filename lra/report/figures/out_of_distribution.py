@@ -13,8 +13,6 @@ from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.breakdown import GroupAccuracy, plot_group_accuracies
 from lra.report.figures.drawing import (
-    GRAY,
-    MethodStyles,
     ReportFigure,
     add_legend,
     mark_lengths,
@@ -22,6 +20,8 @@ from lra.report.figures.drawing import (
     plot_line,
     set_length_scale,
 )
+from lra.report.figures.intervals import wilson_interval
+from lra.report.figures.styles import GRAY, MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,10 +55,11 @@ def evaluation_figures(
         figure = ReportFigure(
             slugify("out-of-distribution", evaluated.task, "by", what, slug),
             f"{evaluated.task}: trained models by {what}",
-            f"{evaluated.board.name}. Accuracy on other data of models trained at up to "
-            f"{evaluated.trained_lengths} positions{' (vertical line)' if over_length else ''}. "
-            f"Mean over seeds; bars: 95 % interval of a proportion of so many examples (Wilson). "
-            f"The best trivial baseline in gray.{note}",
+            f"{evaluated.board.name}. Accuracy of models on data that differs from their training "
+            f"data, which has up to {evaluated.trained_lengths} positions"
+            f"{' (vertical line)' if over_length else ''}. "
+            f"Mean over seeds. Vertical bars show the 95 % binomial interval (Wilson) for the "
+            f"number of test examples. The best trivial baseline is gray.{note}",
             partial(_draw, groups, trivial, what, trained if over_length else [], styles),
         )
         made.append(figure)
@@ -104,5 +105,6 @@ def _group_accuracies(
         name = ", ".join(text.partition("=")[2] for text in column.changes)
         interval = wilson_interval(cell.mean / 100, column.test_total)
         x = _x_of(column, index)
-        found.append(GroupAccuracy(name, x, cell.mean, *interval, column.test_total))
+        seeds = len(cell.accuracies)
+        found.append(GroupAccuracy(name, x, cell.mean, *interval, column.test_total, seeds))
     return found

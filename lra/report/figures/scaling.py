@@ -13,7 +13,6 @@ from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import SpeedBoard, Workload
 from lra.report.figures.best_rows import choose_rows, rank
 from lra.report.figures.drawing import (
-    MethodStyles,
     ReportFigure,
     add_legend,
     new_figure,
@@ -21,6 +20,8 @@ from lra.report.figures.drawing import (
     set_length_scale,
     set_log_scale,
 )
+from lra.report.figures.series import describe, mark
+from lra.report.figures.styles import MethodStyles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -82,9 +83,9 @@ def scaling_figures(board: SpeedBoard, styles: MethodStyles) -> list[ReportFigur
                         "speed-over-length", task, f"batch-{batch_size}", *differences, board.slug
                     ),
                     f"{', '.join([task, *differences])}: speed over length",
-                    f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines: "
-                    f"least squares on logarithms, from {FEWEST} lengths on; n^a: time grows with "
-                    f"this power of the length, ± its standard error.{note}",
+                    f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines "
+                    f"are least-squares fits on logarithms to {FEWEST} or more lengths. n^a means "
+                    f"that time grows with this power of the length, ± its standard error.{note}",
                     partial(_draw, found, styles, board.unit),
                 )
             )
@@ -104,9 +105,11 @@ def _draw(found: Mapping[str, Speeds], styles: MethodStyles, unit: str) -> Figur
     figure = new_figure(names.values())
     axes = figure.subplots()
     for method, speeds in found.items():
-        color, marker = styles[method]["color"], styles[method]["marker"]
-        axes.plot(*zip(*speeds, strict=True), linestyle="none", marker=marker, color=color)
-        plot_line(axes, names[method], lines[method], {**styles[method], "marker": ""})
+        line_style = styles[method]
+        (points,) = axes.plot(*zip(*speeds, strict=True), **{**line_style, "linestyle": "none"})
+        mark(points, method, [f"{n:,} positions: {describe(unit, speed)}" for n, speed in speeds])
+        line_style = {**line_style, "marker": ""}
+        plot_line(axes, method, lines[method], line_style, name=names[method])
     set_length_scale(axes, {length for speeds in found.values() for length, _ in speeds})
     set_log_scale(axes)
     axes.set_ylabel(unit)
