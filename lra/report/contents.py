@@ -39,6 +39,10 @@ BENCHMARKS = "Benchmarks"
 """Heading under which the page folds the chapters of measurements."""
 
 
+def _preset(board: Board) -> str:
+    return f"Preset {board.preset}"
+
+
 def _evaluated(data: ReportData, board: Board) -> list[EvaluationBoard]:
     return evaluation_boards(data.results, board)
 
@@ -150,6 +154,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
             kernel_figures(data.results, board, slug)
         )),
     ],
+    tab=_preset,
     is_main=lambda board: board.is_main,
 )  # fmt: skip
 """Boards of results whose targets are examples; `report.py --paper` shows these alone."""
@@ -187,6 +192,7 @@ _NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
         )),
     ],
     prefix="next-tokens",
+    tab=_preset,
     is_main=lambda board: board.is_main,
 )  # fmt: skip
 

@@ -76,6 +76,8 @@ class Speed:
     high: float | None = None
     """Upper quartile of steps per second, `low` being the lower one; only for benchmarks."""
     link: str = ""
+    other_links: Sequence[str] = ()
+    """Anchors, on the page, of the other runs that it is the median of."""
     ratio_to_reference: float | None = None
     """Speed as a multiple of the reference's; None unless a benchmark compared them."""
     ratio_low: float | None = None
@@ -143,6 +145,7 @@ def speed_of(runs: Iterable[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> 
         words="oom" if not fits else f"{failed} oom" if failed else "",
         busy=any(map(is_busy, fits)),
         link=run_anchor((fits or runs)[0]),
+        other_links=[run_anchor(run) for run in (fits or runs)[1:]],
         has_own=any(map(is_own, runs)),
     )
 

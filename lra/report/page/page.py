@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import os
 import re
 import zlib
@@ -14,26 +13,27 @@ from pathlib import Path
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
-from lra.report.boards.slugs import bench_anchor, run_anchor
+from lra.report.boards.row_names import mixer_of
+from lra.report.boards.slugs import bench_anchor, run_anchor, slugify
 from lra.report.boards.speeds import layers_in_words
 from lra.report.chapters import Chapter, ReportData
-from lra.report.figures.drawing import ReportFigure
+from lra.report.figures.drawing import TAG, ReportFigure
+from lra.report.figures.series import SERIES, drawn_rows
 from lra.report.page.commands import bench_command, command
 from lra.report.tables.table import Table
 from lra.runtime.console import MISSING
 
-TEMPLATE = Path(__file__).with_name("page.html")
 TITLE = "Long Range Arena"
+_SCRIPTS = ("tables.js", "figures.js", "page.js")
 
 
 @dataclass(frozen=True)
-class Heading:
-    """A heading of the page: one open chapter, or several folded ones."""
+class Tab:
+    """A tab of the page: chapters, and which of them are folded."""
 
     slug: str
     title: str
     chapters: Sequence[Chapter]
-    is_folded: bool
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,14 @@ class ListedRun:
     """A run as the page lists it."""
 
     anchor: str
+    mixer: str
     name: str
     facts: Mapping[str, str]
     record: str
     """Path of its result.json, relative to the page."""
     command: str
+    is_own: bool
+    """Whether it is the user's own, rather than a shipped one."""
 
 
 def summary(records: Sequence[RunRecord]) -> str:
@@ -57,7 +60,7 @@ def summary(records: Sequence[RunRecord]) -> str:
 
 
 @dataclass(frozen=True)
-class _Image:
+class Image:
     """A figure within the page; packed, it takes a fifth of its room."""
 
     width: int
@@ -65,24 +68,56 @@ class _Image:
     height: int
     packed: str
     """The SVG compressed by zlib, in base64."""
+    rows: Sequence[str]
+    """The rows of tables that it draws."""
 
-    @classmethod
-    def of(cls, svg: bytes) -> _Image:
-        found = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-        assert found is not None
-        width, height = (round(float(points) * 96 / 72) for points in found.groups())
-        return cls(width, height, base64.b64encode(zlib.compress(svg, 9)).decode())
+    @property
+    def mixers(self) -> list[str]:
+        """The mixers of these rows."""
+        return list(dict.fromkeys(map(mixer_of, self.rows)))
 
 
-def headings(chapters: Sequence[Chapter]) -> list[Heading]:
-    """Sort chapters under the headings of the page."""
-    made: list[Heading] = []
-    for _, group in itertools.groupby(chapters, key=lambda one: one.folded_under or one.slug):
-        first, *others = group
-        title = first.folded_under or first.title
-        slug = f"folded-{first.slug}" if first.folded_under else first.slug
-        made.append(Heading(slug, title, [first, *others], bool(first.folded_under)))
-    return made
+_VARIABLES = {b"#ffffff": b"var(--paper)", b"#000000": b"var(--ink)", b"#e4e4e4": b"var(--line)"}
+"""Colours of figures that the page has in light and in dark."""
+_NAMES = re.compile(rb'(\bid="|url\(#|href="#)')
+
+
+def pack_image(svg: bytes, prefix: str) -> Image:
+    """Pack an SVG for the page.
+
+    Args:
+        svg: a figure as `ReportFigure.files` writes it.
+        prefix: start of the names in the SVG, which other SVGs of the page do not have.
+    """
+    found = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
+    assert found is not None
+    width, height = (round(float(points) * 96 / 72) for points in found.groups())
+
+    def adapt(tag: re.Match[bytes]) -> bytes:
+        if tag[0].startswith(SERIES):  # names there are text
+            return tag[0]
+        adapted = _NAMES.sub(rb"\1%s" % prefix.encode(), tag[0])
+        for colour, variable in _VARIABLES.items():
+            adapted = adapted.replace(colour, variable)
+        return adapted
+
+    inline = TAG.sub(adapt, svg[svg.index(b"<svg") :])
+    packed = base64.b64encode(zlib.compress(inline, 9)).decode()
+    return Image(width, height, packed, drawn_rows(svg))
+
+
+def make_tabs(chapters: Sequence[Chapter]) -> list[Tab]:
+    """Sort chapters into tabs, in the order of each tab's first chapter."""
+    found: dict[str, list[Chapter]] = {}
+    for chapter in chapters:
+        found.setdefault(chapter.tab, []).append(chapter)
+    return [Tab(slugify("tab", title), title, group) for title, group in found.items()]
+
+
+def mixer_colours(data: ReportData) -> dict[str, str]:
+    """Return the colour that figures draw each mixer in, by mixer."""
+    colours = {mixer_of(row): style["color"] for row, style in data.styles.items()}
+    return dict(sorted(colours.items()))
 
 
 def files_of(one: Table | ReportFigure, files: Collection[str]) -> list[str]:
@@ -112,8 +147,11 @@ def write_page(
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
-    packed = {slug: _Image.of(image) for slug, image in images.items()}
+    template = environment.from_string(_read("page.html"))
+    packed = {
+        slug: pack_image(image, f"f{number}-")
+        for number, (slug, image) in enumerate(images.items())
+    }
     results, names = data.results, data.names
     ordered = sorted(
         results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
@@ -121,7 +159,10 @@ def write_page(
     return template.render(
         title=TITLE,
         summary=summary(results.records),
-        headings=headings(chapters),
+        style=_read("page.css"),
+        script="\n".join(map(_read, _SCRIPTS)),
+        mixers=mixer_colours(data),
+        tabs=make_tabs(chapters),
         files_of=lambda one: files_of(one, files),
         images=packed,
         runs=[
@@ -129,6 +170,10 @@ def write_page(
             *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),
         ],
     )
+
+
+def _read(name: str) -> str:
+    return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _number(value: float | None, text: str) -> str:
@@ -182,6 +227,8 @@ def _listed(results: Results, record: RunRecord, name: str, out: Path) -> Listed
         facts=facts,
         record=_link(results.path(record) / "result.json", out),
         command=command(record),
+        mixer=record.mixer,
+        is_own=results.is_own(record),
     )
 
 
@@ -209,4 +256,6 @@ def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -
         },
         record=_link(results.bench_path(record), out),
         command=bench_command(record),
+        mixer=record.mixer,
+        is_own=results.is_own(record),
     )

@@ -57,7 +57,11 @@ def _entries(cells: Sequence[Cell[RunRecord]], measure: Measure, bits: Measure) 
         # The validation loss of a run that is not done has no rank.
         entry = result_entry(cell, measure, is_ranked=bool(cell.numbers(bits)))
         is_short = measure is not bits
-        yield replace(entry, text=cell.spread_of(measure), link="") if is_short else entry
+        yield (
+            replace(entry, text=cell.spread_of(measure), link="", other_links=())
+            if is_short
+            else entry
+        )
 
 
 def _measures(board: Board) -> list[Measure]:

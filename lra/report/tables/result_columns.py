@@ -28,7 +28,8 @@ def result_entry(
     if cell is None or not cell.runs:
         return Entry()
     value = cell.value_of(measure)
-    run = min(cell.runs, key=lambda run: run.status != "done")
+    runs = [run for run in cell.runs if isinstance(run, RunRecord)]
+    links = [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")]
     return Entry(
         cell.text_of(measure, shows_seeds=shows_seeds),
         cell.mean_of(measure),
@@ -37,7 +38,8 @@ def result_entry(
         remarks=cell.remarks_of(measure),
         unfinished=cell.unfinished,
         seeds=len(cell.numbers(measure)),
-        link=run_anchor(run) if isinstance(run, RunRecord) else "",
+        link=links[0] if links else "",
+        other_links=links[1:],
         is_own=cell.has_own,
     )
 

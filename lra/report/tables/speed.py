@@ -98,5 +98,10 @@ def _entry(speed: Speed | None, against: float | None, quantity: _Quantity) -> E
     remarks = [speed.words] if speed.words else []
     remarks += [BUSY] if speed.busy and quantity.takes_time else []
     return Entry(
-        ", ".join([text, *remarks]), value, remarks=remarks, link=speed.link, is_own=speed.has_own
+        ", ".join([text, *remarks]),
+        value,
+        remarks=remarks,
+        link=speed.link,
+        other_links=speed.other_links,
+        is_own=speed.has_own,
     )

@@ -36,6 +36,8 @@ class Entry:
     """How many seeds the number is a mean of; 0 where it is no mean over seeds."""
     link: str = ""
     """Anchor, on the page, of a run that the number is made from."""
+    other_links: Sequence[str] = ()
+    """Anchors of the other runs that it is made from: those of other seeds."""
     is_own: bool = False
     """Whether the number is made from any run of the user's own; in the first column, whether any
     number of the row is."""
@@ -188,7 +190,9 @@ class Table:
 def _td(entry: Entry, mark: str | None) -> str:
     text = html.escape(MISSING if entry.text is None else entry.text)
     if entry.link:
-        text = f'<a href="#{html.escape(entry.link)}">{text}</a>'
+        others = html.escape(" ".join(entry.other_links))
+        others = f' data-runs="{others}"' if others else ""
+        text = f'<a href="#{html.escape(entry.link)}"{others}>{text}</a>'
     return f"{_tag('td', [*filter(None, [mark]), *(['own'] * entry.is_own)])}{text}</td>"
 
 
