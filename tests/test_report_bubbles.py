@@ -11,6 +11,7 @@ from matplotlib.collections import PathCollection
 
 from figure_checks import legend_names, overlaps
 from lra.report.boards.board import boards
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
@@ -24,7 +25,7 @@ from lra.report.figures.bubble_panels import (
 )
 from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
 from lra.report.figures.drawing import style
-from lra.report.figures.intervals import average_interval, wilson_interval
+from lra.report.figures.intervals import average_interval
 from lra.report.figures.styles import assign_styles
 from made_results import VALUES, made_records, record, save_all
 

@@ -19,7 +19,7 @@ from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import ReportFigure, add_legend, legend_name, new_figure, plot_line
-from lra.report.figures.intervals import draw_intervals, wilson_interval
+from lra.report.figures.intervals import draw_intervals
 from lra.report.figures.series import describe, mark, write_seeds
 from lra.report.figures.styles import MethodStyles
 

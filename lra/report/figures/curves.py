@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import MetricsLine, Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
@@ -24,7 +25,7 @@ from lra.report.figures.drawing import (
     plot_line,
     set_log_scale,
 )
-from lra.report.figures.intervals import Interval, draw_intervals, wilson_interval
+from lra.report.figures.intervals import Interval, draw_intervals
 from lra.report.figures.series import describe, write_seeds
 from lra.report.figures.styles import MethodStyles
 

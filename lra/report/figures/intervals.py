@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lra.report.boards.cells import AnyResult, Cell
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.figures.series import mark
 
@@ -23,17 +24,6 @@ INTERVALS = (
     "interval (Wilson) of its test accuracy."
 )
 """Sentences for captions: what the bars at accuracies show, and those at other measures."""
-_Z95 = 1.959964
-
-
-def wilson_interval(proportion: float, total: int) -> Interval:
-    """Return the 95 % interval of a proportion of `total` draws, in percent (Wilson, 1927)."""
-    z2 = _Z95**2
-    scale = 1 + z2 / total
-    middle = (proportion + z2 / (2 * total)) / scale
-    spread = math.sqrt(proportion * (1 - proportion) / total + z2 / (4 * total**2)) / scale
-    half = _Z95 * spread
-    return 100 * max(0.0, middle - half), 100 * min(1.0, middle + half)
 
 
 def interval_of(cell: Cell[AnyResult], measure: Measure) -> Interval | None:

@@ -20,7 +20,6 @@ from lra.report.figures.drawing import (
     plot_line,
     set_length_scale,
 )
-from lra.report.figures.intervals import wilson_interval
 from lra.report.figures.styles import GRAY, MethodStyles
 
 if TYPE_CHECKING:
