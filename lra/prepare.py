@@ -100,7 +100,8 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
     )
     if dataset.unofficial_because:
         logger.info(f"unofficial: {dataset.unofficial_because}")
-    logger.info(f"examples {dataset.sizes}, fingerprint {dataset.fingerprint[:16]}")
+    sizes = ", ".join(f"{split} {count:,}" for split, count in dataset.sizes.items())
+    logger.info(f"examples: {sizes}; fingerprint {dataset.fingerprint[:16]}")
     for note, count in dataset.notes.items():
         if count:
             logger.info(f"{note}: {count:,}")
@@ -122,7 +123,7 @@ def configured_task(options: argparse.Namespace, name: str) -> Task:
     if options.examples is not None:
         sizes = compose_task(request).split_sizes(options.examples)
         texts = [f"task.{key}={count}" for key, count in sizes.items()]
-        logger.info(f"--examples {options.examples} stands for --set {' --set '.join(texts)}")
+        logger.info(f"--examples {options.examples} means --set {' --set '.join(texts)}")
         changes = (*parse_changes(texts), *changes)
     changes += flag_changes({"--source": ("task", "source", options.source)})
     return compose_task(replace(request, changes=changes))

@@ -52,7 +52,7 @@ class TaskInfo:
     max_length: int
     """Longest sequence, in positions, end token included."""
     vocab_size: int | None = None
-    """Different tokens; None when inputs are real-valued."""
+    """Number of different tokens; None when inputs are real numbers."""
     channels: int | None = None
     """Real numbers per position; None when inputs are tokens."""
     towers: int = 1
@@ -60,7 +60,7 @@ class TaskInfo:
     grid: tuple[int, int] | None = None
     """(height, width) of an image, None for a sequence."""
     targets: Literal["example", "position"] = "example"
-    """What has a label: each example, or each position, whose label is what stands at the next."""
+    """What has a label: each example, or each position, whose label is the next token."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Batch:
 
 
 class Split(abc.ABC):
-    """Examples of one split, assembled into batches without a loop over examples."""
+    """The examples of one split, which are assembled into batches without a loop over them."""
 
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
@@ -120,16 +120,16 @@ class Split(abc.ABC):
     """(examples,) class of each example; where positions are targets (targets,), the class of each
     target, in order."""
     text_bytes: int | None = None
-    """Bytes of text that the targets stand for; None where they are no text."""
+    """Number of bytes of text that the targets encode; None if they are not text."""
     ideal_bits: np.ndarray | None = None
-    """(examples, positions) what the best possible predictor needs for each target, where every
-    position of every example is one; None where the law of the data is not known."""
+    """(examples, positions) bits that the best possible predictor needs for each target; None where
+    the law of the data is not known."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def metadata(self) -> dict[str, np.ndarray]:
-        """Return metadata of the examples, by which results are broken down, besides length.
+        """Return metadata of the examples, by which the report breaks results down.
 
         Returns: the fields by name, each (examples,) numbers or strings.
         """
@@ -140,9 +140,9 @@ class Split(abc.ABC):
         """Assemble the examples at indices, (batch,), in that order."""
 
     def check(self, info: TaskInfo) -> None:
-        """Make sure that the examples are such as a task says.
+        """Check that the examples are as the task describes them.
 
-        Raises: ValueError saying what they are.
+        Raises: ValueError that says what is different.
         """
         labels, lengths = self.labels, self.lengths
         fits = info.targets == "position" or len(labels) == len(lengths)
@@ -162,25 +162,25 @@ class Dataset:
     splits: Mapping[str, Split]
     """The splits by their names: train, val and test."""
     source: str
-    """Where the data came from: official, generated, own (of a user's own task, or a text of
-    theirs), or unofficial, which has the official file structure but other content."""
+    """Origin of the data: official; generated; own, for a user's own task or text; or unofficial,
+    for files in the official format with other content."""
     fingerprint: str
     """Hash of the data and of how the protocol presents it."""
     baselines: Mapping[str, float]
     """Test accuracy in percent of trivial baselines, by name."""
     folder: Path
     baseline_bits: Mapping[str, float] = field(default_factory=dict)
-    """Where positions are targets, what trivial baselines need on the test split, by name, in bits
-    a byte of text, or a target where there is none."""
+    """Where positions are targets, bits that trivial baselines need on the test split, by name: a
+    byte of text or, if the targets are not text, a target."""
     lowest_bits: Mapping[str, float] = field(default_factory=dict)
-    """Bounds that no model can be below on average, by name, in the same unit, where the law of
-    the data is known."""
+    """Lower bounds for every model, by name, in the same unit, where the law of the data is
+    known."""
     unofficial_because: str = ""
-    """What the data has in another way than the official release, if its source is unofficial."""
+    """How the data differs from the official release, if its source is unofficial."""
     notes: Mapping[str, int] = field(default_factory=dict)
-    """Counts that a user should know of, such as the texts that two splits have in common."""
+    """Counts that a user should know, such as the number of texts that two splits share."""
     selected_on: Literal["val", "test"] = "val"
-    """Split that val has its examples from: test if results are selected on the test set."""
+    """Split that the best model is selected on: test if val has the examples of the test split."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -189,9 +189,9 @@ class Dataset:
 
 
 def check_dataset(dataset: Dataset, info: TaskInfo) -> Dataset:
-    """Return a data set, if its examples are such as a task says.
+    """Return a data set after checking that its examples are as the task describes them.
 
-    Raises: ValueError saying what they are.
+    Raises: ValueError that says what is different.
     """
     for split in dataset.splits.values():
         split.check(info)
@@ -199,8 +199,10 @@ def check_dataset(dataset: Dataset, info: TaskInfo) -> Dataset:
 
 
 class Task(abc.ABC):
-    """A classification task. A subclass sets `name` and takes its options as typed
-    keyword-only arguments, from which the harness reads names, types and defaults.
+    """A classification task.
+
+    A subclass sets `name`. Its options are typed keyword-only arguments of the constructor, whose
+    names, types and defaults become the settings task.KEY.
     """
 
     name: ClassVar[str]
@@ -211,9 +213,9 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def prepare(self, data_dir: Path) -> Dataset:
-        """Open the task's cache under data_dir, making it first where there is none.
+        """Open the task's cache under data_dir; build it first if there is none.
 
-        Raises: DataError when the data can neither be found nor made, or is damaged.
+        Raises: DataError if the data is missing and cannot be generated, or is damaged.
         """
 
     def describe_preparation(self, data_dir: Path) -> str:
@@ -227,15 +229,15 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def verify(self, dataset: Dataset) -> list[str]:
-        """Check a prepared data set in full; return a line on each check passed.
+        """Check all of a prepared data set; return a sentence for each check that passed.
 
-        Raises: DataError naming what does not hold.
+        Raises: DataError that says what is wrong.
         """
 
     def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """Write the data set in the official file structure; return the files.
+        """Write the data set in the official file format; return the files.
 
-        Raises: DataError for a task whose data is read and never made.
+        Raises: DataError for a task whose data is only read and never generated.
         """
         raise DataError(
             f"{dataset.folder}, for {folder}: {self.name} data is read from official files and "
@@ -243,11 +245,11 @@ class Task(abc.ABC):
         )
 
     def vocabulary(self, prepared: Callable[[], Dataset]) -> Vocabulary:
-        """Return what tokens are written as where positions are targets: numbers, unless text.
+        """Return the vocabulary, which writes tokens as text, or as numbers if they are not text.
 
         Args:
-            prepared: prepares the task's data, for a vocabulary that lies with it.
-        Raises: DataError if the data can neither be found nor made, or is damaged.
+            prepared: prepares the task's data, for a vocabulary that is stored with it.
+        Raises: DataError if the data is missing and cannot be generated, or is damaged.
         """
         return Numbers(self.info.num_classes)
 
@@ -262,14 +264,14 @@ class Task(abc.ABC):
             length: positions of the longest sequence; None to keep those of training.
             examples: number of test examples, where the task can draw new ones.
         Returns: the options that change.
-        Raises: DataError for a length that there is no data of.
+        Raises: DataError if there is no data of this length.
         """
         if length is not None:
             raise DataError(f"{cls.name} has examples of one length only")
         return {}
 
     def training_examples(self) -> int | None:
-        """Return how many examples official data has to train on; None if not known beforehand."""
+        """Return the number of training examples of official data; None if it is not known yet."""
         return None
 
     @abc.abstractmethod

@@ -79,8 +79,8 @@ class Cache:
         """
         if f"{name}.npy" not in self.manifest.files:
             raise DataError(
-                f"the data cache {self.folder} has no {name}.npy, as another version of this code "
-                f"made it; delete that folder and run the same command again to rebuild it"
+                f"the data cache {self.folder} has no {name}.npy, because another version of this "
+                f"code made it; delete that folder and run the same command again to rebuild it"
             )
         return map_array(self.folder / f"{name}.npy")
 
@@ -117,7 +117,7 @@ class Cache:
             if now.st_size != facts.bytes or file_facts(path).sha256 != facts.sha256:
                 raise DataError(
                     f"{path} has changed since the data cache {self.folder} was made from it; "
-                    f"delete that folder and run the same command again to read the file anew"
+                    f"delete that folder and run the same command again to read the new file"
                 )
 
 
@@ -256,7 +256,7 @@ def _lock(folder: Path) -> Iterator[None]:
     try:
         held = lock.acquire(timeout=0)
     except Timeout:
-        logger.info(f"waiting for another process that prepares {folder}")
+        logger.info(f"waiting for another process, which is preparing {folder}")
         held = lock.acquire()
     with held:
         yield

@@ -1,10 +1,10 @@
-"""Errors that explain themselves: their message is one line, shown without a traceback."""
+"""Errors for users: commands print their message as one line, without a traceback."""
 
 from __future__ import annotations
 
 
 class KnownError(Exception):
-    """What was given, what was expected, where it came from, and what to do."""
+    """An error that says what was given, what was expected, where it came from and what to do."""
 
 
 class DataError(KnownError):
@@ -12,13 +12,13 @@ class DataError(KnownError):
 
 
 def describe(error: BaseException) -> str:
-    """Name an exception and what it says, if it can say it."""
+    """Write the type and the message of an exception."""
     said = message(error)
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 def message(error: BaseException) -> str:
-    """Return what an exception says; nothing for one that fails to say it."""
+    """Return the message of an exception; empty if it cannot be written."""
     try:
         return str(error)
     except KeyboardInterrupt:

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 def is_live() -> bool:
-    """Whether progress can be drawn over itself: on a terminal that has a width."""
+    """Whether a progress bar can be drawn: on a terminal of known width."""
     if not logger.isEnabledFor(logging.INFO):
         return False
     try:
@@ -26,13 +26,13 @@ def is_live() -> bool:
 def progress(
     title: str, iterable: Iterable[Any] | None = None, *, total: int | None = None, unit: str
 ) -> tqdm[Any]:
-    """Show how far a long step is; the result is used as `tqdm` is.
+    """Show the progress of a long operation; the result is used like `tqdm`.
 
     Args:
-        title: what the step does.
-        iterable: what to go through, if the bar is to follow it.
+        title: name of the operation.
+        iterable: items that the progress bar counts.
         total: number of units in all, if there is no iterable.
-        unit: what is counted; bytes ("B") are shown in powers of 1000.
+        unit: name of what is counted; bytes ("B") are shown in powers of 1000.
     """
     live = is_live()
     if not live:

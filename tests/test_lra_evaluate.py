@@ -202,7 +202,7 @@ def test_documents_are_read_further_and_images_are_what_they_are() -> None:
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        ([], "expected at least one of them"),
+        ([], "expected at least one of --lengths"),
         (["--lengths", "a"], "--lengths a: expected whole numbers"),
         (["--lengths", "0"], "expected 1 to"),
         (["--vary", "train.lr=1"], "only options of the task can differ"),

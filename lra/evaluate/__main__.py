@@ -77,7 +77,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _conditions(options: argparse.Namespace) -> list[OtherData]:
     if options.lengths is None and not options.vary:
-        raise UserError("expected --lengths or --vary, for example --lengths 2000,4000")
+        raise UserError("expected at least one of --lengths and --vary, --lengths 2000 for example")
     lengths: list[int | None] = [None]
     if options.lengths is not None:
         lengths = [*whole_numbers(options.lengths, "--lengths", 1)]

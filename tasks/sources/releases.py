@@ -161,7 +161,7 @@ class ReleaseCache:
 def describe_size_difference(
     sizes: Mapping[str, int], official: Mapping[str, int], unit: str
 ) -> str:
-    """Say that splits have other sizes than those of the release."""
+    """Describe the sizes of splits that differ from those of the release."""
     has, expected = (
         ", ".join(f"{name} {count:,}" for name, count in counts.items())
         for counts in (sizes, official)
@@ -182,12 +182,12 @@ def check_official(cache: Cache, source: str) -> None:
     reason = f": {cache.unofficial_because}" if cache.unofficial_because else ""
     if source == "auto":
         logger.warning(
-            f"{cache.folder} was read from other data than the official release{reason}. Results "
-            f"with it are marked {cache.manifest.source}, and compare only with each other"
+            f"{cache.folder} holds other data than the official release{reason}. Results on it "
+            f"are marked {cache.manifest.source} and compare only with each other"
         )
         return
     raise DataError(
         f"task.source is {source}, but {cache.folder} was read from other data than the official "
-        f"release{reason}; put that in its place and delete this folder, or use task.source=auto "
-        f"to take the data for what it is"
+        f"release{reason}; replace the files by the release and delete this folder, or use "
+        f"task.source=auto to use the data as unofficial"
     )
