@@ -21,7 +21,16 @@ from lra.report.figures.breakdown import (
     group_accuracies,
     join_predictions,
 )
-from lra.report.figures.curves import COSTS, FLOPS, STEPS, TIME, Cost, curve_figures, learning_curve
+from lra.report.figures.curves import (
+    COSTS,
+    FLOPS,
+    LOSS,
+    STEPS,
+    TIME,
+    Cost,
+    curve_figures,
+    learning_curve,
+)
 from lra.report.figures.drawing import style
 from lra.report.figures.styles import assign_styles
 from made_results import record, save_all, write_metrics, write_predictions
@@ -58,6 +67,24 @@ def test_curves_join_seeds_where_all_have_steps(
     assert found is not None
     assert found.points == [(x[0], 15.0), (x[1], 30.0)]
     assert found.intervals == [(10.0, 20.0), (20.0, 40.0)]
+
+
+def test_the_curve_of_one_seed_has_the_interval_of_its_validation_examples(tmp_path: Path) -> None:
+    data = {"source": "generated", "fingerprint": "f" * 64, "sizes": {"train": 1, "val": 50}}
+    run = record(data=data)
+    save_all(tmp_path, [run])
+    write_metrics(tmp_path, run, [10.0, 20.0])
+    results = Results(tmp_path)
+    found = learning_curve(results, "tnn", (run,), STEPS)
+    assert found is not None
+    assert found.intervals == [wilson_interval(0.1, 50), wilson_interval(0.2, 50)]
+    loss = learning_curve(results, "tnn", (run,), STEPS, LOSS)
+    assert loss is None or loss.intervals == []
+    (board,) = boards(results.records)
+    with style():
+        (axes,) = curve_figures(results, board, assign_styles(board.rows), "c")[0].draw().axes
+    (bar,) = axes.collections
+    assert len(bar.get_paths()) == 1, "one bar at the end"
 
 
 def test_a_figure_per_axis_of_learning(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from lra.report.figures.drawing import (
     plot_line,
     style,
 )
+from lra.report.figures.series import describe, drawn_rows
 from lra.report.figures.styles import assign_styles
 
 NARROW = {"figure.figsize": (3.2, 2.2), "font.size": 8}
@@ -89,6 +90,46 @@ def test_files_have_names_as_text_and_the_same_bytes_twice() -> None:
     assert {odd, "tnn"} <= set(texts)
     assert b"Verdana" in files["s.svg"], "for machines without matplotlib's font"
     assert b"metadata" not in files["s.svg"]
+
+
+def test_parts_of_an_svg_name_their_row_and_explain_their_points() -> None:
+    odd = "d=\"1.2345678\" <b> & 'é'"
+    svg = ReportFigure("s", "t", "c", partial(line_with_texts, odd)).files()["s.svg"]
+    groups = [
+        group
+        for group in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}g")
+        if group.get("class") == "series"
+    ]
+    assert {group.get("data-row") for group in groups} == {odd}
+    assert {group.get("data-mixer") for group in groups} == {odd.split(" ", 1)[0]}
+    (points,) = [found for group in groups if (found := group.get("data-points"))]
+    assert points == "x 0: y 0.123456\nx 1: <1>"
+    assert len(groups) > 2, "the legend's line and name, too"
+    assert drawn_rows(svg) == [odd]
+
+
+def line_with_texts(name: str) -> Figure:
+    figure = new_figure([name])
+    axes = figure.subplots()
+    line = assign_styles([name])[name]
+    plot_line(axes, name, [(0, 0), (1, 1)], line, texts=["x 0: y 0.123456", "x 1: <1>"])
+    add_legend(figure)
+    return figure
+
+
+@pytest.mark.parametrize(
+    ("label", "value", "interval", "expected"),
+    [
+        ("test accuracy, %", 61.2, (60.0, 62.345), "test accuracy 61.20 % (60 to 62.34)"),
+        ("optimizer steps", 1500.0, (), "optimizer steps 1,500"),
+        ("perplexity (lower is better)", 3.456, (), "perplexity 3.46"),
+        ("training FLOPs", 3.21e15, (), "training FLOPs 3.21e+15"),
+    ],
+)
+def test_a_point_is_described_with_its_unit_and_interval(
+    label: str, value: float, interval: tuple[float, ...], expected: str
+) -> None:
+    assert describe(label, value, interval) == expected
 
 
 @pytest.mark.parametrize(

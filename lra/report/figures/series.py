@@ -52,9 +52,13 @@ def _attributes(group: re.Match[bytes]) -> bytes:
     row, *points = html.unescape(group[2].decode()).split("\n")
     attributes = {"mixer": mixer_of(row), "row": row, "points": "\n".join(points)}
     written = "".join(
-        f' data-{name}="{html.escape(value)}"' for name, value in attributes.items() if value
+        f' data-{name}="{_escape(value)}"' for name, value in attributes.items() if value
     )
     return SERIES + f"{written}>".encode()
+
+
+def _escape(value: str) -> str:
+    return html.escape(value).replace("\n", "&#10;")
 
 
 def drawn_rows(svg: bytes) -> list[str]:

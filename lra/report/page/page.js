@@ -79,7 +79,7 @@ function writeAddress() {
 
 /** Read what the address asks for: what a reader has chosen, or the name of a part of the page. */
 function readAddress() {
-  const written = decodeURIComponent(location.hash.slice(1));
+  const written = decode(location.hash.slice(1));
   if (byId(written)) state.at = written;
   else {
     const words = new URLSearchParams(location.hash.slice(1));

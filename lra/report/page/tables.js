@@ -2,6 +2,9 @@
 // Tables: which rows are of which mixer, sorting, differences from a row, and the runs behind a number.
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+const decode = (text) => {
+  try { return decodeURIComponent(text); } catch { return text; }
+};
 const byId = (id) => document.getElementById(id);
 const tables = all("table.sortable");
 const textOf = (cell) => cell.dataset.text ?? cell.textContent;
@@ -86,7 +89,7 @@ function showDifferences(name) {
 /** Show all runs behind a number: those of all seeds for a mean. */
 function showRuns(link) {
   const anchors = [link.getAttribute("href").slice(1), ...(link.dataset.runs ?? "").split(" ").filter(Boolean)];
-  const runs = anchors.map((anchor) => byId(decodeURIComponent(anchor)));
+  const runs = anchors.map((anchor) => byId(decode(anchor)));
   if (runs.includes(null)) return false;
   const cell = link.closest("td"), heads = cell.closest("table").tHead.rows[0].cells;
   byId("behind-title").textContent =
