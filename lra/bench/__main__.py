@@ -284,7 +284,7 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
             rows = [dict(zip(table.headings, row, strict=True)) for row in table.rows]
             lines += [*wrap_words(table.title, width), "", *plain_matrix(rows, width), ""]
         for caption in dict.fromkeys(table.caption for table in tables):
-            lines += wrap_words(caption, width)
+            lines += wrap_words(caption, width, indent="")
         write_out("\n".join([*lines, "", ""]))
     return records
 

@@ -194,7 +194,7 @@ def decode(
     sizes = [f"{one.component.name} {one.state_size:,}" for one in decodings]
     state = f"Real numbers in the state of one sequence: {', '.join(sizes)}."
     lines = [*wrap_words(title, width), "", *plain_matrix(rows, width), ""]
-    lines += [*wrap_words(state, width), *wrap_words(note, width)]
+    lines += [*wrap_words(state, width), *wrap_words(note, width, indent="")]
     write_out("\n".join([*lines, "", ""]))
     mixers = tuple(decoding.component.name for decoding in decodings)
     overrides = tuple(change.text for change in parse_changes(options.overrides))
