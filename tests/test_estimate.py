@@ -188,8 +188,8 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     assert shown["time is from"] == "CPU: a run; GPU: a run"
     assert shown["validation at 10 % of the steps"] == "22.00 (n=2)"
     assert shown["validation at 50 % of the steps"] == "60.00 (n=1)"
-    assert f"Measured on {HERE} and NVIDIA X." in table.caption
+    assert f"Steps were measured on {HERE} and NVIDIA X." in table.caption
     (tmp_path / "none").mkdir()
     empty = reproduce_table(Results(tmp_path / "none"))
     assert empty.headings[-1] == "epochs"
-    assert "Nothing measured yet: time on the CPU, time on the GPU" in empty.caption
+    assert "There are no measurements yet for time on the CPU, time on the GPU" in empty.caption

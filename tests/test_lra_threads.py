@@ -223,7 +223,7 @@ def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_pat
     (board,) = bench_boards([made])
     speeds, memory, ratios = benchmark_tables(board, "tnn")
     assert speeds.rows[0][1].endswith(", busy")
-    assert "Busy: measured beside other processes" in speeds.caption
+    assert "Busy means that other processes slowed" in speeds.caption
     assert "busy" not in f"{memory.rows} {memory.caption}".lower()
     assert ratios.rows[0][1] == "2.00 (1.90 to 2.10), busy"
     all_ratios = against_reference([made])

@@ -92,8 +92,8 @@ def test_steps_stand_beside_the_reference(
     for name in ("kernels", "Fourier transforms", "matrix products", "optimizer"):
         assert record.time_breakdown[name] > 0
     shown = capsys.readouterr().out
-    assert "times as fast as the reference" in shown
-    assert "what a training step's time goes to" in shown
+    assert "speed relative to the reference" in shown
+    assert "parts of a training step's time" in shown
 
 
 @pytest.mark.usefixtures("in_this_process")

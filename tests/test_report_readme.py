@@ -175,8 +175,8 @@ def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
     assert [row[0] for row in table.rows] == ["tnn", "best trivial baseline"]
     assert table.headings == ["mixer", *FIVE, "mean of 5"]
     assert list(table.rows[0]) == ["tnn", *["40.00"] * 6]
-    assert "of one seed each" in table.caption
-    assert "No results for: pathx." in table.caption
+    assert "Each number is from one seed." in table.caption
+    assert "There are no results for pathx." in table.caption
     (board,) = boards(row_of("quick", FIVE) + row_of("quick", FIVE[:1], seed=1))
     assert leaderboard(board).rows[0][1] == "40.00 ± 0.00 (n=2)"
     assert "over n seeds" in leaderboard(board).caption
