@@ -2,11 +2,13 @@
 
 const tabs = all("[role=tab]");
 const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
+// The reader's own results come first.
+const firstTab = tabs.find((tab) => panelOf(tab).querySelector("tr.own")) ?? tabs[0];
 const boxes = all("#mixers input");
 const mixers = new Set(boxes.map((box) => box.value));
 tables.forEach((table) => nameRows(table, mixers));
 const box = byId("search"), reference = byId("reference"), theme = byId("theme");
-const state = { tab: tabs[0].id, hide: new Set(), search: "", row: "", theme: "", at: "" };
+const state = { tab: firstTab.id, hide: new Set(), search: "", row: "", theme: "", at: "" };
 
 const items = all(".item").map((element) => {
   const rows = all("tbody tr", element);
@@ -71,7 +73,7 @@ function listContents() {
 
 function writeAddress() {
   const words = new URLSearchParams();
-  if (state.tab !== tabs[0].id) words.set("tab", state.tab);
+  if (state.tab !== firstTab.id) words.set("tab", state.tab);
   if (state.hide.size) words.set("hide", [...state.hide].sort().join(","));
   for (const name of ["search", "row", "theme", "at"]) if (state[name]) words.set(name, state[name]);
   history.replaceState(null, "", `#${words}`);
@@ -84,7 +86,7 @@ function readAddress() {
   else {
     const words = new URLSearchParams(location.hash.slice(1));
     for (const name of ["search", "row", "theme", "at"]) state[name] = words.get(name) ?? "";
-    state.tab = tabs.some((tab) => tab.id === words.get("tab")) ? words.get("tab") : tabs[0].id;
+    state.tab = tabs.some((tab) => tab.id === words.get("tab")) ? words.get("tab") : firstTab.id;
     state.hide = new Set((words.get("hide") ?? "").split(",").filter((mixer) => mixers.has(mixer)));
   }
   const target = byId(state.at);
