@@ -75,7 +75,7 @@ def test_a_run_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     capsys.readouterr()
     assert report.main(["--results-dir", str(tmp_path / "results")]) == 0
-    assert "| tnn (" in capsys.readouterr().out
+    assert "\n> tnn (" in capsys.readouterr().out
     names = {path.name for path in (tmp_path / "results" / "report" / "figures").glob("*.svg")}
     over = [f"learning-listops-over-{axis}" for axis in ("steps", "time", "flops")]
     starts = [*over, "confusions-listops", "kernels-listops-tnn"]

@@ -90,7 +90,9 @@ print(run.record.status, run.record.git["commit"], run.folder)
 @pytest.mark.slow
 def test_it_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE)
-    subprocess.run(["git", "init", "-q", str(installed.parent)], check=False)
+    git = ["git", "-C", str(installed.parent), "-c", "user.name=x", "-c", "user.email=x"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "another project"], check=True)
     file, shipped, run = python(installed, tmp_path, "use.py").splitlines()
     assert file == str(installed / "lra" / "__init__.py")
     assert shipped == "True True"

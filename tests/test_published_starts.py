@@ -135,7 +135,7 @@ def test_what_a_law_draws_has_its_moments(law: str) -> None:
         ('""', "unknown distribution ''"),
         ("normal", "distribution normal: got '', expected 1 numbers"),
         ("normal a", "distribution normal: got 'a', expected 1 numbers"),
-        ("normal .inf", "law normal takes 1 numbers"),
+        ("normal .inf", "distribution normal: got '.inf', expected 1 numbers"),
         ("normal -3", "distribution 'normal -3': expected a standard deviation"),
         ("uniform 2 1", "expected a number and a larger one"),
         ("xavier_uniform_of 0", "expected the number of maps"),
