@@ -90,7 +90,7 @@ def test_a_command_has_only_the_flags_that_it_uses(
     with pytest.raises(SystemExit):
         bench.main(arguments)
     error = capsys.readouterr().err
-    assert f"unrecognized arguments: {flag}" in error
+    assert f"unknown flag {flag}" in error
     assert len(error.strip().splitlines()) == 1
 
 
