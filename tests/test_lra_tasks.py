@@ -94,7 +94,7 @@ def test_selection_on_test_is_recorded_and_shown(
     assert "selected on test" in boards([done])[0].conditions["text"]
     shown = capsys.readouterr()
     assert "selected on the test set" in shown.err
-    assert "selected on test" in shown.out
+    assert "selected on the test set" in shown.out
 
 
 def test_prepare_all_names_what_is_missing_and_does_the_rest(
