@@ -214,7 +214,7 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
         left_out.append(f"Results in bits instead of accuracies: {', '.join(others)}")
     lines = [
         *(["Left out:"] if left_out else []),
-        *(wrap(f"  {line}", indent=4) for line in left_out),
+        *(wrap(f"  {line}", indent="    ") for line in left_out),
         wrap(
             f"Wrote {len(paper.tables)} LaTeX tables and {len(paper.figures)} PDF figures to {out}."
         ),

@@ -72,7 +72,7 @@ def describe_comparisons(made: Comparisons) -> str:
         title = wrap(f"{name}: difference of test accuracy in percentage points")
         parts += [title, fitted.text, *fitted.legend]
     if made.left_out:
-        parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", 4) for t in made.left_out)]))
+        parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in made.left_out)]))
     parts.append(wrap(f"{_NOISE} {_intervals(made)}"))
     return "\n\n".join(parts)
 

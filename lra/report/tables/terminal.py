@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +9,8 @@ from dataclasses import dataclass
 from lra.report.tables.notes import describe_seeds, letters, notes_on, seed_counts, usual_seeds
 from lra.report.tables.table import Column, Entry, Table
 from lra.runtime.console import MISSING, printable
+from lra.runtime.terminal import terminal_width, wrap_words
 
-_UNKNOWN, _NARROWEST = 80, 40
-"""Width where the terminal does not say its own, and the least that tables are made for."""
 _GAP = 2
 """Spaces between columns."""
 OWN_MARK = ">"
@@ -20,22 +18,14 @@ _LONGEST_TEXT = 20
 """Most letters of a cell without a number; a longer one becomes a note."""
 
 
-def terminal_width() -> int:
-    """Return the width of the terminal in letters; 80 where it is unknown."""
-    return max(_NARROWEST, shutil.get_terminal_size((_UNKNOWN, 24)).columns)
-
-
-def wrap(text: str, indent: int = 0) -> str:
+def wrap(text: str, indent: str = "") -> str:
     """Break a paragraph into lines of the terminal's width; a path stays in one piece.
 
     Args:
         text: the paragraph.
-        indent: spaces before every line but the first.
+        indent: start of every line but the first.
     """
-    return textwrap.fill(
-        printable(text), terminal_width(), subsequent_indent=" " * indent,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    return "\n".join(wrap_words(printable(text), terminal_width(), indent=indent))
 
 
 @dataclass(frozen=True)
