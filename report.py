@@ -32,8 +32,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         description="Turn training runs into tables, figures and one HTML page. The terminal shows "
-        "the results of your own runs, among those that come with the repository; the page has "
-        "everything.",
+        "your own runs together with the shipped runs that they can be compared with. The page "
+        "shows all runs.",
         epilog="Exit codes: 0: done. 1: done, but some files could not be read and are named, or "
         "--check found a README file that differs. 2: a mistake in the command. 130: interrupted.",
     )
@@ -58,17 +58,17 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
         help="print the difference of test accuracy between the first mixer and each other one, "
-        "with its 95 %% interval, from their answers to the same test examples. A mixer is given "
-        "by the name of its row, or by a beginning that no other row has.",
+        "with its 95 %% interval, from their answers to the same test examples. Name a mixer "
+        "as its row is named; the beginning of the name is enough if no other row begins with it.",
     )  # fmt: skip
     parser.add_argument(
         "--relative-to", "--baseline", metavar="MIXER",
-        help="mixer whose speed and memory are 1 in the tables of speed; given as for --compare "
-        "(default: tnn)",
+        help="mixer that the speed and the memory of the others are divided by; named as for "
+        "--compare (default: tnn)",
     )  # fmt: skip
     parser.add_argument(
         "--published", metavar="NAME,...",
-        help="published methods to show, or none (default: all)",
+        help="published results to show, by name; none shows no published result (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--format", metavar="NAME,...", default="markdown,latex,csv,html",
@@ -92,9 +92,9 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
     """Add the flags of the report for a paper."""
     group = parser.add_argument_group(
         "for a paper",
-        "Write LaTeX tables and PDF figures that are as wide as a column of text, of the main "
-        "results of all presets or of those of --preset and --protocol. Names of rows and columns "
-        "may be shortened to a beginning that no other name has.",
+        "Write the main results as LaTeX tables and PDF figures that fit a column of text. "
+        "--preset and --protocol choose the runs. The beginning of a name of a row or column is "
+        "enough if no other name begins with it.",
     )
     group.add_argument(
         "--paper", action="store_true",
@@ -102,14 +102,15 @@ def add_paper(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--rows", metavar="NAME,...",
-        help="rows in this order: names of rows, or mixers (at the settings of their preset), "
+        help="rows in this order: names of rows, or mixers (with the settings of their preset), "
         "variants (with changed settings), baselines (trivial ones) and published (published "
         "results of the mixers shown, or those of --published) (default: mixers)",
     )  # fmt: skip
     group.add_argument(
         "--columns", metavar="NAME,...",
-        help="columns in this order: names of tasks, or tasks (all with results), average (the one "
-        "that most rows have), 'mean of 5' and 'mean of 6' (default: tasks,average)",
+        help="columns in this order: names of tasks, or tasks (all with results), 'mean of 5' and "
+        "'mean of 6' (tasks), average (the one of these two that most rows have) (default: "
+        "tasks,average)",
     )  # fmt: skip
     group.add_argument(
         "--precision", type=int, choices=range(4), metavar="DIGITS",
@@ -216,7 +217,8 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
         *(["Left out:"] if left_out else []),
         *(wrap(f"  {line}", indent="    ") for line in left_out),
         wrap(
-            f"Wrote {len(paper.tables)} LaTeX tables and {len(paper.figures)} PDF figures to {out}."
+            f"Saved to {out}: tables in LaTeX ({len(paper.tables)}), figures in PDF "
+            f"({len(paper.figures)})."
         ),
         wrap(f"To see all of them in one document: cd {out} && pdflatex {DOCUMENT}"),
     ]

@@ -70,7 +70,7 @@ def mixer_names() -> list[str]:
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
-        description="Train a token mixer on a Long Range Arena task, and record the result.",
+        description="Train a token mixer on a task, test it, and save the result as a record.",
         epilog="Exit codes: 0 done; 2 mistake in the command or the data; 3 stopped, the same "
         "command resumes the run; 4 diverged; 5 out of memory; 6 another process works on the same "
         "run; 130 interrupted twice, or before there was anything to save.",
@@ -84,22 +84,28 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     name_in_help(mixer, mixer_names)
     parser.add_argument(
         "--match-params", metavar="MIXER",
-        help="choose model.dim so that the parameters come within 5 %% of this mixer's",
+        help="choose model.dim so that the number of parameters is within 5 %% of this mixer's",
     )  # fmt: skip
     parser.add_argument(
         "--pretrain", metavar="OBJECTIVE",
-        help="masked or next: learn the task's inputs before its labels; --set "
-        "pretrain.KEY=VALUE changes its length, learning rate and share of masked positions",
+        help="train on the task's inputs before training on its labels: masked predicts hidden "
+        "positions, next predicts the next one; change its settings with --set pretrain.KEY=VALUE",
     )  # fmt: skip
     parser.add_argument(
-        "--seed", type=seed, default=0, help="seed of weights, order and dropout (0)"
+        "--seed",
+        type=seed,
+        default=0,
+        help="random seed of initial weights, order of examples and dropout (default: 0)",
     )
     parser.add_argument("--device", default="auto", help="auto (default), cpu, cuda or cuda:N")
     add_threads(parser)
-    parser.add_argument("--precision", help="fp32, or bf16 for matrix products")
+    parser.add_argument("--precision", help="fp32, or bf16 to compute matrix products in bfloat16")
     _add_stops(parser)
     parser.add_argument(
-        "--results-dir", type=absolute_path, default="results", help="folder of runs/ (results)"
+        "--results-dir",
+        type=absolute_path,
+        default="results",
+        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)",
     )
     parser.add_argument(
         "--resume", choices=("auto", "never"), default="auto",
@@ -134,12 +140,12 @@ def _add_stops(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--max-minutes",
         type=non_negative_float,
-        help="stop the run after this time, without the preparation of data; the same command "
+        help="stop the run after this time (preparing data is not counted); the same command "
         "resumes it",
     )
     parser.add_argument(
         "--stop-with", type=positive_int, metavar="PID",
-        help="stop the run when this process, which started it, has ended; the same command "
+        help="stop the run when the process with this number has ended; the same command "
         "resumes it",
     )  # fmt: skip
 

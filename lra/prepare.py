@@ -36,7 +36,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.prepare",
         description="Prepare a task's data before you train: find, download or generate it, and "
-        "store it in a cache. Also check or export data that is prepared.",
+        "store it in a cache. It can also verify the data and export it.",
         epilog="Exit codes: 0 done, 2 mistake in the command or the data, 5 out of memory, "
         "130 interrupted (run the same command again to continue).",
     )
@@ -45,13 +45,18 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--source",
-        help="official: files in --data-dir; download; generate; auto (default): what is possible",
+        help="official: use the official files in --data-dir; download or generate: do this even "
+        "if there are files; auto (default): use the files if they are there, otherwise download "
+        "or generate if possible",
     )
     parser.add_argument(
-        "--examples", type=positive_int, metavar="N", help="use N examples in all splits together"
+        "--examples",
+        type=positive_int,
+        metavar="N",
+        help="use N examples, divided between the splits",
     )
     parser.add_argument(
-        "--verify", action="store_true", help="check every file and every example of the data"
+        "--verify", action="store_true", help="check the files and the content of the data"
     )
     parser.add_argument(
         "--export",

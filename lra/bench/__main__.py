@@ -61,8 +61,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.bench",
         description="Measure the speed and the memory of mixers. Each mixer runs in its own "
-        "process, and all are timed in turn, round by round, so that other load on the machine "
-        "affects them alike. Every measurement is recorded under --out; report.py shows them all.",
+        "process, and every round times each of them once, so that other load on the machine "
+        "affects all of them. Every measurement is saved as a record in --out, and report.py shows "
+        "all records.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted. "
         "python -m lra.bench COMMAND --help lists the flags of a command.",
     )
@@ -70,7 +71,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     common, compared = Parser(add_help=False), Parser(add_help=False)
     common.add_argument(
         "--repeats", type=positive_int, default=5,
-        help="number of rounds that count (default: %(default)s)",
+        help="number of measured rounds, after the warm-up (default: %(default)s)",
     )  # fmt: skip
     common.add_argument("--device", default="cpu", help="cpu (default), cuda or cuda:N")
     add_threads(common)
@@ -120,9 +121,6 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)
-    parser.add_argument(
-        "--protocol", default="s4", help="rules for the data and its splits: s4 (default) or lra"
-    )
     _add_mixers(parser, CLASSIFIER_MIXERS)
     parser.add_argument(
         "--lengths",
@@ -130,7 +128,9 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
         f"of the task), or {TASK} for the sequences of the task itself",
     )
     parser.add_argument(
-        "--batch-size", type=positive_int, help="examples a batch (default: as in training)"
+        "--batch-size",
+        type=positive_int,
+        help="number of examples in a batch (default: as in training)",
     )
     add_overrides(parser, "change a setting")
     parser.add_argument(
@@ -150,7 +150,7 @@ def _add_operator_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--batch-size", type=positive_int, default=OPERATOR_BATCH,
-        help="examples a batch (default: %(default)s)",
+        help="number of examples in a batch (default: %(default)s)",
     )  # fmt: skip
     _add_mixer_flags(parser, OPERATOR_LENGTHS)
 

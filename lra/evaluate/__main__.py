@@ -69,7 +69,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--examples", type=positive_int, help=f"examples of a new test set (default: {EXAMPLES:,})"
     )
     parser.add_argument(
-        "--again", action="store_true", help="repeat evaluations that are recorded already"
+        "--again", action="store_true", help="repeat evaluations that already have a record"
     )
     add_trained_model(parser)
     return parser.parse_args(arguments)

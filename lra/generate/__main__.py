@@ -60,9 +60,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.generate",
         description="Continue a prompt with the best model of a finished run that predicts the "
-        "next token (task lm, for example). If every mixer has a recurrence, each token costs one "
-        "step of it, otherwise a full pass over the text so far. The text is printed to standard "
-        "output, the speed to standard error.",
+        "next token (task lm, for example). If its mixer has a recurrent form, each new token "
+        "costs one recurrent step. Otherwise it costs a full pass over the text so far. The text "
+        "is printed to standard output, the speed to standard error.",
         epilog="Exit codes: 0 done, 1 --compare found different tokens, 2 mistake in the command, "
         "5 out of memory, 130 interrupted.",
     )

@@ -43,12 +43,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="folder of the results, with runs/ in it (default: results)",
     )  # fmt: skip
     commands.add_parser(
-        "validate", parents=[folder], help="read every record and name those with faults"
-    )
-    commands.add_parser("list", parents=[folder], help="print one line for each run")
+        "validate", parents=[folder],
+        help="check every record, and print the ones that are not valid",
+        description="Check every record, and print the ones that are not valid.",
+    )  # fmt: skip
+    commands.add_parser(
+        "list", parents=[folder], help="print one line for each run",
+        description="Print one line for each run.",
+    )  # fmt: skip
     export = commands.add_parser(
         "export", parents=[folder],
-        help="write one line of CSV for each run: every field, every setting and its folder",
+        help="write a CSV file with one row for each run",
+        description="Write a CSV file with one row for each run: every field of its record, every "
+        "setting, and its folder.",
     )  # fmt: skip
     export.add_argument("--csv", type=new_file, help="file to write (default: standard output)")
     export.add_argument(
@@ -56,8 +63,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="include the runs that come with the repository",
     )  # fmt: skip
     merge = commands.add_parser(
-        "merge", parents=[folder], help="copy the runs of other results folders into this one"
-    )
+        "merge", parents=[folder],
+        help="copy the runs of other results folders into one",
+        description="Copy the runs of other results folders into the folder --results-dir.",
+    )  # fmt: skip
     merge.add_argument(
         "folders", nargs="+", type=absolute_path, metavar="FOLDER",
         help="results folder, with runs/ in it",

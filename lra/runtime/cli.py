@@ -84,21 +84,24 @@ def add_settings(
     """
     name_in_help(parser.add_argument("--task", required=True, help=help_text), tasks)
     add_preset(parser)
-    parser.add_argument(
-        "--protocol", default="s4", help="rules for data and readout: s4 (default) or lra"
-    )
     add_overrides(
-        parser, "change a setting, for example train.lr=1e-3; the last value of a setting holds"
+        parser, "change a setting, for example train.lr=1e-3; if given twice, the last value counts"
     )
 
 
 def add_preset(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that chooses a preset."""
+    """Add the flags that choose a preset and a protocol."""
     parser.add_argument(
         "--preset",
         default="paper",
         help="paper (published sizes, default), quick (minutes), budget (10 minutes), or a preset "
-        "of the mixer",
+        "of a mixer",
+    )
+    parser.add_argument(
+        "--protocol",
+        default="s4",
+        help="how data is presented and pooled, and how long training is: s4 (default), as in the "
+        "S4 and TNN papers, or lra, as in the Long Range Arena paper",
     )
 
 
@@ -125,7 +128,7 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
         "--data-dir",
         type=absolute_path,
         default="data",
-        help="folder of official files and caches (data)",
+        help="folder of official files and caches (default: data)",
     )
 
 
@@ -146,7 +149,7 @@ def add_threads(parser: argparse.ArgumentParser) -> None:
     """Add the flag that says how many threads compute; `choose_threads` reads it before."""
     parser.add_argument(
         "--threads", type=_thread_count,
-        help="number of CPU threads (OMP_NUM_THREADS, or one per core)",
+        help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
     )  # fmt: skip
 
 

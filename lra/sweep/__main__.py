@@ -77,9 +77,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--seeds", default="0", help="comma-separated list of random seeds (default: 0)"
     )
     add_preset(parser)
-    parser.add_argument(
-        "--protocol", default="s4", help="rules for the data and its splits: s4 (default) or lra"
-    )
     add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
     parser.add_argument(
         "--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
