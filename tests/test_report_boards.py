@@ -90,14 +90,14 @@ def test_a_run_without_a_result_stands_beside_the_result_of_its_name() -> None:
     done = record(run_id="abc-s0", test_accuracy=59.65)
     mine = record(run_id="abc-s0", status="stopped", steps=5, total_steps=1500, **NOT_DONE)
     one = cell(done, mine)
-    assert one.text_of(ACCURACY) == "59.65 (n=1; yours: stopped at 5 of 1,500)"
+    assert one.text_of(ACCURACY) == "59.65 (n=1; your run: stopped at step 5 of 1,500)"
     assert one.value == 59.65
     other = record(run_id="abc-s1", seed=1, test_accuracy=59.65)
     ended = record(run_id="abc-s1", seed=1, status="oom", steps=7, total_steps=1500, **NOT_DONE)
     both = cell(mine, done, ended, other)
     assert (
         both.text_of(ACCURACY)
-        == "59.65 ± 0.00 (n=2; yours: stopped at 5 of 1,500, oom at 7 of 1,500)"
+        == "59.65 ± 0.00 (n=2; your runs: stopped at step 5 of 1,500, oom at step 7 of 1,500)"
     )
     assert both.value == 59.65
 
