@@ -25,7 +25,7 @@ def test_it_runs_as_a_module(tmp_path: Path) -> None:
         [sys.executable, "-m", "lra.record", "validate", "--results-dir", str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert "1 records are valid, 0 are not" in done.stdout
+    assert "valid records: 1; invalid files: 0" in done.stdout
 
 
 def test_unreadable_records_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,7 +84,7 @@ def test_each_setting_of_a_grid_has_a_row_and_narrow_terminals_get_two_tables() 
 def test_next_tokens_are_measured_in_bits() -> None:
     lines = results_table([state_of(planned("tnn", "lm"), next_token_run(1.5))], 80)
     assert lines[0] == "Test results, one seed:"
-    assert lines[2:] == ["mixer  lm, bits a byte", "tnn    1.500"]
+    assert lines[2:] == ["mixer  lm, bits per byte", "tnn    1.500"]
     assert results_table([state_of(planned("tnn"), "failed")], 80) == []
 
 

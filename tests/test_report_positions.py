@@ -100,15 +100,15 @@ def test_no_run_is_in_tables_of_accuracies(made: Results, board: Board) -> None:
 def test_a_row_has_bits_first_and_the_lowest_is_the_best(board: Board) -> None:
     table = position_table(board, "t")
     rows = rows_of(table)
-    assert rows["tnn"]["bits a byte"] == "2.050 ± 0.071 (n=2)"
+    assert rows["tnn"]["bits per byte"] == "2.050 ± 0.071 (n=2)"
     assert rows["tnn"]["perplexity"] == "4.14 ± 0.20"
     assert rows["tnn"]["accuracy, %"] == "50.00 ± 0.00"
     assert rows["tnn"]["validation loss, nats"] == "1.521 ± 0.049"
     assert rows["tnn"]["minutes"] == "10.0"
-    assert rows["s4"]["bits a byte"] == "2.500 (n=1)"
-    assert rows["dss"]["bits a byte"] == "stopped"
+    assert rows["s4"]["bits per byte"] == "2.500 (n=1)"
+    assert rows["dss"]["bits per byte"] == "stopped"
     assert rows["dss"]["perplexity"] == "-"
-    assert rows["trivial baseline: order-0"]["bits a byte"] == "4.620"
+    assert rows["trivial baseline: order-0"]["bits per byte"] == "4.620"
     assert rows["trivial baseline: majority class"]["accuracy, %"] == "17.00"
     names = list(rows)
     places = {names[i]: mark for (i, j), mark in table.marks.items() if j == 1}
@@ -120,7 +120,7 @@ def test_a_row_has_bits_first_and_the_lowest_is_the_best(board: Board) -> None:
 def test_an_absurd_loss_is_no_number(tmp_path: Path) -> None:
     lost = scores(2.0).model_copy(update={"loss": None, "bits_per_byte": None, "perplexity": None})
     (found,) = position_boards([next_token_run(2.0, positions=lost), next_token_run(2.0, seed=1)])
-    assert rows_of(position_table(found, "t"))["tnn"]["bits a byte"] == "2.000 (n=1)"
+    assert rows_of(position_table(found, "t"))["tnn"]["bits per byte"] == "2.000 (n=1)"
     assert lost.text == "loss not finite"
 
 
@@ -181,10 +181,10 @@ def test_parts_are_means_over_targets_and_above_the_ideal_predictor() -> None:
     assert rows_of(table)["tnn"] == {"mixer": "tnn", "4": "0.200", "16": "0.400"}
     assert rows_of(table)["ideal predictor"]["4"] == "1.000"
     rows = rows_of(position_table(board, "t"))
-    assert rows["tnn"]["bits a token"] == "1.350 (n=1)"
+    assert rows["tnn"]["bits per token"] == "1.350 (n=1)"
     assert rows["tnn"]["above ideal predictor"] == "0.350"
     assert rows["tnn"]["above entropy rate"] == "0.850"
-    assert rows["lower bound: entropy rate"]["bits a token"] == "0.500"
+    assert rows["lower bound: entropy rate"]["bits per token"] == "0.500"
 
 
 def test_a_part_whose_loss_is_not_finite_is_a_hole() -> None:
@@ -241,7 +241,7 @@ def test_perplexity_is_drawn_over_length_with_the_trained_one(made: Results, boa
 
 def test_bubbles_are_of_bits(board: Board) -> None:
     (panel,) = task_panels(board, speeds_on(board, "CPU"))
-    assert panel.measured == "bits a byte (lower is better)"
+    assert panel.measured == "bits per byte (lower is better)"
     points = {bubble.method: (bubble.x, bubble.y) for bubble in panel.bubbles}
     assert points["tnn"] == pytest.approx((2.5, 2.05))
     assert points["s4"] == pytest.approx((5.0, 2.5))
@@ -267,10 +267,10 @@ def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[st
     arguments = ["--results-dir", str(made.folder), "--format", "markdown,html"]
     assert report.main(arguments) == 0
     shown = capsys.readouterr().out
-    assert "next tokens of lm: bits a byte, best first" in shown
+    assert "next tokens of lm: bits per byte, best first" in shown
     assert "2.050 ± 0.071" in shown
     page = (made.folder / "report" / "index.html").read_text()
-    assert "2.500 bits a byte, perplexity 5.657" in page
+    assert "2.500 bits per byte, perplexity 5.657" in page
     assert "Published perplexities" in page
     found = make_chapters(CHAPTERS, ReportData(made, ReportOptions(published="TNN")))
     slugs = [table.slug for one in found for table in one.tables if "published" in table.slug]
@@ -300,7 +300,7 @@ def test_what_commands_print_of_a_run(made: Results, board: Board) -> None:
     assert "2.500 (n=1)" in row and "5.66 (n=1)" in row and "50.00 (n=1)" in row
     assert "measured, %" not in text and "published, %" not in text
     assert "trivial baseline: order-0" in text
-    assert run.test_text == "2.500 bits a byte, perplexity 5.657 (50.00 %)"
+    assert run.test_text == "2.500 bits per byte, perplexity 5.657 (50.00 %)"
     first, second = evaluation_text([made.path(run)], 300)[1:]
     assert first.split("  ", maxsplit=1)[1].split()[:5] == ["bits", "a", "byte", "2.500", "2.500"]
     assert "  perplexity  " in second

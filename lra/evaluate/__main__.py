@@ -117,7 +117,10 @@ def _scored(record: RunRecord | EvaluationRecord) -> dict[str, str]:
     scores = record.positions
     if scores is None:
         return {"accuracy": f"{record.test_accuracy:.2f}"}
-    numbers = {f"bits a {unit_of(scores.text_bytes)}": scores.bits, "perplexity": scores.perplexity}
+    numbers = {
+        f"bits per {unit_of(scores.text_bytes)}": scores.bits,
+        "perplexity": scores.perplexity,
+    }
     return {name: MISSING if n is None else f"{n:.3f}" for name, n in numbers.items()}
 
 

@@ -111,7 +111,7 @@ def carry(options: argparse.Namespace) -> int:
                 evaluated, others = evaluations_of(folder_of(folder, record))
                 count += len(evaluated)
                 faults += others
-            write_out(f"{count} records are valid, {len(faults)} are not\n")
+            write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
     for fault in faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0

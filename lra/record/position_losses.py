@@ -51,7 +51,7 @@ class PositionScores(Record):
     text_bytes: PositiveCount | None = None
     """Bytes of the text that the test targets stand for; null where they are no text."""
     baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
-    """What trivial baselines take, by name, in bits a byte, or a target where there is no text."""
+    """What trivial baselines take, by name, in bits per byte of text or, without text, per target."""
     lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
     """What no model is below on average, by name, in the same unit, where the law is known."""
     by_position: list[PositionLoss] = Field(default_factory=list)
@@ -59,7 +59,7 @@ class PositionScores(Record):
 
     @property
     def bits(self) -> float | None:
-        """Bits of the test set, a byte of text, or a target where there is no text."""
+        """Bits of the test set: per byte of text or, without text, per target."""
         if self.loss is None or self.text_bytes is not None:
             return self.bits_per_byte
         return self.loss / math.log(2)
@@ -69,7 +69,7 @@ class PositionScores(Record):
         """Bits and perplexity of the test set, as commands print them."""
         if self.bits is None:
             return "loss not finite"
-        text = f"{self.bits:.3f} bits a {unit_of(self.text_bytes)}"
+        text = f"{self.bits:.3f} bits per {unit_of(self.text_bytes)}"
         return text if self.perplexity is None else f"{text}, perplexity {self.perplexity:.4g}"
 
 
@@ -80,7 +80,7 @@ def unit_of(text_bytes: int | None) -> str:
 
 def describe_baselines(dataset: Dataset) -> list[str]:
     """Write a line on each trivial baseline and each bound of a data set."""
-    unit = f"bits a {unit_of(dataset.splits['test'].text_bytes)}"
+    unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
     return [
         *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
           for name, accuracy in dataset.baselines.items()),
@@ -96,7 +96,7 @@ def perplexity_of(loss: float) -> float | None:
 
 
 def bits_per_byte_of(loss: float, targets: int, text_bytes: int | None) -> float | None:
-    """Return the bits a byte of text takes.
+    """Return how many bits a byte of text takes.
 
     Args:
         loss: mean over the targets, in nats.

@@ -83,7 +83,7 @@ def _line(run: PlannedRun) -> str:
             ("loss", "loss", ".3f"),
             ("accuracy", "accuracy", ".1f"),
             ("val_accuracy", "validation", ".1f"),
-            ("val_bits", "bits a token", ".3f"),
+            ("val_bits", "bits per token", ".3f"),
             ("steps_per_second", "steps/s", ".2f"),
         )
         if key in found

@@ -216,7 +216,7 @@ class Run:
         bits = ""
         if self.info.targets == "position":
             facts["val_bits"] = score.loss / math.log(2)
-            bits = f", {facts['val_bits']:.3f} bits a token"
+            bits = f", {facts['val_bits']:.3f} bits per token"
         self._log(facts)
         accuracy = f"accuracy {score.accuracy:.2f} %, " if self._has_accuracy else ""
         of = "validation of the pretraining" if self.phases.is_pretraining else "validation"

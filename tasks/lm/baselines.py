@@ -46,7 +46,7 @@ def open_baselines(
         cache: the whole text.
         views: what is used of train and test.
         vocab_size: most different tokens.
-    Returns: by name, test accuracies in percent, and bits a byte of the test text.
+    Returns: by name, test accuracies in percent, and bits per byte of the test text.
     """
     train, test = views["train"], views["test"]
     sizes = {"train": len(train.tokens), "test": len(test.tokens)}

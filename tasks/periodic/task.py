@@ -213,7 +213,7 @@ class Periodic(Task):
             f"{sum(self.counts.values())} examples were drawn again and are the same",
             f"their periods are {', '.join(map(str, self.law.periods))}",
             f"{100 * replaced / total:.2f} % of their tokens are not the repeated word's",
-            f"the ideal predictor needs {again.mean():.4f} bits a target of the test split",
+            f"the ideal predictor needs {again.mean():.4f} bits per target of the test split",
         ]
 
     def _check_split(self, cache: Cache, split: str) -> int:

@@ -77,9 +77,9 @@ PERPLEXITY = Measure("perplexity", _perplexity, lowest_is_best=True)
 
 
 def bits_of(results: Sequence[Result]) -> Measure:
-    """Measure bits a byte of text, or a token where none of the results is of text."""
+    """Measure bits per byte of text, or per token where none of the results is of text."""
     sizes = [one.positions.text_bytes for one in results if one.positions is not None]
-    name = f"bits a {unit_of(max(filter(None, sizes), default=None))}"
+    name = f"bits per {unit_of(max(filter(None, sizes), default=None))}"
     return Measure(name, _bits, digits=3, lowest_is_best=True, beneath=_bits_beneath)
 
 

@@ -68,8 +68,8 @@ def conditions_of(board: Board) -> str:
     parts: list[str] = []
     if board.preset not in published_presets():
         parts.append(
-            f"The {board.preset} preset has data and models of its own, so its results compare "
-            f"with each other and not with published ones."
+            f"The {board.preset} preset uses its own data and models: compare its results only "
+            f"with each other, not with published ones."
         )
     by_condition: dict[str, list[str]] = {}
     for task, condition in board.conditions.items():

@@ -15,10 +15,10 @@ _COMPARED = (
     "The number says how many times as fast as the reference the suite is. Both were timed in "
     "interleaved rounds, each in a process of its own. The reference is written like published "
     "code (lra/classifier/reference.py and the reference form of each fast function). It "
-    "transforms along the positions at twice the length, in single precision, pads every sequence "
-    "to the task's longest, and leaves autograd, allocator and threads at their defaults. The "
-    "number is the median over rounds or, with the task's own lengths, the ratio over all rounds "
-    "together. The quartiles of the rounds are in brackets."
+    "computes Fourier transforms over positions, padded to twice the length, in single precision. "
+    "It pads every sequence to the task's longest, and leaves autograd, allocator and threads at "
+    "their defaults. The number is the median over rounds or, with the task's own lengths, the "
+    "ratio over all rounds together. The quartiles of the rounds are in brackets."
 )
 
 

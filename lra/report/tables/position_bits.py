@@ -76,13 +76,13 @@ def _tables(
         entries = [number_entry(value, _DIGITS, is_ranked=True) for value in bits]
         beneath = [number_entry(ideal[part], _DIGITS)] if has_ideal else []
         columns.append(Column(part, [*entries, *beneath], _DIGITS, lowest_is_best=True))
-    what = f"bits a token above the {IDEAL}" if has_ideal else "bits a token"
+    above = f" more than the {IDEAL} needs" if has_ideal else ""
     table = Table(
         slug=slugify("bits", *board.tasks, by, slug),
         title=f"{board.name}: bits {by}",
-        caption=f"{what.capitalize()}, in the mean over seeds"
-        + (f". The last row has all bits that the {IDEAL} needs" if has_ideal else "")
-        + f". Positions count from 0. {RANKS}",
+        caption=f"Bits per token{above}, averaged over seeds. "
+        + (f"The last row is what the {IDEAL} needs. " if has_ideal else "")
+        + f"Positions count from 0. {RANKS}",
         columns=columns,
         facts=[
             {"board": board.name, "by": by, "mixer": method, "part": part, "bits": needed.bits,

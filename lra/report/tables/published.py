@@ -29,9 +29,9 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
         slug="published",
         title="Published results",
         caption="Test accuracy in percent, as the source printed it for its own protocol. "
-        "results/sources.yaml lists the sources by their keys. FAIL means at chance level or not "
-        "trained. The averages over five and six tasks are computed from the row, if it has all of "
-        "them. The printed average stands next to them, with the tasks that give it.",
+        "results/sources.yaml lists the sources by their keys. FAIL means that the "
+        "source reports chance level, or that the model could not be trained. The averages over "
+        "five and six tasks are computed from the row, if it has all of them. The printed average stands next to them, with the tasks that give it.",
         columns=columns,
         facts=[
             {"method": row.method, "task": task, "accuracy": text, "source": row.source}
@@ -59,9 +59,10 @@ def suite_table(rows: Sequence[PublishedRow]) -> Table:
         slug="published-of-the-suite",
         title="Published results of these methods",
         caption="Test accuracy in percent on the full tasks, as the source printed it for its own "
-        "protocol. results/sources.yaml lists the sources by their keys. FAIL means at chance "
-        "level or not trained. The methods are mixers of this suite or variants of them. The page "
-        "of `python report.py` has all rows of results/published.csv.",
+        "protocol. results/sources.yaml lists the sources by their keys. FAIL means that "
+        "the source reports chance level, or that the model could not be trained. The methods are "
+        "mixers of this suite or variants of them. The page of `python report.py` has all rows of "
+        "results/published.csv.",
     )
 
 

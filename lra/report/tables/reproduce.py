@@ -72,7 +72,11 @@ def _caption(devices: Mapping[str, str | None], missing: Sequence[str]) -> str:
         "size or length, its time is scaled in proportion to both."
     ]
     parts += [f"Steps were measured on {' and '.join(measured)}."] if measured else []
-    parts += [f"There are no measurements yet for {', '.join(missing)}."] if missing else []
+    parts += (
+        [f"Nothing was measured yet for these columns, so they are left out: {', '.join(missing)}."]
+        if missing
+        else []
+    )
     return " ".join(parts)
 
 

@@ -52,7 +52,7 @@ def fit_table(table: Table, required: Collection[str]) -> TerminalTable:
     labels, marks_own = _labels(table)
     columns = {column.name: column for column in table.columns[1:] if not column.is_empty}
     counted = [column for name, column in columns.items() if name in required]
-    usual = usual_seeds(seed_counts(counted))
+    usual = usual_seeds(seed_counts(counted) or seed_counts(columns.values()))
     room = terminal_width() - max(len(line) for lines in labels for line in lines)
     blocks = _divide(_cells(columns, usual)[0], required, room)
     shown = {name: columns[name] for block in blocks for name in block}
