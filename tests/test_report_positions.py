@@ -147,7 +147,7 @@ def test_bits_over_length_stand_beside_those_of_the_training(made: Results, boar
     assert rows["s4"]["16,384 positions"] == "2.500 (n=1)"
     assert rows["trivial baseline: xz"]["2,048 positions"] == "1.860"
     assert "at up to 512 positions" in bits.caption
-    assert bits.caption.startswith("Bits a byte of models")
+    assert bits.caption.startswith("Bits per byte of models")
     assert rows_of(perplexity)["s4"]["2,048 positions"] == "5.66 (n=1)"
     columns, names = bits.headings, list(rows)
     best = {columns[j]: names[i] for (i, j), mark in bits.marks.items() if mark == "best"}
@@ -220,7 +220,7 @@ def test_figures_can_be_read(made: Results, board: Board) -> None:
         "perplexity-lm-over-length-budget-s4",
         "bits-over-position-lm-test-set-budget-s4",
         "bits-over-position-lm-16-384-positions-budget-s4",
-        "speed-and-bits-a-byte-by-task-budget-s4-cpu",
+        "speed-and-bits-per-byte-by-task-budget-s4-cpu",
     ]
     for made_figure in chapter.figures:
         pickle.dumps(made_figure)  # as for the processes that draw
@@ -302,7 +302,7 @@ def test_what_commands_print_of_a_run(made: Results, board: Board) -> None:
     assert "trivial baseline: order-0" in text
     assert run.test_text == "2.500 bits per byte, perplexity 5.657 (50.00 %)"
     first, second = evaluation_text([made.path(run)], 300)[1:]
-    assert first.split("  ", maxsplit=1)[1].split()[:5] == ["bits", "a", "byte", "2.500", "2.500"]
+    assert first.split("  ", maxsplit=1)[1].split()[:5] == ["bits", "per", "byte", "2.500", "2.500"]
     assert "  perplexity  " in second
 
 
@@ -319,7 +319,7 @@ def next_tokens_block(results: Results) -> Block:
 def test_the_readmes_have_a_block(made: Results, tmp_path: Path) -> None:
     block = next_tokens_block(made)
     assert [table.slug for table in block.tables] == [
-        "bits-lm-budget-s4", "out-of-distribution-lm-bits-a-byte-budget-s4",
+        "bits-lm-budget-s4", "out-of-distribution-lm-bits-per-byte-budget-s4",
         "out-of-distribution-lm-perplexity-budget-s4",
     ]  # fmt: skip
     kinds = [path.name.partition("-lm-")[0] for path in block.figures]

@@ -51,7 +51,7 @@ class PositionScores(Record):
     text_bytes: PositiveCount | None = None
     """Bytes of the text that the test targets stand for; null where they are no text."""
     baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
-    """What trivial baselines take, by name, in bits per byte of text or, without text, per target."""
+    """What trivial baselines take, by name: bits per byte of text or, without text, per target."""
     lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
     """What no model is below on average, by name, in the same unit, where the law is known."""
     by_position: list[PositionLoss] = Field(default_factory=list)

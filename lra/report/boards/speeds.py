@@ -172,9 +172,9 @@ def speed_boards(
             device,
             f"Preset {preset}, protocol {protocol}",
             slugify(preset, protocol, device),
-            "Speed is 1 divided by the median duration of a training step. Sequences have different "
-            "lengths, up to the one in the heading. Memory is the peak memory of the process on a "
-            "CPU, and the peak of allocated memory on a GPU.",
+            "Speed is 1 divided by the median duration of a training step. Sequences have "
+            "different lengths, up to the one in the heading. Memory is the peak memory of the "
+            "process on a CPU, and the peak of allocated memory on a GPU.",
             {
                 name: {
                     workload: speed_of(counted(sorted(runs, key=lambda r: r.run_id)), is_own)

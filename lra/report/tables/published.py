@@ -31,7 +31,8 @@ def published_table(rows: Sequence[PublishedRow]) -> Table:
         caption="Test accuracy in percent, as the source printed it for its own protocol. "
         "results/sources.yaml lists the sources by their keys. FAIL means that the "
         "source reports chance level, or that the model could not be trained. The averages over "
-        "five and six tasks are computed from the row, if it has all of them. The printed average stands next to them, with the tasks that give it.",
+        "five and six tasks are computed from the row, if it has all of them. The printed average "
+        "stands next to them, with the tasks that give it.",
         columns=columns,
         facts=[
             {"method": row.method, "task": task, "accuracy": text, "source": row.source}
