@@ -69,7 +69,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     merge.add_argument(
         "folders", nargs="+", type=absolute_path, metavar="FOLDER",
-        help="results folder, with runs/ in it",
+        help="results folder to copy from, with runs/ in it",
     )  # fmt: skip
     return parser.parse_args(arguments)
 
