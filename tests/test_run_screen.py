@@ -345,6 +345,8 @@ def test_the_command_repeats_the_run(results: Path) -> None:
 def test_words_break_at_separators() -> None:
     assert wrap_parts(["a b", "", "c d", "e f"], 12) == ["  a b · c d", "    e f"]
     assert wrap_parts(["aa", "bb", "cc"], 8, separator=", ") == ["  aa,", "    bb,", "    cc"]
+    # The comma has room on the line, too.
+    assert wrap_parts(["aa", "> b <", "c"], 11, separator=", ") == ["  aa,", "    > b <,", "    c"]
     assert wrap_parts(["aa bb cc dd"], 9) == ["  aa bb", "    cc dd"]
     assert wrap_command("next:", ["ls", "x", "--a", "1", "--b", "2"], 18) == [
         "next: ls x --a 1 \\", "    --b 2"

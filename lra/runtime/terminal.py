@@ -41,10 +41,11 @@ def wrap_parts(
     """
     lines: list[str] = []
     line = indent
+    end = separator.rstrip() if separator.startswith(",") else ""
     for part in filter(None, parts):
         joined = line + part if line in (indent, CONTINUED) else line + separator + part
-        if len(joined) > width and line not in (indent, CONTINUED):
-            lines.append(line + (separator.rstrip() if separator.startswith(",") else ""))
+        if len(joined + end) > width and line not in (indent, CONTINUED):
+            lines.append(line + end)
             joined = CONTINUED + part
         line = joined
     return [short for whole in [*lines, line] for short in wrap_words(whole, width)]
