@@ -176,3 +176,13 @@ def test_a_namespace_that_an_editable_install_mixes_up_is_noticed(
     found = packages.describe_shadow()
     assert found is not None
     assert str(tmp_path / "models") in found
+
+
+@pytest.mark.parametrize("command", [["run_task.py"], ["report.py"], ["-m", "lra.sweep"]])
+def test_missing_requirements_are_named(command: list[str]) -> None:
+    """-S leaves out the folder of installed packages, as a Python without them does."""
+    arguments = [sys.executable, "-S", *command, "--help"]
+    ended = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    assert "has no torch, " in ended.stderr and "source .venv/bin/activate" in ended.stderr
+    assert ended.stderr.count("\n") == 1

@@ -8,6 +8,7 @@ if __name__ == "__main__":
     expect_interrupts("lra.check")
 
 import argparse
+import shlex
 import sys
 
 from lra.check.checks import CheckResult, carry_out
@@ -23,7 +24,7 @@ from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import run_command as carry_out_command
 from lra.runtime.console import write_out
 from lra.runtime.errors import UserError
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 
 FAILED = 1
 
@@ -90,24 +91,18 @@ def check(options: argparse.Namespace) -> int:
     count = len(results)
     verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
     kind = component.flag.removeprefix("--")
-    step = "correct what failed, and run the same command again"
-    if not failed:
-        chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
-        settings = "".join(f" --set {change.text}" for change in _changes(options, kind))
-        step = (
-            f"python run_task.py --task {chosen['task']} --mixer {chosen['mixer']} --preset quick"
-            f"{settings}"
-        )
-    paragraphs = [
-        f"{kind} {options.target}: {verdict}",
-        "",
-        *(result.line for result in (*failed, *passed)),
-        "",
-        f"next: {step}",
-    ]
     width = terminal_width()
-    lines = [line for text in paragraphs for line in wrap_words(text, width) or [""]]
-    write_out("\n".join([*lines, ""]))
+    if failed:
+        step = wrap_words("next: correct what failed, and run the same command again", width)
+    else:
+        chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
+        settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]
+        command = ["python", "run_task.py", "--task", chosen["task"], "--mixer", chosen["mixer"],
+                   "--preset", "quick", *settings]  # fmt: skip
+        step = wrap_command("next:", [shlex.quote(word) for word in command], width)
+    found = [line for result in (*failed, *passed) for line in wrap_words(result.line, width)]
+    title = wrap_words(f"{kind} {options.target}: {verdict}", width)
+    write_out("\n".join([*title, "", *found, "", *step, ""]))
     return FAILED if failed else 0
 
 

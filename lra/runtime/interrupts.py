@@ -7,7 +7,7 @@ import signal
 import sys
 from types import FrameType
 
-from lra.runtime.packages import describe_shadow
+from lra.runtime.packages import describe_missing, describe_shadow
 
 INTERRUPTED = 130
 """Exit code, as shells give it to what Ctrl-C ends."""
@@ -30,15 +30,15 @@ def expect_interrupts(program: str) -> None:
     """Let Ctrl-C end this process at once until `begin` is called; within imports and Numba later.
 
     Both take seconds, and an exception within would come out as another one, or be lost.
-    A command whose packages are hidden by others ends here with a message.
+    A command whose packages are hidden by others, or not installed, ends here with a message.
 
     Args:
         program: how messages call the command.
     """
     _Start.program, _Start.has_begun = program, False
     signal.signal(signal.SIGINT, _on_interrupt)
-    if (shadow := describe_shadow()) is not None:
-        sys.stderr.write(f"{program}: error: {shadow}\n")
+    if (fault := describe_shadow() or describe_missing()) is not None:
+        sys.stderr.write(f"{program}: error: {fault}\n")
         sys.exit(USER_ERROR)
 
 

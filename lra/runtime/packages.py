@@ -1,4 +1,4 @@
-"""The packages `models` and `tasks`, whose names a user's own folders may have, too."""
+"""What Python imports: the packages of the suite, which others can hide, and its requirements."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
 PACKAGES = ("models", "tasks")
+
+REQUIREMENTS = ("torch", "numpy", "pydantic", "tqdm", "yaml")
+"""Packages that every command needs."""
 
 
 def describe_shadow() -> str | None:
@@ -30,6 +33,18 @@ def describe_shadow() -> str | None:
                 f"look for modules in the folder of the script or in the working directory"
             )
     return None
+
+
+def describe_missing() -> str | None:
+    """Describe which requirements this Python lacks; None if it has all of them."""
+    missing = [name for name in REQUIREMENTS if importlib.util.find_spec(name) is None]
+    if not missing:
+        return None
+    return (
+        f"{sys.executable} has no {', '.join(missing)}. Activate the virtual environment of the "
+        f"suite (source .venv/bin/activate), or install what it needs: "
+        f"pip install -r {os.path.join(ROOT, 'requirements.txt')}"  # noqa: PTH118
+    )
 
 
 def _locations(name: str) -> Iterable[str]:
