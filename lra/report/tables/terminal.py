@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lra.report.tables.notes import describe_seeds, letters, notes_on, seed_counts, usual_seeds
 from lra.report.tables.table import Column, Entry, Table
-from lra.runtime.console import MISSING, printable
+from lra.runtime.console import MISSING, as_typed, printable
 from lra.runtime.terminal import terminal_width, wrap_words
 
 _GAP = 2
@@ -25,7 +25,7 @@ def wrap(text: str, indent: str = "") -> str:
         text: the paragraph.
         indent: start of every line but the first.
     """
-    return "\n".join(wrap_words(printable(text), terminal_width(), indent=indent))
+    return "\n".join(wrap_words(as_typed(printable(text)), terminal_width(), indent=indent))
 
 
 @dataclass(frozen=True)
