@@ -16,6 +16,7 @@ from lra.runtime.allocator import start_with_whole_heap
 from lra.runtime.cli import USER_ERROR, report_error
 from lra.runtime.console import write_out
 from lra.runtime.errors import nearest
+from lra.runtime.launch import SCRIPTS, remember_starter
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -29,9 +30,9 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "run": Command("run_task.py", "train a mixer on a task and save the result"),
+    "run": Command(SCRIPTS["run"], "train a mixer on a task and save the result"),
     "sweep": Command("lra.sweep", "carry out many runs: tasks, mixers, seeds, settings"),
-    "report": Command("report.py", "make tables, figures and a page of all results"),
+    "report": Command(SCRIPTS["report"], "make tables, figures and a page of all results"),
     "evaluate": Command("lra.evaluate", "test a trained model on longer or other data"),
     "generate": Command("lra.generate", "continue a text with a trained language model"),
     "bench": Command("lra.bench", "measure speed and memory usage"),
@@ -78,6 +79,8 @@ def main() -> int:
         return USER_ERROR
     if name == "run":  # before sys.argv differs from the command that a restart repeats
         start_with_whole_heap()
+    is_module = Path(sys.argv[0]).name == "__main__.py"
+    remember_starter(["python", "-m", "lra"] if is_module else ["lra"])
     sys.argv = [sys.argv[0], *flags]
     start(name)
     return 0

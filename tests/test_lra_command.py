@@ -93,6 +93,7 @@ def test_a_run_from_another_folder(tmp_path: Path) -> None:
     arguments = tiny_arguments(Path(), "--threads", "1", mixer="mean")
     done = start(tmp_path, "-m", "lra", "run", *arguments)
     assert done.returncode == 0, done.stderr
+    assert "next: python -m lra report" in done.stdout
     (path,) = tmp_path.glob("results/runs/listops/mean/*/result.json")
     record = load_record(path)
     assert record.status == "done"

@@ -43,6 +43,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_words
 from tasks.progress import progress
@@ -309,7 +310,7 @@ def bench(options: argparse.Namespace) -> int:
     use_threads(options.threads)
     records = COMMANDS[options.command](options)
     count = f"{len(records)} record{'s' * (len(records) != 1)}"
-    write_out(f"{count} in {options.out}\nnext: python report.py\n")
+    write_out(f"{count} in {options.out}\nnext: {' '.join(command_words('report'))}\n")
     return 0
 
 

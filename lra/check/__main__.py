@@ -24,6 +24,7 @@ from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import run_command as carry_out_command
 from lra.runtime.console import write_out
 from lra.runtime.errors import UserError
+from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 
 FAILED = 1
@@ -97,7 +98,7 @@ def check(options: argparse.Namespace) -> int:
     else:
         chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
         settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]
-        command = ["python", "run_task.py", "--task", chosen["task"], "--mixer", chosen["mixer"],
+        command = [*command_words("run"), "--task", chosen["task"], "--mixer", chosen["mixer"],
                    "--preset", "quick", *settings]  # fmt: skip
         step = wrap_command("next:", [shlex.quote(word) for word in command], width)
     found = [line for result in (*failed, *passed) for line in wrap_words(result.line, width)]

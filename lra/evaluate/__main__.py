@@ -34,6 +34,7 @@ from lra.runtime.cli import (
 from lra.runtime.console import MISSING, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
+from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_words
 from lra.train.stopping import Stopped, StopRequest
@@ -147,7 +148,7 @@ def run(options: argparse.Namespace) -> int:
     width = terminal_width()
     caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
     lines = [*wrap_words(caption, width), "", *_table(options.run, width), ""]
-    write_out("\n".join([*lines, "next: python report.py", ""]))
+    write_out("\n".join([*lines, f"next: {' '.join(command_words('report'))}", ""]))
     return 0
 
 

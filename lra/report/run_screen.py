@@ -19,6 +19,7 @@ from lra.report.boards.speeds import is_busy
 from lra.report.boards.standing import Standing
 from lra.report.published.closest import closest_result
 from lra.runtime.console import as_typed
+from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
 
@@ -182,13 +183,13 @@ class Screen:
         }
         words = self._run_command(changes.get(record.status))
         if record.status == "done":
-            words = ["python", "report.py", "--preset", record.preset, *self._results_flag()]
+            words = [*command_words("report"), "--preset", record.preset, *self._results_flag()]
         return wrap_command(f"  {labels[record.status]}", list(map(shlex.quote, words)), self.width)
 
     def _run_command(self, change: str | None) -> list[str]:
         """Write the command of this run, or of one with another setting changed."""
         config, record = self.config, self.record
-        words = ["python", "run_task.py", "--task", config.task_component.spec]
+        words = [*command_words("run"), "--task", config.task_component.spec]
         words += ["--mixer", config.mixer_component.spec]
         if record.preset != PAPER:
             words += ["--preset", record.preset]

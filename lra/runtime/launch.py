@@ -1,8 +1,23 @@
-"""What torchrun says about this process: whether it has others beside it, and which one it is."""
+"""How this process was started: by which command, and by torchrun with which others."""
 
 from __future__ import annotations
 
 import os
+
+SCRIPTS = {"run": "run_task.py", "report": "report.py"}
+"""The script of a command."""
+_started_by: list[str] = []
+"""The command that started another one: `lra`, or `python -m lra`."""
+
+
+def remember_starter(words: list[str]) -> None:
+    """Remember the command that starts another one, for `command_words`."""
+    _started_by[:] = words
+
+
+def command_words(name: str) -> list[str]:
+    """Return the words that start a command of `SCRIPTS` as the user started this one."""
+    return [*_started_by, name] if _started_by else ["python", SCRIPTS[name]]
 
 
 def is_launched() -> bool:

@@ -33,6 +33,7 @@ from lra.runtime.console import make_absolute, write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.foreign_flags import TRAINING_FLAGS
+from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_words
 from lra.sweep.data import SweepData
 from lra.sweep.local import LocalSweep, make_slots
@@ -176,7 +177,7 @@ def _report(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namesp
     width = terminal_width()
     results = results_table(states, width)
     _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
-    report = f"python report.py --preset {options.preset}"
+    report = f"{' '.join(command_words('report'))} --preset {options.preset}"
     if options.results_dir != make_absolute(RESULTS):
         report += f" --results-dir {options.results_dir}"
     _show_sentences(count_states(states), f"next: {next_step(states, report)}")
