@@ -192,4 +192,4 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     (tmp_path / "none").mkdir()
     empty = reproduce_table(Results(tmp_path / "none"))
     assert empty.headings[-1] == "epochs"
-    assert "There are no measurements yet for time on the CPU, time on the GPU" in empty.caption
+    assert "so they are left out: time on the CPU, time on the GPU" in empty.caption
