@@ -218,7 +218,7 @@ def _work(job: dict[str, Any], number: int) -> None:
         from lra.record import schema
         from lra.runtime import interrupts
 
-        schema.SHIPPED_RESULTS = folder / "nowhere"  # a test's results are its own alone
+        schema.SHIPPED_RESULTS = Path("nowhere")  # a test's results are its own alone
         interrupts.expect_interrupts(job["command"])
         module = sys.modules[job["command"]]
         try:

@@ -93,7 +93,7 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["own.py:GatedMean", "--set", "bias=false"]) == 0
     shown = shown_in_one_line(capsys)
     assert "does not apply, as it refuses a causal model (mixer GatedMean: the mean over" in shown
-    assert shown.endswith("--mixer own.py:GatedMean --preset quick --set mixer.bias=false")
+    assert shown.endswith("--mixer own.py:GatedMean \\ --preset quick --set mixer.bias=false")
     assert "480 parameters" not in shown and "512 parameters at 16 channels" in shown
 
 
