@@ -73,7 +73,7 @@ def cases(folder: Path) -> dict[str, tuple[list[str], list[str], str]]:
     )  # fmt: skip
     data = "--data-dir"
     return {
-        "a misspelt flag": ([*tiny, "--sed", "1"], [*tiny, "--sed", "1"], "arguments: --sed 1"),
+        "a misspelt flag": ([*tiny, "--sed", "1"], [*tiny, "--sed", "1"], "unknown flag --sed"),
         "a wrong value": ([*tiny, "--set", "train.lr=x"], [*tiny, "--set", "train.lr=x"],
                           "train.lr: got 'x'"),
         "settings and seed": (
