@@ -105,11 +105,15 @@ def send_at_step(number: signal.Signals, step: int, monkeypatch: pytest.MonkeyPa
 def test_an_interrupt_saves_the_run_and_is_raised_again(
     command: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    handler = signal.getsignal(signal.SIGINT)
-    send_at_step(signal.SIGINT, 5, monkeypatch)
-    with pytest.raises(KeyboardInterrupt):
-        train_beside(command, tmp_path)
-    assert signal.getsignal(signal.SIGINT) is handler
+    # A shell without a terminal starts background processes with SIGINT ignored.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        send_at_step(signal.SIGINT, 5, monkeypatch)
+        with pytest.raises(KeyboardInterrupt):
+            train_beside(command, tmp_path)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     record = load_record(run_in(tmp_path / "results") / "result.json")
     assert (record.status, record.steps, record.message) == ("stopped", 6, "stopped by SIGINT")
     assert train_beside(command, tmp_path).record.status == "done"

@@ -467,7 +467,8 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
     assert [(r.status, r.steps) for r in records_of(tmp_path)] == [("done", 150)]
     for run in runs:
         log = run.log.read_text()
-        assert log.count("stopped by SIGTERM") == log.count("resumed at step") == 1
+        assert log.count("; everything is saved") == log.count("resumed at step") == 1
+        assert "stopped by SIGTERM" in log
 
 
 @pytest.mark.parametrize(
