@@ -18,7 +18,7 @@ from functools import partial
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
-from lra.record.position_losses import describe_baselines
+from lra.record.position_losses import describe_data
 from lra.runtime.cli import Parser, absolute_path, add_settings, positive_int, run_command
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
@@ -107,10 +107,7 @@ def prepare_task(options: argparse.Namespace, name: str) -> None:
         logger.info(f"unofficial: {dataset.unofficial_because}")
     sizes = ", ".join(f"{split} {count:,}" for split, count in dataset.sizes.items())
     logger.info(f"examples: {sizes}; fingerprint {dataset.fingerprint[:16]}")
-    for note, count in dataset.notes.items():
-        if count:
-            logger.info(f"{note}: {count:,}")
-    for line in describe_baselines(dataset):
+    for line in describe_data(dataset):
         logger.info(line)
     if options.verify:
         with explain_errors(f"the data cache {dataset.folder}"):

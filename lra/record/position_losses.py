@@ -78,10 +78,11 @@ def unit_of(text_bytes: int | None) -> str:
     return "token" if text_bytes is None else "byte"
 
 
-def describe_baselines(dataset: Dataset) -> list[str]:
-    """Write a line on each trivial baseline and each bound of a data set."""
+def describe_data(dataset: Dataset) -> list[str]:
+    """Write a line on each note, each trivial baseline and each bound of a data set."""
     unit = f"bits per {unit_of(dataset.splits['test'].text_bytes)}"
     return [
+        *(f"{note}: {count:,}" for note, count in dataset.notes.items() if count),
         *(f"trivial baseline, {name}: {accuracy:.2f} % of the test set"
           for name, accuracy in dataset.baselines.items()),
         *(f"trivial baseline, {name}: {bits:.3f} {unit}"

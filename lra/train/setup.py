@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from lra.config.schema import RunConfig
-from lra.record.position_losses import describe_baselines
+from lra.record.position_losses import describe_data
 from lra.runtime.allocator import keep_freed_memory
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name
@@ -74,12 +74,9 @@ def set_up_run(
 
 
 def _log_data(dataset: Dataset) -> None:
-    """Log what the data is, and how far trivial baselines get on it."""
+    """Log what the data is, its notes, and how far trivial baselines get on it."""
     sizes = ", ".join(f"{count:,} {split}" for split, count in dataset.sizes.items())
     logger.info(f"data: {sizes} examples, {dataset.source}, in {dataset.folder}")
     logger.debug(f"data fingerprint: {dataset.fingerprint}")
-    for note, count in dataset.notes.items():
-        if count:
-            logger.info(f"{note}: {count:,}")
-    for line in describe_baselines(dataset):
+    for line in describe_data(dataset):
         logger.info(line)
