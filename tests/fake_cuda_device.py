@@ -258,6 +258,15 @@ def _attention(
     )[0]
 
 
+def _copying(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Make a tensor of Python's numbers on the CPU, then copy it, as torch does out of sight."""
+
+    def make_and_copy(data: Any, *, device: Any = None, **options: Any) -> Tensor:
+        return make(data, **options).to(device)
+
+    return make_and_copy
+
+
 @functools.cache
 def _is_composite(func: Any) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -365,6 +374,8 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
     }
     for name, stand_in in stand_ins.items():
         setattr(torch.cuda, name, stand_in)
+    for maker in ("tensor", "as_tensor"):
+        setattr(torch, maker, _copying(getattr(torch, maker)))
     _foreach_supported_types.append(FakeTensor)
     functional.scaled_dot_product_attention = _attention
     FakeTensor.tolist = lambda self: mode.to_list(self)
