@@ -37,7 +37,6 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional
 from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map_only
 
 DEVICE = torch.device("cuda", 0)
 MEMORY = 80 * 2**30
@@ -112,21 +111,22 @@ class FakeCuda(TorchDispatchMode):
         self.wait("tolist")
         return torch.ones(x.shape, dtype=x.dtype).tolist()
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled within it, and the wrapper takes time
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is torch.ops.prim.device.default:
+            return args[0].fake_device
         kwargs = kwargs or {}
-        leaves = tree_leaves((args, kwargs))
-        is_made_there = torch.device(kwargs["device"]).type == "cuda" if kwargs.get("device") else False
-        inputs = [leaf for leaf in leaves if isinstance(leaf, FakeTensor)]
-        if func is aten.is_pinned.default:
-            return self._is_pinned(args[0])
-        if func is aten._pin_memory.default:
-            return self._pin(args[0].clone())
-        if not inputs and not is_made_there:
-            if kwargs.pop("pin_memory", None):
-                return self._pin(func(*args, **kwargs))
-            return func(*args, **kwargs)
+        inputs: list[FakeTensor] = []
+        _collect(args, inputs)
+        _collect(tuple(kwargs.values()), inputs)
+        device = kwargs.get("device")
+        if not inputs and (device is None or torch.device(device).type != "cuda"):
+            return self._compute_on_cpu(func, args, kwargs)
         if func.namespace != "prim" and _is_composite(func):  # without autograd, nothing has taken it apart
             with self:
                 return func.decompose(*args, **kwargs)
@@ -135,28 +135,35 @@ class FakeCuda(TorchDispatchMode):
             return torch.ones((), dtype=args[0].dtype).item()
         if func in _COPIES:
             result = self._copy(func, args, kwargs)
+        elif func in _DATA_DEPENDENT:
+            self.wait(func.name())
+            result = self._compute_on_ones(func, args, kwargs)
         else:
-            if func in _DATA_DEPENDENT or (func in _INDEXED and self._index_waits(args[1])):
+            if func in _INDEXED and self._index_waits(args[1]):
                 self.wait(func.name())
             result = self._compute(func, args, kwargs)
         self._account(func, inputs, result)
         return result
 
-    def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        if func in _DATA_DEPENDENT:
-            result = self._ones_of(func, args, kwargs)
-        else:
-            with self.fake:
-                args, kwargs = tree_map_only(Tensor, _to_fake, (args, kwargs))
-                result = func(*args, **kwargs)
-        return tree_map_only(FakeTensor, _to_real_if_cpu, result)
+    def _compute_on_cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if func is aten.is_pinned.default:
+            return self._is_pinned(args[0])
+        if func is aten._pin_memory.default:
+            return self._pin(args[0].clone())
+        if kwargs.pop("pin_memory", None):
+            return self._pin(func(*args, **kwargs))
+        return func(*args, **kwargs)
 
-    def _ones_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Compute an operation of data-dependent shape on ones."""
-        ones = tree_map_only(FakeTensor, lambda x: torch.ones(x.shape, dtype=x.dtype), (args, kwargs))
-        found = func(*ones[0], **ones[1])
+    def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.fake:
-            return tree_map_only(Tensor, lambda x: torch.empty_like(x, device=DEVICE), found)
+            result = func(*_map(_to_fake, args), **{key: _map(_to_fake, value) for key, value in kwargs.items()})
+        return _map(_to_real_if_cpu, result)
+
+    def _compute_on_ones(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compute an operation whose result has a shape that depends on the data."""
+        found = func(*_map(_ones_like, args), **kwargs)
+        with self.fake:
+            return _map(lambda x: torch.empty_like(x, device=DEVICE), found)
 
     def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0] if func is aten._to_copy.default else args[1]
@@ -193,18 +200,17 @@ class FakeCuda(TorchDispatchMode):
         return x
 
     def _account(self, func: Any, inputs: list[FakeTensor], result: Any) -> None:
-        outputs = [x for x in tree_leaves(result) if isinstance(x, FakeTensor) and x.device.type == "cuda"]
+        outputs: list[FakeTensor] = []
+        _collect((result,), outputs)
         for x in outputs:
             self._hold(x)
         self.counts.peak_bytes = max(self.counts.peak_bytes, self.live_bytes)
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
-        name = func.name().partition(".")[0]
-        is_view = func.is_view or name in _NO_KERNEL or func.namespace == "prim"
-        if is_view or not (outputs or inputs):
+        if not _has_kernel(func):
             return
         self.counts.launches += 1
-        self.counts.operations[name] += 1
-        self.counts.bytes += sum(_size(x) for x in [*inputs, *outputs] if x.device.type == "cuda")
+        self.counts.operations[_name(func)] += 1
+        self.counts.bytes += sum(map(_size, inputs)) + sum(map(_size, outputs))
 
     def _hold(self, x: FakeTensor) -> None:
         storage = x.untyped_storage()
@@ -279,8 +285,41 @@ def _to_fake(x: Tensor) -> Tensor:
     return torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, requires_grad=x.requires_grad)
 
 
-def _to_real_if_cpu(x: FakeTensor) -> Tensor:
-    return x if x.device.type == "cuda" else torch.ones(x.shape, dtype=x.dtype)
+def _to_real_if_cpu(x: Tensor) -> Tensor:
+    is_real = not isinstance(x, FakeTensor) or x.fake_device.type == "cuda"
+    return x if is_real else torch.ones(x.shape, dtype=x.dtype)
+
+
+def _ones_like(x: Tensor) -> Tensor:
+    return torch.ones(x.shape, dtype=x.dtype)
+
+
+def _collect(values: Any, found: list[FakeTensor]) -> None:
+    """Append the fake tensors among arguments, and in lists of them."""
+    for value in values:
+        if isinstance(value, FakeTensor):
+            found.append(value)
+        elif isinstance(value, (list, tuple)):
+            _collect(value, found)
+
+
+def _map(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Change all tensors of an argument or a result."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_map(change, each) for each in value])
+    return value
+
+
+@functools.cache
+def _name(func: Any) -> str:
+    return func.name().partition(".")[0]
+
+
+@functools.cache
+def _has_kernel(func: Any) -> bool:
+    return not (func.is_view or _name(func) in _NO_KERNEL or func.namespace == "prim")
 
 
 def _size(x: Tensor) -> int:
