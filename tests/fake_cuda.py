@@ -1,6 +1,8 @@
-"""What training costs a GPU, counted without one: `python tests/fake_cuda.py --task listops --preset paper`.
+"""Count what training asks of a GPU, without one: launches, waits, bytes and peak memory.
 
-The counting rules are in `fake_cuda_device`.
+    python tests/fake_cuda.py --task listops --preset paper --mixers tnn,s4
+
+The counting rules are in `fake_cuda_device`. A C++ compiler is needed.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import ctypes
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
@@ -19,53 +22,72 @@ from pathlib import Path
 SOURCE = Path(__file__).with_suffix(".cpp")
 
 
-def compiler() -> str | None:
-    """Return the C++ compiler, or None if there is none."""
+def find_compiler() -> str | None:
+    """Return the path of a C++ compiler, or None if there is none."""
     return shutil.which("g++") or shutil.which("c++")
 
 
-def build_stub(folder: Path | None = None) -> Path:
-    """Build the library that lets a CPU build of torch differentiate fake CUDA tensors, once for each version.
+def build_stub() -> Path:
+    """Compile `fake_cuda.cpp` once for each version of torch, and return the library.
 
     Raises: subprocess.CalledProcessError if it does not compile.
     """
-    found, spec = compiler(), importlib.util.find_spec("torch")
-    assert found is not None and spec is not None and spec.origin is not None
-    folder = folder or Path(tempfile.gettempdir()) / "fake-cuda"
+    compiler, spec = find_compiler(), importlib.util.find_spec("torch")
+    assert compiler is not None and spec is not None and spec.origin is not None
     package = Path(spec.origin).parent
-    version = importlib.metadata.version("torch")
-    library = folder / f"{hashlib.sha256(f'{version}{package}'.encode() + SOURCE.read_bytes()).hexdigest()[:12]}.so"
+    key = f"{importlib.metadata.version('torch')} {package}".encode() + SOURCE.read_bytes()
+    folder = Path(tempfile.gettempdir()) / "lra-fake-cuda"
+    library = folder / f"{hashlib.sha256(key).hexdigest()[:12]}.so"
     if not library.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             built = Path(scratch) / library.name
-            command = [found, "-std=c++20", "-O0", "-shared", "-fPIC", str(SOURCE), "-o", str(built)]
-            command += [f"-I{package / 'include'}", f"-L{package / 'lib'}", f"-Wl,-rpath,{package / 'lib'}"]
-            subprocess.run([*command, "-lc10", "-ltorch_cpu"], check=True, capture_output=True)
+            command = [compiler, "-std=c++20", "-O0", "-shared", "-fPIC", SOURCE, "-o", built]
+            command += [f"-I{package / 'include'}", f"-L{package / 'lib'}"]
+            command += [f"-Wl,-rpath,{package / 'lib'}", "-lc10", "-ltorch_cpu"]
+            subprocess.run(command, check=True, capture_output=True)
             built.replace(library)
     return library
 
 
 def load_stub() -> None:
-    """Load the library, which torch looks for as soon as it is imported."""
+    """Load the library, which must happen before torch is imported."""
     assert "torch" not in sys.modules
     ctypes.CDLL(str(build_stub()), mode=ctypes.RTLD_GLOBAL)
+    sys.path.insert(0, str(SOURCE.parents[1]))
 
 
 def main() -> None:
-    """Print the table of one preset of a task."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print a table of mixers, or count the cases that are read from standard input."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--task", default="listops")
     parser.add_argument("--preset", default="paper")
-    parser.add_argument("--mixers", help="names, separated by commas; default: all")
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", dest="overrides")
-    parser.add_argument("--operations", action="store_true", help="list what launches and waits most, too")
+    parser.add_argument("--protocol", default="s4")
+    parser.add_argument("--mixers", default="", help="names, with commas between; default: all")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
+    parser.add_argument("--operations", action="store_true", help="list the costliest operations")
+    parser.add_argument("--json", action="store_true", help="count the cases in standard input")
     arguments = parser.parse_args()
     load_stub()
-    sys.path.insert(0, str(SOURCE.parents[1]))
-    from fake_cuda_steps import print_table
+    from fake_cuda_steps import Case, count_cases, format_table
 
-    print_table(arguments.task, arguments.preset, arguments.mixers, arguments.overrides, arguments.operations)
+    if arguments.json:
+        cases = [Case(**case) for case in json.load(sys.stdin)]
+        json.dump(count_cases(cases), sys.stdout)
+        return
+    case = Case(
+        task=arguments.task,
+        mixer="",
+        preset=arguments.preset,
+        protocol=arguments.protocol,
+        overrides=arguments.overrides,
+    )
+    mixers = arguments.mixers.split(",") if arguments.mixers else None
+    for line in format_table(case, mixers, arguments.operations):
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

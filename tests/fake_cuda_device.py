@@ -1,23 +1,23 @@
-"""A CUDA device without a GPU: tensors on it have no data, and what a GPU would have to do is counted.
+"""A CUDA device without a GPU: its tensors have no data, and the work that it is given is counted.
 
-Tensors on the CPU are real. Tensors on CUDA are fake: they have a shape, a type and a device, and operations between
-them check that the devices agree. `use_fake_cuda` puts stand-ins in place of the functions of `torch.cuda`, so it
-belongs into a process of its own, which has called `fake_cuda.load_stub` before it imported torch.
+Tensors on the CPU are real. Tensors on the device have a shape, a type and a device only, and every
+operation checks that the devices of its tensors agree. `fake_cuda_torch.use_fake_cuda` puts
+the device in place.
 
 `FakeCuda` counts:
 
-- **Launches.** Each operation that reaches the device counts once, whether it is a kernel or a copy. Views, metadata
-  and empty tensors do not count. Operations are those that autograd and autocast leave, such as `aten.bmm` or
-  `aten._fused_adamw_`. A real GPU starts some more kernels for one operation (a sort, a long list of parameters).
-- **Waits.** Each place where the program waits for the device: a number that is read (`item`, `tolist`, `bool`), an
-  operation whose result has a shape that depends on the data (`nonzero`, a boolean index), a copy between devices
-  unless it is `non_blocking` and the memory of the CPU is pinned, an index on the CPU for a tensor on the device, and
-  `synchronize` of a device, a stream or an event.
-- **Bytes.** The sizes of all tensors on the device that the counted operations read and write.
-- **Peak bytes.** The most memory that live tensors on the device held at once, each rounded up to 512 bytes as the
-  caching allocator does. Workspaces inside of kernels are missing.
+- **Launches.** Every operation on the device is one launch, whether it is a kernel or a copy. Views
+  and empty tensors are not launches. The operations are those that autograd and autocast call, such
+  as `aten.bmm` or `aten._fused_adamw_`. A GPU launches several kernels for some, such as a sort.
+- **Waits.** The program waits for the device where it reads a number (`item`, `tolist`, `bool`),
+  where the shape of a result depends on the data (`nonzero`, a boolean index), where a tensor on
+  the device is indexed by one on the CPU, at `synchronize` of a device, stream or event, and at a
+  copy between devices, unless it is `non_blocking` and the memory on the CPU is pinned.
+- **Bytes.** The sizes of all tensors on the device that operations read and write.
+- **Peak bytes.** The most memory that tensors on the device hold at once. Each tensor is rounded up
+  to 512 bytes, as the caching allocator does. The workspaces of kernels are not included.
 
-All numbers that are read from the device are ones.
+Every number that is read from the device is one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.nn import functional
-from torch.utils._foreach_utils import _foreach_supported_types
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DEVICE = torch.device("cuda", 0)
@@ -53,11 +51,17 @@ _DATA_DEPENDENT = {
     aten.unique_consecutive.default,
     aten.unique_dim.default,
 }
-_INDEXED = {aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default}
+_INDEXED = {
+    aten.index.Tensor,
+    aten.index_put.default,
+    aten.index_put_.default,
+    aten._index_put_impl_.default,
+}
 _NO_KERNEL = {
-    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
-    "aten::detach", "aten::alias", "aten::lift_fresh", "aten::_unsafe_view", "aten::_reshape_alias", "aten::set_",
-    "aten::resize_", "aten::_local_scalar_dense", "aten::is_pinned", "aten::record_stream",
+    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty",
+    "aten::new_empty_strided", "aten::detach", "aten::alias", "aten::lift_fresh",
+    "aten::_unsafe_view", "aten::_reshape_alias", "aten::set_", "aten::resize_",
+    "aten::record_stream",
 }  # fmt: skip
 
 
@@ -73,6 +77,11 @@ class Counts:
     """Launches of each operation."""
     waiting: Counter[str] = field(default_factory=Counter)
     """Waits of each operation."""
+
+    def summary(self) -> dict[str, int]:
+        """Return the numbers without the operations."""
+        names = ("launches", "waits", "bytes", "peak_bytes")
+        return {name: getattr(self, name) for name in names}
 
 
 class FakeCuda(TorchDispatchMode):
@@ -116,7 +125,11 @@ class FakeCuda(TorchDispatchMode):
         return False  # nothing is compiled within it, and the wrapper takes time
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
     ) -> Any:
         if func is torch.ops.prim.device.default:
             return args[0].fake_device
@@ -127,7 +140,9 @@ class FakeCuda(TorchDispatchMode):
         device = kwargs.get("device")
         if not inputs and (device is None or torch.device(device).type != "cuda"):
             return self._compute_on_cpu(func, args, kwargs)
-        if func.namespace != "prim" and _is_composite(func):  # without autograd, nothing has taken it apart
+        if func.namespace != "prim" and _is_composite(
+            func
+        ):  # without autograd, nothing has taken it apart
             with self:
                 return func.decompose(*args, **kwargs)
         if func is aten._local_scalar_dense.default:
@@ -135,12 +150,12 @@ class FakeCuda(TorchDispatchMode):
             return torch.ones((), dtype=args[0].dtype).item()
         if func in _COPIES:
             result = self._copy(func, args, kwargs)
-        elif func in _DATA_DEPENDENT:
+        elif func in _DATA_DEPENDENT or (func is aten.index.Tensor and _has_mask(args[1])):
             self.wait(func.name())
             result = self._compute_on_ones(func, args, kwargs)
         else:
-            if func in _INDEXED and self._index_waits(args[1]):
-                self.wait(func.name())
+            if func in _INDEXED:
+                self._check_index(func, *args[:2])
             result = self._compute(func, args, kwargs)
         self._account(func, inputs, result)
         return result
@@ -156,18 +171,25 @@ class FakeCuda(TorchDispatchMode):
 
     def _compute(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         with self.fake:
-            result = func(*_map(_to_fake, args), **{key: _map(_to_fake, value) for key, value in kwargs.items()})
+            result = func(
+                *_map(_to_fake, args),
+                **{key: _map(_to_fake, value) for key, value in kwargs.items()},
+            )
         return _map(_to_real_if_cpu, result)
 
     def _compute_on_ones(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compute an operation whose result has a shape that depends on the data."""
         found = func(*_map(_ones_like, args), **kwargs)
         with self.fake:
-            return _map(lambda x: torch.empty_like(x, device=DEVICE), found)
+            return _map(lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found)
 
     def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         source = args[0] if func is aten._to_copy.default else args[1]
-        target = torch.device(kwargs.get("device") or source.device) if func is aten._to_copy.default else args[0].device
+        target = (
+            torch.device(kwargs.get("device") or source.device)
+            if func is aten._to_copy.default
+            else args[0].device
+        )
         if source.device.type == target.type:
             return self._compute(func, args, kwargs)
         if func is aten.copy_.default:
@@ -186,10 +208,16 @@ class FakeCuda(TorchDispatchMode):
         copied = torch.ones(source.shape, dtype=kwargs.get("dtype") or source.dtype)
         return self._pin(copied) if non_blocking else copied
 
-    def _index_waits(self, indices: Any) -> bool:
-        """Whether an index is on the CPU, or a mask whose positions must be found."""
-        tensors = [i for i in indices if i is not None]
-        return any(i.device.type == "cpu" and i.ndim or i.dtype in (torch.bool, torch.uint8) for i in tensors)
+    def _check_index(self, func: Any, x: Tensor, indices: Any) -> None:
+        """Count a wait for an index that is on the CPU, or is a mask.
+
+        Raises: RuntimeError if only the index is on the device.
+        """
+        on_cpu = [i.device.type == "cpu" for i in indices if i is not None]
+        if x.device.type == "cpu" and not all(on_cpu):
+            raise RuntimeError(f"{func.name()}: the index is on another device than the tensor")
+        if (any(on_cpu) and x.device.type == "cuda") or _has_mask(indices):
+            self.wait(func.name())
 
     def _is_pinned(self, x: Tensor) -> bool:
         return not isinstance(x, FakeTensor) and StorageWeakRef(x.untyped_storage()) in self._pinned
@@ -226,57 +254,14 @@ class FakeCuda(TorchDispatchMode):
         self.live_bytes -= size
 
 
-_attention_of_torch = functional.scaled_dot_product_attention
-
-
-def _attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Tensor:
-    """Stand in for scaled_dot_product_attention, which chooses among kernels that a CPU build lacks."""
-    inputs = [query, key, value]
-    alignment = 4 if query.dtype == torch.float32 and not torch.is_autocast_enabled("cuda") else 8
-    if query.device.type != "cuda" or enable_gqa or query.dtype == torch.float64 or query.shape[-1] % alignment:
-        return _attention_of_torch(*inputs, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-    if torch.is_autocast_enabled("cuda"):
-        inputs = [x.to(torch.get_autocast_dtype("cuda")) for x in inputs]
-    if attn_mask is None and inputs[0].dtype != torch.float32:
-        return aten._scaled_dot_product_flash_attention(*inputs, dropout_p, is_causal, False, scale=scale)[0]
-    bias = attn_mask
-    if bias is not None:
-        if bias.dtype == torch.bool:
-            zeros = torch.zeros(bias.shape, dtype=inputs[0].dtype, device=bias.device)
-            bias = zeros.masked_fill(~bias, -torch.inf)
-        columns = bias.shape[-1]
-        if columns % 16:
-            bias = functional.pad(bias, (0, -columns % 16))[..., :columns]
-        shape = *query.shape[:3], key.shape[2]
-        bias = bias.to(inputs[0].dtype).expand(shape)
-    is_differentiated = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
-    return aten._scaled_dot_product_efficient_attention(
-        *inputs, bias, is_differentiated, dropout_p, is_causal, scale=scale
-    )[0]
-
-
-def _copying(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Make a tensor of Python's numbers on the CPU, then copy it, as torch does out of sight."""
-
-    def make_and_copy(data: Any, *, device: Any = None, **options: Any) -> Tensor:
-        return make(data, **options).to(device)
-
-    return make_and_copy
-
-
 @functools.cache
 def _is_composite(func: Any) -> bool:
     key = torch._C.DispatchKey.CompositeImplicitAutograd
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+
+
+def _has_mask(indices: Any) -> bool:
+    return any(i is not None and i.dtype in (torch.bool, torch.uint8) for i in indices)
 
 
 def _to_fake(x: Tensor) -> Tensor:
@@ -328,97 +313,3 @@ def _size(x: Tensor) -> int:
     for size, stride in zip(x.shape, x.stride(), strict=True):
         count *= size if stride else 1
     return count * x.element_size() if x.numel() else 0
-
-
-class _Event:
-    """Stands in for `torch.cuda.Event`."""
-
-    def __init__(self, mode: FakeCuda, **_: Any) -> None:
-        self.mode = mode
-
-    def record(self, stream: Any = None) -> None:
-        """Do nothing."""
-
-    def query(self) -> bool:
-        """Say that the event has happened."""
-        return True
-
-    def synchronize(self) -> None:
-        """Count a wait."""
-        self.mode.wait("event")
-
-    def wait(self, stream: Any = None) -> None:
-        """Do nothing: only the stream would wait."""
-
-    def elapsed_time(self, end: Any) -> float:
-        """Return a number of milliseconds."""
-        return 1.0
-
-
-class _Stream:
-    """Stands in for `torch.cuda.Stream`."""
-
-    def __init__(self, mode: FakeCuda, *_: Any, **__: Any) -> None:
-        self.mode = mode
-        self.device = DEVICE
-
-    def synchronize(self) -> None:
-        """Count a wait."""
-        self.mode.wait("stream")
-
-    def wait_stream(self, stream: Any) -> None:
-        """Do nothing: only the stream would wait."""
-
-    def wait_event(self, event: Any) -> None:
-        """Do nothing: only the stream would wait."""
-
-    def record_event(self, event: Any = None) -> Any:
-        """Return an event."""
-        return event or _Event(self.mode)
-
-
-@contextlib.contextmanager
-def use_fake_cuda() -> Iterator[FakeCuda]:
-    """Compute within it with a fake device `cuda`; afterwards the process is of no other use."""
-    mode = FakeCuda()
-    stream = _Stream(mode)
-    stand_ins: dict[str, Any] = {
-        "_lazy_init": lambda: None,
-        "is_available": lambda: True,
-        "is_initialized": lambda: True,
-        "device_count": lambda: 1,
-        "current_device": lambda: 0,
-        "set_device": lambda device: None,
-        "get_device_name": lambda device=None: "fake GPU",
-        "get_device_capability": lambda device=None: (9, 0),
-        "is_bf16_supported": lambda including_emulation=True: True,
-        "is_current_stream_capturing": lambda: False,
-        "mem_get_info": lambda device=None: (MEMORY - mode.live_bytes, MEMORY),
-        "memory_allocated": lambda device=None: mode.live_bytes,
-        "memory_reserved": lambda device=None: mode.live_bytes,
-        "max_memory_allocated": lambda device=None: mode.peak_bytes,
-        "max_memory_reserved": lambda device=None: mode.peak_bytes,
-        "reset_peak_memory_stats": lambda device=None: mode.reset_peak(),
-        "empty_cache": lambda: None,
-        "manual_seed": lambda seed: None,
-        "manual_seed_all": lambda seed: None,
-        "get_rng_state": lambda device=None: torch.zeros(16, dtype=torch.uint8),
-        "set_rng_state": lambda state, device=None: None,
-        "synchronize": lambda device=None: mode.wait("synchronize"),
-        "current_stream": lambda device=None: stream,
-        "default_stream": lambda device=None: stream,
-        "stream": lambda _: contextlib.nullcontext(),
-        "Stream": functools.partial(_Stream, mode),
-        "Event": lambda *_, **__: _Event(mode),
-    }
-    for name, stand_in in stand_ins.items():
-        setattr(torch.cuda, name, stand_in)
-    for maker in ("tensor", "as_tensor"):
-        setattr(torch, maker, _copying(getattr(torch, maker)))
-    _foreach_supported_types.append(FakeTensor)
-    functional.scaled_dot_product_attention = _attention
-    FakeTensor.tolist = lambda self: mode.to_list(self)
-    # A fake tensor has no address of its own.
-    FakeTensor.data_ptr = lambda self: self.untyped_storage()._cdata + self.storage_offset()
-    with mode:
-        yield mode

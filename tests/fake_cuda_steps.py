@@ -1,8 +1,11 @@
-"""Steps, validations and restored checkpoints of a run on the fake device, and what they cost it."""
+"""What a training step, a validation and a restored checkpoint ask of the fake device."""
 
 from __future__ import annotations
 
-import time
+import dataclasses
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,42 +13,70 @@ import numpy as np
 import torch
 from torch import nn
 
-from fake_cuda_device import DEVICE, Counts, FakeCuda, use_fake_cuda
+from fake_cuda_device import DEVICE, Counts, FakeCuda
+from fake_cuda_torch import use_fake_cuda
 from lra.classifier.classifier import Classifier
+from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
-from lra.config.registry import MIXERS
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
 from tasks.next_token import NextToken, windows
 from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
-BATCHES = 4
-"""Batches of a split."""
+BATCHES = 2
+"""Batches of the training split, and of the validation split."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A run whose work for the device is counted."""
+
+    task: str
+    mixer: str
+    preset: str = "quick"
+    protocol: str = "s4"
+    overrides: Sequence[str] = ()
+    is_step_only: bool = False
+    """Whether the validation and the checkpoint are left out."""
+    forgotten: str = ""
+    """A part of the model that is left on the CPU by mistake, like `embedding.learned`."""
+
+    def config(self) -> RunConfig:
+        """Compose the settings."""
+        return resolve(
+            self.task,
+            self.mixer,
+            preset=self.preset,
+            protocol=self.protocol,
+            overrides=self.overrides,
+        )
 
 
 class MovableClassifier(Classifier):
-    """A classifier that keeps parameters shared when it moves to the fake device."""
+    """A classifier whose parameters are still shared after it was moved to the fake device."""
+
+    forgotten = ""
 
     def to(self, device: torch.device) -> MovableClassifier:  # pyright: ignore
         """Copy parameters and buffers; `nn.Module.to` would copy a shared one twice."""
-        moved: dict[int, Any] = {}
-        for module in self.modules():
+        moved: dict[nn.Parameter, nn.Parameter] = {}
+        for place, module in self.named_modules():
+            if self.forgotten and f"{place}.".startswith(f"{self.forgotten}."):
+                continue
             for name, parameter in module._parameters.items():
-                if parameter is not None:
-                    if id(parameter) not in moved:
-                        copied = nn.Parameter(parameter.detach().to(device), parameter.requires_grad)
-                        moved[id(parameter)] = parameter, copied
-                    module._parameters[name] = moved[id(parameter)][1]
+                if parameter is not None and parameter not in moved:
+                    copied = parameter.detach().to(device)
+                    moved[parameter] = nn.Parameter(copied, parameter.requires_grad)
+                module._parameters[name] = parameter if parameter is None else moved[parameter]
             for name, buffer in module._buffers.items():
-                if buffer is not None:
-                    module._buffers[name] = buffer.to(device)
+                module._buffers[name] = buffer if buffer is None else buffer.to(device)
         return self
 
 
 def random_split(info: TaskInfo, examples: int) -> Split:
-    """Draw examples of a task; sequences are a quarter of the longest to the longest."""
+    """Draw examples of a task; a sequence has a quarter of the most positions, or more."""
     rng = np.random.default_rng(0)
     labels = rng.integers(0, info.num_classes, examples).astype(np.uint8)
     if info.grid is not None:
@@ -66,71 +97,82 @@ def random_split(info: TaskInfo, examples: int) -> Split:
     return PackedTokens(sequences, labels, np.arange(count).reshape(examples, info.towers))
 
 
-def random_dataset(config: RunConfig) -> Dataset:
-    """Draw splits train and val of a task, without its files."""
+def build_trainer(case: Case) -> Trainer:
+    """Build the trainer of a case on the fake device, with random data of the task's shape."""
+    config = case.config()
     info = config.build_task().info
     split = random_split(info, BATCHES * config.train.batch_size)
-    return Dataset(
+    dataset = Dataset(
         splits={"train": split, "val": split},
         source="generated",
         fingerprint="",
         baselines={},
         folder=Path(),
     )
+    classifier = type("OfCase", (MovableClassifier,), {"forgotten": case.forgotten})
+    return Trainer(config, info, dataset, seed=0, device=DEVICE, classifier=classifier)
 
 
-def build_trainer(config: RunConfig) -> Trainer:
-    """Build the trainer of a run on the fake device."""
-    return Trainer(
-        config, config.build_task().info, random_dataset(config), seed=0, device=DEVICE, classifier=MovableClassifier
-    )
+def count_case(mode: FakeCuda, case: Case) -> dict[str, Counts]:
+    """Count the second step, the validation after it, and a checkpoint that is restored then.
 
-
-def count_run(mode: FakeCuda, config: RunConfig) -> dict[str, Counts]:
-    """Count the second training step, a validation of four batches, and a restored checkpoint."""
-    trainer = build_trainer(config)
+    Raises: RuntimeError if tensors of an operation are on different devices.
+    """
+    trainer = build_trainer(case)
     trainer.train_step()
     found: dict[str, Counts] = {}
     with mode.counting() as found["step"]:
         trainer.train_step()
+    if case.is_step_only:
+        return found
     with mode.counting() as found["validation"]:
         trainer.validate(lambda: None)
-    state = _to_cpu(capture(trainer))
+    state = _saved(capture(trainer))
     with mode.counting() as found["restore"]:
         restore(trainer, state)
-    trainer.train_step()
     return found
 
 
-def _to_cpu(state: Any) -> Any:
-    """Copy a captured state as saving and loading it does."""
+def _saved(state: Any) -> Any:
+    """Copy a captured state to the CPU, as writing and reading a file do."""
     if isinstance(state, dict):
-        return {key: _to_cpu(value) for key, value in state.items()}
+        return {key: _saved(value) for key, value in state.items()}
     if isinstance(state, list):
-        return [_to_cpu(value) for value in state]
+        return [_saved(value) for value in state]
     return state.detach().cpu().clone() if isinstance(state, torch.Tensor) else state
 
 
-def print_table(
-    task: str, preset: str, mixers: str | None, overrides: list[str], list_operations: bool
-) -> None:
-    """Print what steps, validations and restored checkpoints of mixers cost."""
+def count_cases(cases: Sequence[Case]) -> list[dict[str, Any]]:
+    """Count cases one after another.
+
+    Returns: for each the numbers by what was counted, or the traceback of its error.
+    """
     torch.set_num_threads(1)
-    print("mixer         launches  waits      GB  peak GiB | validation     | restore        | seconds")
-    print("                                                | launches waits | launches waits |")
+    results: list[dict[str, Any]] = []
     with use_fake_cuda() as mode:
-        for mixer in mixers.split(",") if mixers else sorted(MIXERS.classes):
-            start = time.monotonic()
-            config = resolve(task, mixer, preset=preset, overrides=overrides)
-            counts = count_run(mode, config)
-            step, others = counts["step"], (counts["validation"], counts["restore"])
-            cells = [f"{c.launches:8,} {c.waits:5,}" for c in others]
-            print(
-                f"{mixer:12} {step.launches:9,} {step.waits:6,} {step.bytes / 1e9:7.1f} {step.peak_bytes / 2**30:9.2f}"
-                f" | {' | '.join(cells)} | {time.monotonic() - start:7.1f}",
-                flush=True,
-            )
+        for case in cases:
+            try:
+                found = count_case(mode, case)
+            except Exception:
+                results.append({"error": traceback.format_exc()})
+            else:
+                results.append({name: counts.summary() for name, counts in found.items()})
+    return results
+
+
+def format_table(case: Case, mixers: Sequence[str] | None, list_operations: bool) -> Iterator[str]:
+    """Count a case with each mixer, and write a line of a table each time."""
+    torch.set_num_threads(1)
+    yield "              training step                         | validation     | checkpoint"
+    yield "mixer         launches  waits      GB  peak GiB     | launches waits | launches waits"
+    with use_fake_cuda() as mode:
+        for mixer in mixers or sorted(MIXERS.classes):
+            found = count_case(mode, dataclasses.replace(case, mixer=mixer))
+            step, *others = found.values()
+            cells = [f"{counts.launches:8,} {counts.waits:5,}" for counts in others]
+            numbers = f"{step.bytes / 1e9:7.1f} {step.peak_bytes / 2**30:9.2f}    "
+            yield " | ".join([f"{mixer:12} {step.launches:9,} {step.waits:6,} {numbers}", *cells])
             if list_operations:
-                for name, found in counts.items():
-                    print(f"  {name} launches: {found.operations.most_common(12)}")
-                    print(f"  {name} waits: {found.waiting.most_common(12)}")
+                for name, counts in found.items():
+                    yield f"  {name}: {counts.operations.most_common(12)}"
+                    yield f"  {name}, waits: {counts.waiting.most_common(12)}"
