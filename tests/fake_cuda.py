@@ -68,6 +68,7 @@ def main() -> None:
     parser.add_argument("--mixers", default="", help="names, with commas between; default: all")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--operations", action="store_true", help="list the costliest operations")
+    parser.add_argument("--step-only", action="store_true", help="count only the training step")
     parser.add_argument("--json", action="store_true", help="count the cases in standard input")
     arguments = parser.parse_args()
     load_stub()
@@ -83,6 +84,7 @@ def main() -> None:
         preset=arguments.preset,
         protocol=arguments.protocol,
         overrides=arguments.overrides,
+        is_step_only=arguments.step_only,
     )
     mixers = arguments.mixers.split(",") if arguments.mixers else None
     for line in format_table(case, mixers, arguments.operations):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -118,6 +119,7 @@ def count_case(mode: FakeCuda, case: Case) -> dict[str, Counts]:
 
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
+    gc.collect()  # of the case before, nothing is to count as memory
     trainer = build_trainer(case)
     trainer.train_step()
     found: dict[str, Counts] = {}
