@@ -183,17 +183,16 @@ class FakeCuda(TorchDispatchMode):
         with self.fake:
             return _map(lambda x: torch.empty(x.shape, dtype=x.dtype, device=DEVICE), found)
 
-    def _copy(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        source = args[0] if func is aten._to_copy.default else args[1]
+    def _copy(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
+        is_in_place = func is aten.copy_.default
+        source = args[is_in_place]
         target = (
-            torch.device(kwargs.get("device") or source.device)
-            if func is aten._to_copy.default
-            else args[0].device
+            args[0].device if is_in_place else torch.device(kwargs.get("device") or source.device)
         )
         if source.device.type == target.type:
             return self._compute(func, args, kwargs)
-        if func is aten.copy_.default:
-            non_blocking = bool(kwargs.get("non_blocking", args[2] if len(args) > 2 else False))
+        if is_in_place:
+            non_blocking = kwargs.get("non_blocking", args[2:] == (True,))
             on_cpu = source if source.device.type == "cpu" else args[0]
             is_pinned = self._is_pinned(on_cpu)
         else:
@@ -203,7 +202,7 @@ class FakeCuda(TorchDispatchMode):
             self.wait(f"copy to {target.type}")
         if target.type == "cuda":
             return self._compute(func, args, kwargs)
-        if func is aten.copy_.default:
+        if is_in_place:
             return args[0].fill_(1)
         copied = torch.ones(source.shape, dtype=kwargs.get("dtype") or source.dtype)
         return self._pin(copied) if non_blocking else copied

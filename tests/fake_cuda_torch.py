@@ -17,7 +17,7 @@ from fake_cuda_device import DEVICE, MEMORY, FakeCuda
 
 aten = torch.ops.aten
 
-_attention_of_torch = functional.scaled_dot_product_attention
+_attention_of_torch: Any = functional.scaled_dot_product_attention
 
 
 def _attention(  # noqa: PLR0917 (as torch has them)

@@ -19,7 +19,7 @@ from lra.config.registry import MIXERS
 GOLDEN = Path(__file__).parent / "golden" / "fake_cuda.csv"
 """What each case may cost; `pytest --write-golden` after a change that is meant."""
 
-FIELDS = ("group", "case", "part", "launches", "waits", "peak_bytes")
+FIELDS: tuple[str, ...] = ("group", "case", "part", "launches", "waits", "peak_bytes")
 TOLERANCE = 1.05
 
 pytestmark = pytest.mark.skipif(
