@@ -63,6 +63,13 @@ class TaskInfo:
     """What has a label: each example, or each position, whose label is the next token."""
 
 
+def send(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device; to a GPU from pinned memory, so that nothing waits for it."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
 @dataclass(frozen=True)
 class Batch:
     """Examples packed end to end, without padding."""
@@ -76,11 +83,7 @@ class Batch:
 
     def to(self, device: torch.device) -> Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
-        inputs, labels = self.inputs, self.labels
-        if device.type == "cuda" and inputs.device.type == "cpu":
-            inputs, labels = inputs.pin_memory(), labels.pin_memory()
-        inputs = inputs.to(device, non_blocking=True)
-        return Batch(inputs, self.lengths, labels.to(device, non_blocking=True))
+        return Batch(send(self.inputs, device), self.lengths, send(self.labels, device))
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.base import NOT_SCORED, Batch, Dataset, Split
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, send
 from tasks.next_token import NextToken
 from tasks.splits import PackedTokens, Pixels
 from tasks.unlabelled import Unlabelled
@@ -96,18 +96,17 @@ class ResidentTokens(Resident):
         lengths = sequences.lengths[which.ravel()]
         ends = np.cumsum(lengths)
         shifts = sequences.offsets[which.ravel()] - (ends - lengths)
-        few = torch.from_numpy(np.stack([shifts, lengths, ends])).to(device)
+        shift, counts, stops, labels = _copy_together(
+            (shifts, lengths, ends, self.labels[indices]), device
+        )
         total = int(ends[-1])
-        shift = few[0].repeat_interleave(few[1], output_size=total)
+        shift = shift.repeat_interleave(counts, output_size=total)
         # End tokens are not stored, so the place of the last one may be past the end.
         where = (torch.arange(total, device=device) + shift).clamp_(max=len(self.tokens) - 1)
         ids = self.tokens[where].long() + sequences.first_id
         if sequences.end_token is not None:
-            ids[few[2] - 1] = sequences.end_token
-        return Batch(ids, torch.from_numpy(lengths.reshape(which.shape)), self._labels(indices))
-
-    def _labels(self, indices: np.ndarray) -> Tensor:
-        return torch.from_numpy(self.labels[indices].astype(np.int64)).to(self.tokens.device)
+            ids[stops - 1] = sequences.end_token
+        return Batch(ids, torch.from_numpy(lengths.reshape(which.shape)), labels)
 
 
 class ResidentPixels(Resident):
@@ -118,19 +117,20 @@ class ResidentPixels(Resident):
     def __init__(self, split: Pixels, copy_array: CopyArray) -> None:
         super().__init__(split)
         self.images = copy_array(split.images)
-        self.scale = None if split.scale is None else torch.from_numpy(split.scale)
+        self.scale = None
+        if split.scale is not None:
+            self.scale = torch.from_numpy(split.scale).to(self.images.device)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        device = self.images.device
-        which = torch.from_numpy(self.split.which[indices].astype(np.int64)).to(device)
+        which, labels = _copy_together(
+            (self.split.which[indices], self.labels[indices]), self.images.device
+        )
         levels = self.images[which].flatten(0, 1).long()
         if self.scale is None:
             inputs = levels[:, 0]
         else:
-            self.scale = self.scale.to(device)
             inputs = torch.take_along_dim(self.scale, levels, dim=0)
-        labels = torch.from_numpy(self.labels[indices].astype(np.int64)).to(device)
         return Batch(inputs, torch.from_numpy(self.lengths[indices][:, None]), labels)
 
 
@@ -146,10 +146,16 @@ class ResidentNextToken(Resident):
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
         where, lengths, unscored = self.split.input_positions(indices)
-        inside = torch.from_numpy(where).to(self.tokens.device)
+        inside, outside = _copy_together((where, unscored), self.tokens.device)
         labels = self.tokens[inside + 1].long()
-        labels[torch.from_numpy(unscored).to(self.tokens.device)] = NOT_SCORED
+        labels[outside] = NOT_SCORED
         return Batch(self.tokens[inside].long(), torch.from_numpy(lengths[:, None]), labels)
+
+
+def _copy_together(arrays: Sequence[np.ndarray], device: torch.device) -> Sequence[Tensor]:
+    """Copy arrays (count,) of whole numbers to a device, as int64, in one asynchronous copy."""
+    joined = np.concatenate([array.astype(np.int64, copy=False) for array in arrays])
+    return send(torch.from_numpy(joined), device).split([len(array) for array in arrays])
 
 
 @copy_split.register

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo, send
 from tasks.errors import DataError
 from tasks.random_words import RandomWords
 
@@ -53,7 +53,7 @@ class NextInputs(Unlabelled):
         batch = self.split.batch(indices)
         labels = torch.roll(batch.inputs, -1, dims=0)
         ends = torch.cumsum(batch.lengths.flatten(), 0) - 1
-        labels[ends.to(labels.device)] = _none(labels)
+        labels[send(ends, labels.device)] = _none(labels)
         return Batch(batch.inputs, batch.lengths, labels)
 
 
@@ -85,7 +85,7 @@ class MaskedInputs(Unlabelled):
         """See `Split.batch`."""
         batch = self.split.batch(indices)
         inputs = batch.inputs
-        hidden = self._hidden(batch.lengths.flatten(), int(indices[0])).to(inputs.device)
+        hidden = send(self._hidden(batch.lengths.flatten(), int(indices[0])), inputs.device)
         if inputs.is_floating_point():
             labels = inputs.masked_fill(~hidden[:, None], torch.nan)
             mark = hidden[:, None].to(inputs.dtype)

@@ -43,8 +43,7 @@ def _check_round_trip(packing: Packing, lengths: list[int], x: torch.Tensor) -> 
     sums = packing.reduce(lambda part, mask: part.sum(dim=1), x)
     expected = torch.stack([row.sum(dim=0) for row in x.split(lengths)])
     torch.testing.assert_close(sums, expected)
-    positions = packing.position_in_sequence().tolist()
-    assert positions == [i for length in lengths for i in range(length)]
+    assert packing.position.tolist() == [i for length in lengths for i in range(length)]
 
 
 def assert_real_positions_come_first(mask: torch.Tensor) -> None:

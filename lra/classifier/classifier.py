@@ -68,7 +68,7 @@ class Embedding(nn.Module):
         if self.cls is not None:
             lengths = lengths + 1
         packing = Packing(lengths, x.device)
-        position = packing.position_in_sequence().to(x.device)
+        position = packing.position
         if self.cls is not None:
             is_cls = position == 0
             row = torch.where(is_cls, 0, torch.cumsum(~is_cls, 0))

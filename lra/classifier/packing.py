@@ -9,7 +9,6 @@ norm would differ between batches, and the running statistics would match none o
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +18,16 @@ from torch import Tensor
 from torch.autograd import Function
 
 from models.layers.kernel_cache import cache_kernels
+from models.ops.device_copy import copy_together
 
 SHORTEST_OVER_LONGEST = 0.7
 """Least length of a sequence in a group, as a share of its longest one's."""
 
 SMALLEST_GROUP = 800
 """A group with fewer positions takes shorter sequences, too, because each mixer call has a cost."""
+
+SMALLEST_GPU_GROUP = 2**14
+"""The same on a GPU: the launches of a mixer call take as long as so many positions of padding."""
 
 
 class _Reorder(Function):
@@ -73,30 +76,37 @@ class Packing:
         self.lengths = lengths
         order = torch.argsort(lengths, descending=True, stable=True)
         ordered = lengths[order]
-        starts = (torch.cumsum(lengths, 0) - lengths)[order]
-        self.groups: list[_Group] = []
+        starts = torch.cumsum(lengths, 0) - lengths
+        sequence = torch.arange(len(lengths)).repeat_interleave(lengths)
+        position = torch.arange(len(sequence)) - starts[sequence]
+        starts = starts[order]
+        shapes: list[tuple[int, int]] = []
         indices: list[Tensor] = []
         masks: list[Tensor] = []
-        for first, last in _cut(ordered.tolist()):
+        smallest = SMALLEST_GROUP if device.type == "cpu" else SMALLEST_GPU_GROUP
+        for first, last in _cut(ordered.tolist(), smallest):
             columns = torch.arange(int(ordered[first]))
             mask = columns < ordered[first:last, None]
             indices.append(torch.where(mask, starts[first:last, None] + columns, 0).flatten())
-            masks.append(mask.flatten())
-            kept = None if mask.all() else mask.to(device)
-            self.groups.append(_Group(last - first, len(columns), kept))
-        index, real = torch.cat(indices), torch.cat(masks)
+            masks.append(mask)
+            shapes.append((last - first, len(columns)))
+        index, real = torch.cat(indices), torch.cat([mask.flatten() for mask in masks])
+        is_padded = [not mask.all() for mask in masks]
         # One group without padding is the packed form itself.
-        self.is_rectangle = len(self.groups) == 1 and bool(real.all())
-        inverse = torch.empty(int(lengths.sum()), dtype=torch.int64)
+        self.is_rectangle = len(masks) == 1 and not any(is_padded)
+        inverse = torch.empty(len(sequence), dtype=torch.int64)
         inverse[index[real]] = torch.arange(len(index))[real]
-        self.index, self.inverse = index.to(device), inverse.to(device)
-        self.padding = None if real.all() else torch.arange(len(index))[~real].to(device)
-        self.sequence_order = torch.argsort(order).to(device)
-
-    def position_in_sequence(self) -> Tensor:
-        """Count each packed position from its sequence's start: (positions,) on the CPU."""
-        starts = torch.cumsum(self.lengths, 0) - self.lengths
-        return torch.arange(int(self.lengths.sum())) - starts.repeat_interleave(self.lengths)
+        padding = torch.arange(len(index))[~real]
+        tables = [index, inverse, padding, torch.argsort(order), sequence, position, *masks]
+        copied = copy_together(tables, device)
+        self.index, self.inverse, padding, self.sequence_order = copied[:4]
+        self.padding = padding if any(is_padded) else None
+        self.sequence, self.position = copied[4:6]
+        """(positions,) number of each packed position's sequence, and its position in it."""
+        self.groups = [
+            _Group(*shape, mask if has_padding else None)
+            for shape, mask, has_padding in zip(shapes, copied[6:], is_padded, strict=True)
+        ]
 
     def padded(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
         """Pad packed positions in groups, with zeros.
@@ -132,13 +142,7 @@ class Packing:
             values: (sequences, channels).
         Returns: (positions, channels).
         """
-        return values.index_select(0, self._sequence_of_position)
-
-    @functools.cached_property
-    def _sequence_of_position(self) -> Tensor:
-        """Number each packed position's sequence: (positions,) on the device."""
-        numbers = torch.arange(len(self.lengths)).repeat_interleave(self.lengths)
-        return numbers.to(self.inverse.device)
+        return values.index_select(0, self.sequence)
 
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""
@@ -154,12 +158,16 @@ def _reorder(
     return result
 
 
-def _cut(ordered: list[int]) -> list[tuple[int, int]]:
-    """Cut lengths in falling order into groups: (first, one past the last) of each."""
+def _cut(ordered: list[int], smallest: int) -> list[tuple[int, int]]:
+    """Cut lengths in falling order into groups: (first, one past the last) of each.
+
+    Args:
+        smallest: positions that a group has at least, unless nothing is left.
+    """
     groups: list[tuple[int, int]] = []
     first = held = 0
     for i, length in enumerate(ordered):
-        if held >= SMALLEST_GROUP and length < SHORTEST_OVER_LONGEST * ordered[first]:
+        if held >= smallest and length < SHORTEST_OVER_LONGEST * ordered[first]:
             groups.append((first, i))
             first, held = i, 0
         held += length

@@ -14,7 +14,10 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 
 CHUNK_NUMBERS = 2**20
-"""Largest number of elements in a (channels, states, frequencies) array."""
+"""Largest number of elements in a (channels, states, frequencies) array on a CPU, for its cache."""
+
+GPU_CHUNK_NUMBERS = 2**28
+"""The same on a GPU, where launches cost more than memory."""
 
 
 def in_chunks_reference(
@@ -36,7 +39,8 @@ def in_chunks(compute: Callable[[Tensor], Tensor], angles: Tensor, numbers_each:
         numbers_each: numbers in the largest array that `compute` makes for one angle.
     Returns: (..., frequencies).
     """
-    chunk = max(1, CHUNK_NUMBERS // numbers_each)
+    limit = CHUNK_NUMBERS if angles.device.type == "cpu" else GPU_CHUNK_NUMBERS
+    chunk = max(1, limit // numbers_each)
     if len(angles) <= chunk:
         return compute(angles)
     results = []

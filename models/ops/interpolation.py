@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from models.ops.device_copy import copy_together
 from models.ops.reference import fast_form_of
 
 
@@ -139,8 +140,8 @@ def _by_cell(grid: InducingGrid, length: int, dtype: torch.dtype, device: torch.
         gather[slot] = positions
         weights = torch.zeros(len(counts) * slots, grid.degree + 1, dtype=torch.float64)
         weights[slot] = grid.weights(positions)
-        weights = weights.view(len(counts), slots, -1).to(device, dtype)
-        return _Cells(gather.to(device), slot.to(device), weights)
+        weights = weights.view(len(counts), slots, -1).to(dtype)
+        return _Cells(*copy_together([gather, slot, weights], device))
 
 
 def _spread(x: Tensor, grid: InducingGrid) -> Tensor:

@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
 
-BLOCK = 2**22
-"""Largest number of states of a block of channels that are in memory at once."""
+BLOCK = 2**28
+"""Largest number of states of a block of channels that are in memory at once, on a GPU."""
 TILE = 2**19
 """Largest number of states of a tile of positions that are in memory at once."""
 

@@ -12,6 +12,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from models.ops.device_copy import copy_together
 from models.ops.reference import fast_form_of
 from models.ops.torus_reach import Pairs, Reach
 
@@ -150,11 +151,12 @@ def _blocks(
     for here, near in reach.blocks(query.shape[2] // platters, BLOCK):
         first, last = int(near[0]), int(near[-1]) + 1
         queries = slice(int(here[0]) * platters, (int(here[-1]) + 1) * platters)
+        copied = copy_together([here, near], query.device)
         keys: slice | Tensor = slice(first * platters, last * platters)
         if last - first > len(near):
-            inside = near[:, None] * platters + torch.arange(platters)
-            keys = inside.flatten().to(query.device)
-        pairs = reach.pairs(here.to(query.device), near.to(query.device), mask, periods)
+            platter = torch.arange(platters, device=query.device)
+            keys = (copied[1][:, None] * platters + platter).flatten()
+        pairs = reach.pairs(copied[0], copied[1], mask, periods)
         yield _QueryBlock(queries, keys, pairs)
 
 

@@ -63,7 +63,11 @@ class Torus:
         """
         if len(self.sizes) == 1:
             return position[..., None]
-        return torch.stack(torch.unravel_index(position, self.sizes), dim=-1)
+        coordinates: list[Tensor] = []
+        for size in reversed(self.sizes):
+            coordinates.insert(0, position % size)
+            position = position // size
+        return torch.stack(coordinates, dim=-1)
 
     def angles(
         self, places: Tensor, channels: int, harmonics: Harmonics, periods: Tensor | None = None
@@ -116,11 +120,10 @@ class Torus:
             periods: (..., 1), of the one axis, where they are not the torus's own.
         Returns: (..., queries, keys, axes) int64.
         """
-        own = torch.tensor(self.periods, device=key.device)
-        around = own if periods is None else periods[..., None, None, :]
         lag = (query[..., :, None, :] - key[..., None, :, :]).abs()
         if not self.wrap:
             return lag
+        around = _row(self.periods, lag.device) if periods is None else periods[..., None, None, :]
         lag = lag % around
         return torch.minimum(lag, around - lag)
 
@@ -132,8 +135,7 @@ class Torus:
             periods: as there.
         Returns: (..., queries, keys) in double precision; at most half for each circle.
         """
-        sizes = torch.tensor(self.sizes, device=steps.device)
-        around = sizes if periods is None else periods[..., None, None, :]
+        around = _row(self.sizes, steps.device) if periods is None else periods[..., None, None, :]
         return (steps / around.double()).sum(dim=-1)
 
     def platter_distance(self, device: torch.device) -> Tensor:
@@ -141,6 +143,11 @@ class Torus:
         platters = torch.arange(self.num_platters, device=device)
         lag = (platters[:, None] - platters).abs()
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
+
+
+def _row(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+    """Write whole numbers to a device, (numbers,) int64, without a copy that waits for a GPU."""
+    return torch.cat([torch.full((1,), number, device=device) for number in numbers])
 
 
 def integer_harmonics(count: int, periods: Tensor) -> Tensor:
@@ -162,6 +169,6 @@ def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None
     Whole numbers are divided by the period last, so that the angles are exactly periodic.
     """
     if periods is None:
-        periods = torch.tensor([period], device=place.device)
+        periods = _row((period,), place.device)
     around = periods[..., None]
     return 2 * math.pi * ((place[..., None] * integer_harmonics(count, periods)) % around) / around
