@@ -10,6 +10,7 @@ import random
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
@@ -119,6 +120,17 @@ def peak_memory_mib(device: torch.device) -> float:
         return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (2**20 if sys.platform == "darwin" else 2**10)
+
+
+def copy_to_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Copy tensors of one device to the CPU; a GPU is waited for once."""
+    copies = {
+        name: tensor.detach().to("cpu", non_blocking=True, copy=True)
+        for name, tensor in tensors.items()
+    }
+    for device in {t.device for t in tensors.values() if t.device.type == "cuda"}:
+        torch.cuda.synchronize(device)
+    return copies
 
 
 def is_out_of_memory(error: BaseException) -> bool:

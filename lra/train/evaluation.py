@@ -30,6 +30,9 @@ from tasks.progress import is_live
 
 logger = logging.getLogger(__name__)
 
+MOST_UNREAD = 2**24
+"""Largest number of positions whose losses an evaluation keeps on the device."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -67,22 +70,32 @@ def autocast_of(precision: str, device: torch.device) -> torch.autocast:
 
 
 class _ExampleTally:
-    """Scores examples."""
+    """Scores examples. Results are read once, as each reading would wait for a GPU."""
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
         self.split = split
         self.predictions = np.full(len(split), NO_PREDICTION, dtype=np.int64)
         self.loss = 0.0
+        self._indices: list[np.ndarray] = []
+        self._losses: list[Tensor] = []
+        self._found: list[Tensor] = []
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """Take in the logits of a batch, whose examples have these indices in the split."""
-        self.loss += float(compute_losses(logits, batch.labels)[0].sum())
+        self._indices.append(indices)
+        self._losses.append(compute_losses(logits, batch.labels)[0].sum())
         is_sound = logits.isfinite().all(dim=-1)
-        found = torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION)
-        self.predictions[indices] = found.cpu().numpy()
+        self._found.append(torch.where(is_sound, logits.argmax(dim=-1), NO_PREDICTION))
+
+    def _read(self) -> None:
+        if self._indices:
+            for loss in torch.stack(self._losses).tolist():
+                self.loss += loss
+            self.predictions[np.concatenate(self._indices)] = torch.cat(self._found).cpu().numpy()
 
     def score(self, group: ProcessGroup) -> Score:
         """Return the score of what all processes took in."""
+        self._read()
         total = len(self.split)
         predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
         correct = int((predictions == self.split.labels).sum())
@@ -91,7 +104,10 @@ class _ExampleTally:
 
 
 class _PositionTally:
-    """Scores positions, and adds up their losses by how far into their windows they are."""
+    """Scores positions, and adds up their losses by how far into their windows they are.
+
+    Losses are read for many batches at once, as each reading would wait for a GPU.
+    """
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
         shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
@@ -101,25 +117,41 @@ class _PositionTally:
         self.correct = 0
         self.non_finite = 0
         self.split = split
+        self._unread: list[tuple[np.ndarray, np.ndarray, Tensor]] = []
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
         loss, correct = compute_losses(logits, batch.labels)
-        self.correct += int((correct & loss.isfinite()).sum())  # NaN has an argmax, too
-        lengths = batch.lengths.sum(dim=1).numpy()
-        first = np.cumsum(lengths) - lengths
-        place = bin_of(np.arange(lengths.sum()) - np.repeat(first, lengths))
-        where = (np.repeat(indices, lengths), place)
-        values = loss.cpu().numpy()
-        self.non_finite += int((~np.isfinite(values)).sum())
-        np.add.at(self.losses, where, values)
-        np.add.at(self.targets, where, is_scored(batch.labels).cpu().numpy())
-        if self.ideal is not None and self.split.ideal_bits is not None:
-            nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
-            np.add.at(self.ideal, where, nats.ravel())
+        is_right = correct & loss.isfinite()  # NaN has an argmax, too
+        flags = is_right.to(loss.dtype), is_scored(batch.labels).to(loss.dtype)
+        numbers = torch.stack([loss, *flags])
+        self._unread.append((indices, batch.lengths.sum(dim=1).numpy(), numbers))
+        if sum(held.shape[1] for _, _, held in self._unread) > MOST_UNREAD:
+            self._read()
+
+    def _read(self) -> None:
+        if not self._unread:
+            return
+        numbers = torch.cat([held for _, _, held in self._unread], dim=1).cpu().numpy()
+        self.correct += round(numbers[1].sum(dtype=np.float64))
+        self.non_finite += int((~np.isfinite(numbers[0])).sum())
+        start = 0
+        for indices, lengths, _ in self._unread:
+            stop = start + int(lengths.sum())
+            first = np.cumsum(lengths) - lengths
+            place = bin_of(np.arange(stop - start) - np.repeat(first, lengths))
+            where = (np.repeat(indices, lengths), place)
+            np.add.at(self.losses, where, numbers[0, start:stop])
+            np.add.at(self.targets, where, numbers[2, start:stop])
+            if self.ideal is not None and self.split.ideal_bits is not None:
+                nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
+                np.add.at(self.ideal, where, nats.ravel())
+            start = stop
+        self._unread.clear()
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
+        self._read()
         loss, targets = _added(self.losses, group), _added(self.targets, group)
         total = int(targets.sum())
         ideal = None if self.ideal is None else _added(self.ideal, group)

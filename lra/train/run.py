@@ -179,14 +179,19 @@ class Run:
                 seconds = self.group.broadcast(self.session.own_seconds())
                 reason = self.stop.reason(self.phases.step, made, seconds)
                 if (agreed := self.group.first_reason(reason)) is not None:
+                    trainer.read_steps()
                     raise Stopped(agreed)
                 facts = trainer.train_step()
-                means = trainer.interval.means()
-                accuracy = means["accuracy"] if self._has_accuracy else None
-                progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
-                if trainer.step % log.every_steps == 0:
-                    self._log({**means, **facts})
-                    trainer.interval.clear()
+                is_logged = trainer.step % log.every_steps == 0
+                if is_logged or trainer.step >= trainer.total_steps:
+                    facts = trainer.read_steps()
+                if trainer.interval.sums["steps"]:  # on a GPU, a step is read after the next one
+                    means = trainer.interval.means()
+                    accuracy = means["accuracy"] if self._has_accuracy else None
+                    progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
+                    if is_logged:
+                        self._log({**means, **facts})
+                        trainer.interval.clear()
                 made, seconds = trainer.step - progress.start_step, progress.seconds
                 if not has_estimate and self.time_estimates.is_due(made, seconds):
                     has_estimate = True

@@ -87,7 +87,11 @@ def check_run_state(content: object) -> RunState:
 
 
 def capture(trainer: Trainer) -> TrainerState:
-    """Capture everything that later steps depend on; all processes must take part."""
+    """Capture everything that later steps depend on; all processes must take part.
+
+    Raises: Diverged, see `Trainer.read_steps`.
+    """
+    trainer.read_steps()
     return {
         "seconds": trainer.seconds,
         "validated_step": trainer.validated_step,

@@ -22,6 +22,7 @@ from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
     DenseTensor,
     available_memory_mib,
+    copy_to_cpu,
     random_state,
     restore_random_state,
     seed_everything,
@@ -30,6 +31,7 @@ from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score, autocast_of
 from lra.train.interval import Interval
+from lra.train.made_step import MadeStep
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
@@ -132,6 +134,8 @@ class Trainer:
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
         self._session_steps = 0
+        self._unread: MadeStep | None = None
+        self._facts: dict[str, float] = {}
 
     @property
     def num_parameters(self) -> int:
@@ -161,9 +165,11 @@ class Trainer:
     def train_step(self) -> dict[str, float]:
         """Make one optimizer step; return its learning rate and the norm of its gradient.
 
-        Its loss and accuracy enter `interval`.
+        Its loss and accuracy enter `interval`. On a GPU, that and what is returned are of the step
+        before, so that the GPU never waits; `read_steps` catches up.
 
-        Raises: Diverged, with the parameters as they were before the step.
+        Raises: Diverged, with the parameters as they were before the step; on a GPU a step or two
+            later.
         """
         if self.micro_batch is None:
             self.micro_batch = self._fitting_micro_batch()
@@ -185,24 +191,48 @@ class Trainer:
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.train_config.clip_norm or math.inf
         )
-        # At one go: each number that is read waits for a GPU.
-        loss, correct, norm = torch.stack([*self.group.all_reduce_sum(sums), norm]).tolist()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            what = "loss" if not math.isfinite(loss) else "gradient"
-            raise Diverged(
-                f"the {what} of step {self.step + 1} is not finite (task {self.config.task_name}, "
-                f"mixer {self.config.mixer_name}, learning rate {rate:.3g})"
-            )
+        numbers = torch.stack([*self.group.all_reduce_sum(sums), norm])
+        made = MadeStep(self.step + 1, rate, targets, numbers)
+        is_late = self.device.type == "cuda"
+        if not is_late:
+            self._require_finite(made)
         set_rate_factor(self.optimizer, factor)
         self.optimizer.step()
         self.step += 1
+        self.read_steps()  # the one before, while a GPU computes this one
         seconds = self.group.broadcast(time.perf_counter() - start)
         self.seconds += seconds
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
-        self.interval.add(loss, round(correct), targets, seconds)
-        return {"lr": rate, "grad_norm": norm}
+        made.seconds = seconds
+        self._unread = made
+        if not is_late:
+            self.read_steps()
+        return self._facts
+
+    def read_steps(self) -> dict[str, float]:
+        """Read the numbers of the last step, if a GPU was still computing it, into `interval`.
+
+        Returns: the step's learning rate and the norm of its gradient.
+        Raises: Diverged, see `train_step`.
+        """
+        if (made := self._unread) is not None:
+            self._unread = None
+            self._require_finite(made)
+            loss, correct, norm = made.numbers
+            self.interval.add(loss, round(correct), made.targets, made.seconds)
+            self._facts = {"lr": made.rate, "grad_norm": norm}
+        return self._facts
+
+    def _require_finite(self, made: MadeStep) -> None:
+        """Raise Diverged for a step whose loss or gradient is not finite; it does not count."""
+        if (what := made.not_finite) is not None:
+            self.step = made.number - 1
+            raise Diverged(
+                f"the {what} of step {made.number} is not finite (task {self.config.task_name}, "
+                f"mixer {self.config.mixer_name}, learning rate {made.rate:.3g})"
+            )
 
     def backward(self, batch: Batch, examples: int | None = None) -> tuple[Tensor, int]:
         """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
@@ -232,10 +262,9 @@ class Trainer:
 
     def _targets(self, batch: Batch, passes: Sequence[tuple[int, int, float]]) -> int:
         """Count the targets of a whole batch, of which this process has a part."""
-        own = sum(
-            weight * float(is_scored(batch.rows(start, stop).labels).sum())
-            for start, stop, weight in passes
-        )
+        parts = [is_scored(batch.rows(start, stop).labels).sum() for start, stop, _ in passes]
+        counts = torch.stack(parts).tolist()
+        own = sum(weight * count for (_, _, weight), count in zip(passes, counts, strict=True))
         return round(self.group.sum_of(own))
 
     def _fitting_micro_batch(self) -> int:
@@ -277,13 +306,14 @@ class Trainer:
 
         Raises: Diverged where positions are targets, if their loss is not finite.
         """
+        self.read_steps()
         score = self.score("val", check)
         if self.info.targets == "position" and not math.isfinite(score.loss):
             raise Diverged(f"the validation loss at step {self.step} is not finite")
         self.validated_step, self.validated_seconds = self.step, self.seconds
         self.plateau.update(score.merit)
         if self.best is None or score.merit > self.best.get("merit", self.best["val_accuracy"]):
-            weights = {k: v.detach().cpu().clone() for k, v in self.model.state_dict().items()}
+            weights = copy_to_cpu(self.model.state_dict())
             best: Best = {"val_accuracy": score.accuracy, "step": self.step, "model": weights}
             if self.info.targets == "position":
                 best["val_loss"], best["merit"] = score.loss, score.merit
