@@ -18,6 +18,7 @@ from torch.nn import functional
 from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.runtime.environment import use_tf32
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.messages import warnings_at_start
@@ -90,10 +91,21 @@ def test_every_setting_has_a_change_to_test() -> None:
     fields = {f"model.{name}" for name in ModelConfig.model_fields}
     fields |= {f"train.{name}" for name in TrainConfig.model_fields}
     # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
-    # as targets (test_lra_positions.py), and act on validations (below).
-    apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
+    # as targets (test_lra_positions.py), act on a GPU alone, and act on validations (below).
+    apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings", "train.tf32"}
     apart |= {"train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
+
+
+def test_tf32_is_one_setting_for_products_and_convolutions() -> None:
+    """Torch allows it in convolutions alone, and a process may train with and without it."""
+    for allowed in (True, False):
+        use_tf32(torch.device("cuda"), allowed)
+        use_tf32(CPU, not allowed)
+        assert torch.backends.cuda.matmul.allow_tf32 is allowed
+        assert torch.backends.cudnn.allow_tf32 is allowed
+    assert config_of("train.tf32=true").hash != config_of().hash
+    assert "tf32" not in config_of().values()["train"]
 
 
 def test_the_same_settings_train_the_same(dataset: Dataset) -> None:

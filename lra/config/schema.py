@@ -148,6 +148,9 @@ class TrainConfig(Section):
     """Largest norm of the whole gradient. None: no clipping."""
     precision: Literal["fp32", "bf16"] = "fp32"
     """bf16: matrix products in bfloat16; transforms, the sums of norms and the loss in fp32."""
+    tf32: Annotated[bool, Added(False)] = False
+    """Whether a GPU may compute matrix products and convolutions in TF32, which is faster and has
+    the range of float32, but only 10 bits of mantissa. It has no effect on a CPU."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 

@@ -38,15 +38,29 @@ CONTAINER_LIMITS = (
 def choose_device(name: str) -> torch.device:
     """Turn auto, cpu, cuda or cuda:N into a device.
 
+    A GPU computes without TF32 until `use_tf32` allows it.
+
     Raises: UserError if there is no such device here.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     count = torch.cuda.device_count()
     valid = ["auto", "cpu", *(["cuda"] if count else []), *(f"cuda:{i}" for i in range(count))]
     if name not in valid:
         raise UserError(f"--device: no device {name!r} here (valid: {', '.join(valid)})")
-    return torch.device(name)
+    device = torch.device(name)
+    use_tf32(device, False)
+    return device
+
+
+def use_tf32(device: torch.device, allowed: bool) -> None:
+    """Allow or forbid TF32 in matrix products and convolutions on a GPU.
+
+    Without this torch forbids it in products and allows it in convolutions.
+    """
+    if device.type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = allowed
+        torch.backends.cudnn.allow_tf32 = allowed
 
 
 def use_threads(count: int | None) -> None:

@@ -26,6 +26,7 @@ from lra.runtime.environment import (
     random_state,
     restore_random_state,
     seed_everything,
+    use_tf32,
 )
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
@@ -94,6 +95,7 @@ class Trainer:
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         seed_everything(seed)
+        use_tf32(device, config.train.tf32)
         self.group = group
         self.config = config
         self.train_config = config.train
