@@ -12,6 +12,7 @@ from lra.classifier.block import NORMS, Block
 from lra.classifier.classifier import Classifier, pool, sinusoidal_positions
 from lra.classifier.packing import Packing
 from lra.config.registry import MIXERS
+from models.ops.device_copy import copy_together
 from requested import resolve
 from tasks.base import TaskInfo
 
@@ -71,6 +72,34 @@ def test_what_mixers_are_promised(pooling: str) -> None:
         block.mixer.register_forward_pre_hook(look)
     model(inputs, lengths).sum().backward()
     assert any(not mask.all() for mask in met)
+
+
+def test_a_gpu_has_fewer_groups() -> None:
+    """A group there costs launches; another device than the CPU counts as a GPU."""
+    lengths = torch.arange(50, 2000, 50)
+    assert len(Packing(lengths, CPU).groups) > 3
+    assert len(Packing(lengths, torch.device("meta")).groups) <= 3
+
+
+def test_tables_are_copied_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The joint copy to a GPU holds tensors of any types and shapes; a CPU needs no copy."""
+    tensors = [
+        torch.arange(5),
+        torch.tensor([[True, False, True]]),
+        torch.empty(0, dtype=torch.int64),
+        torch.randn(3, 2, dtype=torch.float64),
+        torch.randn(3).to(torch.bfloat16),
+    ]
+    same = copy_together(tensors, CPU)
+    assert all(a is b for a, b in zip(same, tensors, strict=True))
+    copies: list[torch.Tensor] = []
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda x: x)
+    monkeypatch.setattr(torch.Tensor, "to", lambda x, *_, **__: copies.append(x) or x)
+    found = copy_together(tensors, torch.device("cuda"))
+    monkeypatch.undo()
+    assert len(copies) == 1
+    for got, expected in zip(found, tensors, strict=True):
+        assert got.dtype == expected.dtype and torch.equal(got, expected)
 
 
 def test_gradients_pass_exactly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,6 +176,32 @@ def test_a_diverging_step_leaves_the_model_alone(dataset: Dataset) -> None:
             assert torch.equal(parameter, before[name])
 
 
+def test_numbers_that_are_read_late_are_the_same(dataset: Dataset) -> None:
+    usual, late = trainer_of(dataset), trainer_of(dataset)
+    late.reads_late = True
+    expected = [usual.train_step() for _ in range(4)]
+    assert [late.train_step() for _ in range(4)] == [{}, *expected[:3]]
+    assert late.interval.sums["steps"] == 3
+    assert late.read_steps() == late.read_steps() == expected[3]
+    for name in ("loss", "correct", "seen", "steps"):
+        assert late.interval.sums[name] == usual.interval.sums[name]
+    late.train_step()
+    assert capture(late)["interval"]["steps"] == 5
+
+
+def test_a_step_that_diverges_and_is_read_late_does_not_count(dataset: Dataset) -> None:
+    trainer = trainer_of(dataset)
+    trainer.reads_late = True
+    trainer.train_step()
+    with torch.no_grad():
+        trainer.model.output.bias[0] = float("nan")
+    trainer.train_step()
+    with pytest.raises(Diverged, match="the loss of step 2 is not finite"):
+        trainer.validate(lambda: None)
+    assert trainer.step == 1
+    assert trainer.best is None
+
+
 def test_scores_count_every_example_in_evaluation_mode(dataset: Dataset) -> None:
     trainer = trainer_of(dataset, "model.dropout=0.5", "train.batch_size=7")
     trainer.train_step()

@@ -136,6 +136,8 @@ class Trainer:
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
         self._session_steps = 0
+        self.reads_late = device.type == "cuda"
+        """Whether a step's numbers are read after the next step, so that the GPU never waits."""
         self._unread: MadeStep | None = None
         self._facts: dict[str, float] = {}
 
@@ -195,8 +197,7 @@ class Trainer:
         )
         numbers = torch.stack([*self.group.all_reduce_sum(sums), norm])
         made = MadeStep(self.step + 1, rate, targets, numbers)
-        is_late = self.device.type == "cuda"
-        if not is_late:
+        if not self.reads_late:
             self._require_finite(made)
         set_rate_factor(self.optimizer, factor)
         self.optimizer.step()
@@ -209,7 +210,7 @@ class Trainer:
             self.step_seconds.append(seconds)
         made.seconds = seconds
         self._unread = made
-        if not is_late:
+        if not self.reads_late:
             self.read_steps()
         return self._facts
 
