@@ -11,7 +11,7 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import torch
@@ -24,6 +24,7 @@ from models.layers.linear_map import LinearMap
 from models.layers.selective_states import StepRange
 from models.layers.short_convolution import ShortConvolution
 from models.ops.delta_rule import delta_rule
+from models.ops.depthwise import depthwise_convolution
 
 
 class Direction(nn.Module):
@@ -42,9 +43,10 @@ class Direction(nn.Module):
         self.log_rate = nn.Parameter(torch.empty(num_heads).uniform_(1e-4, 16).log())
         self.step_bias = nn.Parameter(StepRange(1e-3, 0.1).draw(num_heads))
 
-    def log_decays(self, moved: Tensor) -> Tensor:
-        """Return the logarithms of the decays: (..., heads) -> the same shape."""
-        return -self.log_rate.exp() * functional.softplus(moved + self.step_bias)
+
+def log_decays(moved: Tensor, log_rate: Tensor, step_bias: Tensor) -> Tensor:
+    """Return the logarithms of decays: (..., heads) -> the same shape."""
+    return -log_rate.exp() * functional.softplus(moved + step_bias)
 
 
 class Delta(RecurrentMixer):
@@ -102,41 +104,51 @@ class Delta(RecurrentMixer):
         if mask is not None:  # and so keys, which have no bias, until real positions come
             x = x.masked_fill(~mask[..., None], 0)
         parts = self.query_key_value(x), self.rate_and_decay(x)
-        mixed = self._run(0, *parts)
+        numbers = [0] if self.context.causal else [0, -1]
+        with torch.autocast(x.device.type, enabled=False):
+            mixed = delta_rule(*self.rule_arguments(numbers, *parts)).transpose(1, 2)
         if not self.context.causal:
-            mixed = mixed + self._run(-1, *(part.flip(1) for part in parts)).flip(1)
+            ahead, back = mixed.chunk(2, dim=2)
+            mixed = ahead + back.flip(1)
         return self.project(x, mixed.to(x.dtype))
 
-    def _run(self, number: int, projected: Tensor, moved: Tensor) -> Tensor:
-        """Run in one direction: (batch, length, ...) -> (batch, length, heads, size)."""
-        parts = self.rule_arguments(number, projected, moved)
-        with torch.autocast(projected.device.type, enabled=False):
-            return delta_rule(*parts).transpose(1, 2)
+    def rule_arguments(
+        self, numbers: Sequence[int], projected: Tensor, moved: Tensor
+    ) -> list[Tensor]:
+        """Compute the arguments of `delta_rule`, whose heads are those of all directions.
 
-    def rule_arguments(self, number: int, projected: Tensor, moved: Tensor) -> list[Tensor]:
-        """Compute the arguments of `delta_rule` for one direction, from (batch, length, ...)."""
-        direction = self.direction(number)
-        query, key, value = self.heads(direction.convolution(projected))
-        rate, log_decay = self.rates(direction, moved)
+        Args:
+            numbers: of the directions, 0, and -1 for the one in reverse.
+            projected: (batch, length, channels).
+            moved: (batch, length, 2 heads).
+        Returns: (batch, directions heads, length, ...) five times.
+        """
+        each = [self.direction(number) for number in numbers]
+        projected, moved = (
+            torch.cat([part.flip(1) if number else part for number in numbers], dim=-1)
+            for part in (projected, moved)
+        )
+        taps = torch.cat([direction.convolution.taps for direction in each], dim=1)
+        convolved = depthwise_convolution(projected, taps.T, 0).unflatten(-1, (len(each), -1))
+        rate, decay = moved.unflatten(-1, (len(each), 2, -1)).unbind(dim=-2)
+        log_rate = torch.stack([direction.log_rate for direction in each])
+        step_bias = torch.stack([direction.step_bias for direction in each])
+        arguments = (
+            *self.heads(convolved),
+            torch.sigmoid(rate),
+            log_decays(decay, log_rate, step_bias),
+        )
         working = torch.promote_types(projected.dtype, torch.float32)
-        return [part.transpose(1, 2).to(working) for part in (query, key, value, rate, log_decay)]
+        return [part.flatten(2, 3).transpose(1, 2).to(working) for part in arguments]
 
     def heads(self, convolved: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Compute queries, keys and values: (..., channels) -> three of (..., heads, size)."""
-        query, key, value = (
-            part.unflatten(-1, (self.num_heads, -1))
-            for part in functional.silu(convolved).split(self.parts, dim=-1)
-        )
-        query, key = (
-            part * torch.rsqrt(part.square().sum(dim=-1, keepdim=True) + 1e-6)
-            for part in (query, key)
-        )
-        return query * query.shape[-1] ** -0.5, key, value
-
-    def rates(self, direction: Direction, moved: Tensor) -> tuple[Tensor, Tensor]:
-        """Return beta and the logarithms of decays: (..., 2 heads) -> two of (..., heads)."""
-        rate, decay = moved.chunk(2, dim=-1)
-        return torch.sigmoid(rate), direction.log_decays(decay)
+        keys, values, heads = sum(self.parts[:2]), self.parts[2], self.num_heads
+        query_key, value = functional.silu(convolved).split([keys, values], dim=-1)
+        query_key = query_key.unflatten(-1, (2, heads, -1))
+        norm = torch.rsqrt(query_key.square().sum(dim=-1, keepdim=True) + 1e-6)
+        query, key = (query_key * norm).unbind(dim=-3)
+        return query * query.shape[-1] ** -0.5, key, value.unflatten(-1, (heads, -1))
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Normalise, gate and project: x (..., dim), mixed (..., heads, size) -> (..., dim)."""
@@ -169,7 +181,9 @@ class _DeltaRecurrence(PrefillRecurrence):
         mixer, (matrix, latest) = self.mixer, state
         convolved, latest = self.direction.convolution.step(mixer.query_key_value(x), latest)
         query, key, value = mixer.heads(convolved)
-        rate, log_decay = mixer.rates(self.direction, mixer.rate_and_decay(x))
+        rate, decay = mixer.rate_and_decay(x).chunk(2, dim=-1)
+        rate = torch.sigmoid(rate)
+        log_decay = log_decays(decay, self.direction.log_rate, self.direction.step_bias)
         matrix = log_decay.exp()[..., None, None] * matrix
         held = (key[..., None, :] @ matrix)[..., 0, :]
         change = rate[..., None] * (value - held)
@@ -182,7 +196,7 @@ class _DeltaRecurrence(PrefillRecurrence):
         """See `PrefillRecurrence.prefill`."""
         mixer, length = self.mixer, x.shape[1]
         projected = mixer.query_key_value(x)
-        query, *others = mixer.rule_arguments(0, projected, mixer.rate_and_decay(x))
+        query, *others = mixer.rule_arguments([0], projected, mixer.rate_and_decay(x))
         # Further positions, of key 0, change nothing, and their queries read the matrix's rows.
         size = query.shape[-1]
         rows = torch.eye(size, dtype=query.dtype, device=x.device).expand(*query.shape[:2], -1, -1)

@@ -24,7 +24,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
-from models.ops.scan import scan
+from models.ops.scan import scan, scan_both_ways
 
 
 class LowerBounds(nn.Module):
@@ -114,10 +114,10 @@ class HGRN(RecurrentMixer):
 
     def _both_ways(self, candidate: Tensor, kept: Tensor) -> Tensor:
         decays = self.turned(kept.to(candidate.real.dtype))
-        states = scan(decays[0], candidate)
         if len(decays) == 1:
-            return states
-        return states + scan(decays[1], candidate, reverse=True)
+            return scan(decays[0], candidate)
+        ahead, back = scan_both_ways(decays, candidate)
+        return ahead + back
 
     def project(self, x: Tensor, states: Tensor) -> Tensor:
         """Normalise, gate and project: x (..., dim), states (..., dim) complex -> (..., dim)."""

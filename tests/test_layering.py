@@ -44,6 +44,7 @@ LATE = {
     "lra.report.contents": "torch, for reports without the tables of published settings",
     "lra.report.figures.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
+    "models.ops.delta_rule": "numba, for the delta rule",
     "models.ops.selective_scan": "numba, for states of single channels",
     "tasks.listops.data": "numba, for data that is generated",
     "tasks.listops.task": "numba, for data that is generated",

@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.ops import delta_rule as rule
 from models.ops import selective_scan as selective
 from models.ops.decaying_attention import decaying_attention
-from models.ops.delta_rule import delta_rule
+from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
 from models.ops.reference import reference_forms
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
@@ -71,9 +72,13 @@ def test_halves_equal_one_position_at_a_time(
     assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, log_decay])
 
 
+@pytest.mark.parametrize("compute", [delta_rule, delta_rule_by_chunks])
 @pytest.mark.parametrize("chunk", [1, 5, 16])
-@pytest.mark.parametrize("length", [1, 3, 16, 41])
-def test_the_delta_rule_in_chunks_equals_one_position_at_a_time(length: int, chunk: int) -> None:
+@pytest.mark.parametrize("length", [1, 3, 16, 41, 100])
+def test_both_forms_of_the_delta_rule_equal_one_position_at_a_time(
+    length: int, chunk: int, compute: Callable[..., Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rule, "TILE", chunk)
     generator = torch.Generator().manual_seed(length)
     query, key, value = (
         torch.randn(2, 3, length, n, dtype=torch.float64, generator=generator).requires_grad_()
@@ -83,12 +88,13 @@ def test_the_delta_rule_in_chunks_equals_one_position_at_a_time(length: int, chu
     fades = torch.where(fades < 0.2, 0.0, torch.where(fades > 0.8, 800 * fades, fades))
     rate, log_decay = rate.requires_grad_(), (-fades).requires_grad_()
 
-    def compute() -> Tensor:
-        unit = torch.nn.functional.normalize(key, dim=-1)
-        return delta_rule(query, unit, value, rate, log_decay, chunk=chunk)
+    def result(run: Callable[..., Tensor]) -> Tensor:
+        return run(query, unit(key), value, rate, log_decay, chunk=chunk)
 
     assert_equal_with_gradients(
-        compute, by_reference(compute), [query, key, value, rate, log_decay]
+        lambda: result(compute),
+        by_reference(lambda: result(delta_rule)),
+        [query, key, value, rate, log_decay],
     )
 
 
@@ -154,6 +160,10 @@ LONG = {
         x[:, None], y[:, None], z[:, None], torch.nn.functional.logsigmoid(a[:, None])
     ),
     "delta rule": lambda a, b, x, y, z: delta_rule(
+        x[:, None], unit(y)[:, None], z[:, None], b[:, None, :, 0].sigmoid(),
+        torch.nn.functional.logsigmoid(a[:, None, :, 0]),
+    ),
+    "delta rule, chunks": lambda a, b, x, y, z: delta_rule_by_chunks(
         x[:, None], unit(y)[:, None], z[:, None], b[:, None, :, 0].sigmoid(),
         torch.nn.functional.logsigmoid(a[:, None, :, 0]),
     ),

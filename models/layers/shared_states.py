@@ -15,7 +15,7 @@ from models.layers.dropout import build_dropout
 from models.layers.linear_map import LinearMap
 from models.layers.long_convolution import PositionOperator
 from models.layers.state_space import complex_parameter
-from models.ops.diagonal_recurrence import diagonal_recurrence
+from models.ops.diagonal_recurrence import diagonal_recurrence, recur_both_ways
 from models.ops.linear_map import linear_map
 
 NumStates = Annotated[int, Field(ge=1, le=2**16)]
@@ -49,13 +49,10 @@ class SharedStates(PositionOperator):
         with torch.autocast(x.device.type, enabled=False):
             poles, into = self.discretize()
             driven = drive(x.to(poles.real.dtype), into)
-            return sum(
-                (
-                    read(diagonal_recurrence(poles, driven, reverse=reverse), readout)
-                    for readout, reverse in zip(self.readouts(), (False, True), strict=False)
-                ),
-                torch.zeros((), dtype=poles.real.dtype, device=x.device),
-            )
+            if self.directions == 1:
+                return read(diagonal_recurrence(poles, driven), self.readouts()[0])
+            ahead, back = map(read, recur_both_ways(poles, driven), self.readouts())
+            return ahead + back
 
     def readouts(self) -> Tensor:
         """Return C, times its scale: (directions, dim, states) complex."""
@@ -64,11 +61,11 @@ class SharedStates(PositionOperator):
     def forward(self, x: Tensor) -> Tensor:
         """Add up the recurrences of both directions: (batch, length, states) real -> the same."""
         poles, _ = self.discretize()
-        states = [
-            diagonal_recurrence(poles, x.to(poles.dtype), reverse=reverse).real
-            for reverse in (False, True)[: self.directions]
-        ]
-        return sum(states[1:], states[0])
+        x = x.to(poles.dtype)
+        if self.directions == 1:
+            return diagonal_recurrence(poles, x).real
+        ahead, back = recur_both_ways(poles, x)
+        return (ahead + back).real
 
     def matrix(self, length: int) -> Tensor:
         """See `PositionOperator.matrix`: the real parts of the powers of the poles."""

@@ -10,6 +10,12 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from models.ops.doubling import (
+    is_by_doubling,
+    join_both_ways,
+    recur_by_doubling,
+    split_both_ways,
+)
 from models.ops.reference import fast_form_of
 from models.ops.vandermonde import block_length
 
@@ -31,8 +37,8 @@ def scan(decay: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
 
     Sequences are divided into about sqrt(length) chunks. All chunks run at the same time, and the
     states carried from chunk to chunk are added afterwards, in 2 sqrt(length) operations instead of
-    length. Nothing is divided by a decay, so decays may be 0. The backward pass is the same
-    recurrence in reverse.
+    length. On a GPU it runs by doubling, in fewer operations still. Nothing is divided by a decay,
+    so decays may be 0. The backward pass is the same recurrence in reverse.
 
     Args:
         decay: (batch, length, channels), real or complex.
@@ -50,6 +56,19 @@ def scan(decay: Tensor, x: Tensor, *, reverse: bool = False) -> Tensor:
     result = _Scan.apply(decay, x, reverse)
     assert isinstance(result, Tensor)
     return result
+
+
+def scan_both_ways(decays: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Run `scan` from the first position to the last, and in reverse.
+
+    Args:
+        decays: (2, batch, length, channels), of each direction.
+        x: (batch, length, channels), of the same type.
+    Returns: the states of each direction, (batch, length, channels).
+    """
+    if is_by_doubling(x):
+        return split_both_ways(scan(join_both_ways(*decays), join_both_ways(x)))
+    return scan(decays[0], x), scan(decays[1], x, reverse=True)
 
 
 class _Scan(Function):
@@ -86,6 +105,8 @@ def _run(decay: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
     batch, length, channels = x.shape
     if x.numel() == 0:
         return x.clone()
+    if is_by_doubling(x):
+        return recur_by_doubling(decay, x, reverse=reverse)
     chunk = block_length(length)
     count = -(-length // chunk)
     whole = x.new_zeros(2, batch, count * chunk, channels)

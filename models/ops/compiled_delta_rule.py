@@ -1,0 +1,173 @@
+"""The loops of `delta_rule` over positions, compiled for CPUs.
+
+Each call is for some of the pairs of a sequence and a head, so that calls may run side by side.
+Inner loops go over the value channels, which are last in memory: they vectorise, and a state stays
+in the cache. Numbers are of single or double precision.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+_compiled = njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"})
+"""Sums may be reordered, so that loops vectorise; NaN and infinities keep their meaning."""
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@_compiled
+def _store(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    state: Array, key: Array, value: Array, rate: Any, fade: Any, held: Array, change: Array
+) -> None:  # pragma: no cover (compiled)
+    """Decay the state, (channels, value channels), and replace what it holds for a key."""
+    held[:] = 0
+    for i in range(len(key)):
+        k = key[i]
+        for j in range(len(value)):
+            kept = fade * state[i, j]
+            state[i, j] = kept
+            held[j] += k * kept
+    for j in range(len(value)):
+        change[j] = rate * (value[j] - held[j])
+    for i in range(len(key)):
+        k = key[i]
+        for j in range(len(value)):
+            state[i, j] += k * change[j]
+
+
+@_compiled
+def run_pairs(
+    pairs: tuple[int, int], tile: int, given: tuple[Array, ...], states: Array, y: Array
+) -> None:  # pragma: no cover (compiled)
+    """Run the rule from the first position to the last.
+
+    Args:
+        pairs: the first one, and the one behind the last.
+        tile: positions of a tile.
+        given: queries, keys and values, (pairs, length, channels), rates and decays, (pairs,
+            length).
+        states: (pairs, tiles, channels, value channels), written: the states before the tiles.
+        y: (pairs, length, value channels), written.
+    """
+    query, key, value, rate, fade = given
+    length, channels = key.shape[1:]
+    held, change = np.empty_like(value[0, 0]), np.empty_like(value[0, 0])
+    state = np.empty_like(states[0, 0])
+    for pair in range(pairs[0], pairs[1]):
+        state[:] = 0
+        for t in range(length):
+            if t % tile == 0:
+                states[pair, t // tile] = state
+            _store(state, key[pair, t], value[pair, t], rate[pair, t], fade[pair, t], held, change)
+            result = y[pair, t]
+            result[:] = 0
+            for i in range(channels):
+                q = query[pair, t, i]
+                for j in range(len(result)):
+                    result[j] += q * state[i, j]
+
+
+@_compiled
+def _read_back(
+    given: tuple[Array, Array, Array],
+    stored: tuple[Array, Array],
+    to_given: tuple[Array, Array],
+    to_state: Array,
+    to_change: Array,
+) -> None:  # pragma: no cover (compiled)
+    """Add the gradients of a result, and compute those of a query, of a key and of a change."""
+    (query, key, to_y), (state, change), (to_query, to_key) = given, stored, to_given
+    to_change[:] = 0
+    for i in range(len(key)):
+        q, k, to_q, to_k = query[i], key[i], to_query[i], to_key[i]
+        # Several loops, as one that does all of this would not vectorise.
+        for j in range(len(to_y)):
+            to_state[i, j] += q * to_y[j]
+        for j in range(len(to_y)):
+            to_change[j] += k * to_state[i, j]
+        for j in range(len(to_y)):
+            to_q += state[i, j] * to_y[j]
+            to_k += to_state[i, j] * change[j]
+        to_query[i], to_key[i] = to_q, to_k
+
+
+@_compiled
+def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    key: Array, fade: Any, before: Array, to_key: Array, to_state: Array, to_value: Array
+) -> Any:  # pragma: no cover (compiled)
+    """Carry the gradients of a state to the one before, and return that of the decay."""
+    to_fade = fade * 0
+    for i in range(len(key)):
+        k, to_k = key[i], to_key[i] * 0
+        for j in range(len(to_value)):
+            to_k += before[i, j] * to_value[j]
+        for j in range(len(to_value)):
+            to_state[i, j] -= k * to_value[j]
+        for j in range(len(to_value)):
+            to_fade += to_state[i, j] * before[i, j]
+        for j in range(len(to_value)):
+            to_state[i, j] *= fade
+        to_key[i] -= fade * to_k
+    return to_fade
+
+
+@_compiled
+def run_pairs_back(  # noqa: PLR0917 (compiled functions take positional arguments alone)
+    pairs: tuple[int, int],
+    tile: int,
+    given: tuple[Array, ...],
+    states: Array,
+    to_y: Array,
+    to_given: tuple[Array, ...],
+) -> None:  # pragma: no cover (compiled)
+    """Compute the gradients, tile by tile from the last.
+
+    Args:
+        pairs: as for `run_pairs`, and so tile, given and states.
+        to_y: (pairs, length, value channels), the gradients of y.
+        to_given: gradients of what is given, written.
+    """
+    query, key, value, rate, fade = given
+    to_query, to_key, to_value, to_rate, to_fade = to_given
+    length, channels = key.shape[1:]
+    size = value.shape[2]
+    after = np.empty((tile + 1, channels, size), value.dtype)
+    held, change = np.empty((tile, size), value.dtype), np.empty((tile, size), value.dtype)
+    to_state = np.empty((channels, size), value.dtype)
+    to_change = np.empty(size, value.dtype)
+    zero = value.dtype.type(0)
+    for pair in range(pairs[0], pairs[1]):
+        to_state[:] = 0
+        for number in range(states.shape[1] - 1, -1, -1):
+            start, end = number * tile, min(length, (number + 1) * tile)
+            after[0] = states[pair, number]
+            for t in range(start, end):
+                here = t - start
+                after[here + 1] = after[here]
+                _store(
+                    after[here + 1], key[pair, t], value[pair, t], rate[pair, t], fade[pair, t],
+                    held[here], change[here],
+                )  # fmt: skip
+            for t in range(end - 1, start - 1, -1):
+                here = t - start
+                to_query[pair, t], to_key[pair, t] = 0, 0
+                _read_back(
+                    (query[pair, t], key[pair, t], to_y[pair, t]),
+                    (after[here + 1], change[here]),
+                    (to_query[pair, t], to_key[pair, t]),
+                    to_state,
+                    to_change,
+                )
+                to_b = zero
+                for j in range(size):
+                    to_b += to_change[j] * (value[pair, t, j] - held[here, j])
+                to_rate[pair, t] = to_b
+                for j in range(size):
+                    to_change[j] *= rate[pair, t]
+                    to_value[pair, t, j] = to_change[j]
+                to_fade[pair, t] = _store_back(
+                    key[pair, t], fade[pair, t], after[here], to_key[pair, t], to_state, to_change
+                )
