@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -13,7 +14,7 @@ from lra.classifier.block import Block
 from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.fd_tnn import join
-from models.ops import circulant
+from models.ops import circulant, depthwise
 from models.ops.circulant import circulant_multiply, spectrum
 from models.ops.depthwise import depthwise_convolution
 from models.ops.interpolation import InducingGrid, interpolate, spread
@@ -111,6 +112,15 @@ def test_spectrum_equals_rfft(size: int) -> None:
 def test_short_convolutions(length: int, first: int, count: int) -> None:
     x, taps = leaf(3, length, 6), leaf(6, count)
     assert_equals_reference(lambda: depthwise_convolution(x, taps, first), [x, taps])
+
+
+@pytest.mark.parametrize(("name", "most"), [("FEW_TAPS", 0), ("CACHED", 20), ("CACHED", 500)])
+def test_gradients_of_few_taps(name: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By products of blocks, as on a GPU, or by sums over a few positions at a time."""
+    monkeypatch.setattr(depthwise, name, most)
+    for length in (1, 2, 5, 40):
+        x, taps = leaf(3, length, 6), leaf(6, 4)
+        assert_equals_reference(functools.partial(depthwise_convolution, x, taps, 0), [x, taps])
 
 
 @pytest.mark.parametrize("degree", [1, 3])

@@ -83,11 +83,11 @@ def _read_back(
     to_change[:] = 0
     for i in range(len(key)):
         q, k, to_q, to_k = query[i], key[i], to_query[i], to_key[i]
-        # Several loops, as one that does all of this would not vectorise.
+        # Two loops, as one that does all of this would not vectorise.
         for j in range(len(to_y)):
-            to_state[i, j] += q * to_y[j]
-        for j in range(len(to_y)):
-            to_change[j] += k * to_state[i, j]
+            g = to_state[i, j] + q * to_y[j]
+            to_state[i, j] = g
+            to_change[j] += k * g
         for j in range(len(to_y)):
             to_q += state[i, j] * to_y[j]
             to_k += to_state[i, j] * change[j]
@@ -103,13 +103,10 @@ def _store_back(  # noqa: PLR0917 (compiled functions take positional arguments 
     for i in range(len(key)):
         k, to_k = key[i], to_key[i] * 0
         for j in range(len(to_value)):
+            g = to_state[i, j] - k * to_value[j]
             to_k += before[i, j] * to_value[j]
-        for j in range(len(to_value)):
-            to_state[i, j] -= k * to_value[j]
-        for j in range(len(to_value)):
-            to_fade += to_state[i, j] * before[i, j]
-        for j in range(len(to_value)):
-            to_state[i, j] *= fade
+            to_fade += g * before[i, j]
+            to_state[i, j] = fade * g
         to_key[i] -= fade * to_k
     return to_fade
 

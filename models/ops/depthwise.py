@@ -15,7 +15,10 @@ from models.ops.reference import fast_form_of
 SHORTEST_BLOCK = 16
 """Smallest number of positions in a block, in the gradient of the taps."""
 FEW_TAPS = 8
-"""Up to this number of taps, the gradient of each tap of a causal filter is a separate sum."""
+"""Up to this number of taps, the gradient of each tap of a causal filter is a separate sum on a
+CPU. On a GPU, which would launch each sum, it is never."""
+CACHED = 2**18
+"""Numbers of a product of which such a sum adds up the columns, few enough to stay in the cache."""
 
 
 def depthwise_convolution_reference(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
@@ -100,7 +103,7 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
     """
     batch, length, channels = x.shape
     working = torch.promote_types(torch.float32, x.dtype)
-    if num_lags <= FEW_TAPS and first_lag == 0:
+    if num_lags <= FEW_TAPS and first_lag == 0 and x.device.type == "cpu":
         return _correlate_each_lag(y.to(working), x.to(working), num_lags)
     block = max(SHORTEST_BLOCK, num_lags - 1)
     blocks = -(-(length + num_lags - 1) // block)  # of a row; zeros end it, so rows can be joined
@@ -118,8 +121,15 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
 
 def _correlate_each_lag(y: Tensor, x: Tensor, num_lags: int) -> Tensor:
     """Compute `_correlate` for lags 0..num_lags - 1, one by one."""
-    count = min(num_lags, x.shape[1])
-    sums = x.new_zeros(num_lags, x.shape[2])
-    for lag in range(count):
-        sums[lag] = (y[:, lag:] * x[:, : x.shape[1] - lag]).sum(dim=(0, 1))
+    length, channels = x.shape[1:]
+    sums = x.new_zeros(num_lags, channels)
+    rows = max(1, CACHED // max(1, length * channels))
+    size = max(1, CACHED // max(1, channels))
+    for of_y, of_x in zip(y.split(rows), x.split(rows), strict=True):
+        for start in range(0, length, size):
+            end = min(start + size, length)
+            for lag in range(min(num_lags, end)):
+                first = max(start, lag)
+                product = of_y[:, first:end] * of_x[:, first - lag : end - lag]
+                sums[lag] += product.sum(dim=(0, 1))
     return sums.T
