@@ -12,6 +12,7 @@ from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.dropout import build_dropout
+from models.layers.kernel_cache import compute_once
 from models.layers.linear_map import LinearMap
 from models.layers.long_convolution import PositionOperator
 from models.layers.state_space import complex_parameter
@@ -47,12 +48,24 @@ class SharedStates(PositionOperator):
     def run(self, x: Tensor) -> Tensor:
         """Compute Re(C h): (batch, length, dim) -> the same shape, in single precision or above."""
         with torch.autocast(x.device.type, enabled=False):
-            poles, into = self.discretize()
-            driven = drive(x.to(poles.real.dtype), into)
+            poles, into, readouts = self.matrices()
+            driven = drive(x.to(into.dtype), into)
             if self.directions == 1:
-                return read(diagonal_recurrence(poles, driven), self.readouts()[0])
-            ahead, back = map(read, recur_both_ways(poles, driven), self.readouts())
+                return read(diagonal_recurrence(poles, driven), readouts[0])
+            ahead, back = map(read, recur_both_ways(poles, driven), readouts)
             return ahead + back
+
+    def matrices(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Return the poles, (states,), and B and C as `drive` and `read` take them.
+
+        All groups of a batch use the same ones, see `cache_kernels`.
+        """
+        return compute_once(self, "matrices", self._matrices)
+
+    def _matrices(self) -> tuple[Tensor, Tensor, list[Tensor]]:
+        poles, into = self.discretize()
+        readouts = torch.view_as_real(self.readouts().conj().resolve_conj()).flatten(2)
+        return poles, torch.view_as_real(into).transpose(1, 2).flatten(0, 1), list(readouts)
 
     def readouts(self) -> Tensor:
         """Return C, times its scale: (directions, dim, states) complex."""
@@ -83,15 +96,13 @@ States = TypeVar("States", bound=SharedStates)
 
 
 def drive(x: Tensor, into: Tensor) -> Tensor:
-    """Compute B x for real x: (..., dim) and B (states, dim) complex -> (..., states) complex."""
-    weight = torch.view_as_real(into).transpose(1, 2).flatten(0, 1)
-    return torch.view_as_complex(linear_map(x, weight).unflatten(-1, (len(into), 2)))
+    """Compute B x: (..., dim) real and B (2 states, dim) in pairs -> (..., states) complex."""
+    return torch.view_as_complex(linear_map(x, into).unflatten(-1, (-1, 2)))
 
 
 def read(states: Tensor, readout: Tensor) -> Tensor:
-    """Compute Re(C h): (..., states) complex and C (dim, states) complex -> (..., dim) real."""
-    weight = torch.view_as_real(readout.conj().resolve_conj()).flatten(1)
-    return linear_map(torch.view_as_real(states).flatten(-2), weight)
+    """Compute Re(C h) of (..., states) and of conjugate C (dim, 2 states) in pairs: (..., dim)."""
+    return linear_map(torch.view_as_real(states).flatten(-2), readout)
 
 
 class SharedStateMixer(RecurrentMixer, Generic[States]):
@@ -145,8 +156,7 @@ class SharedStateMixer(RecurrentMixer, Generic[States]):
 class _SharedRecurrence(PrefillRecurrence):
     def __init__(self, mixer: SharedStateMixer[Any]) -> None:
         self.mixer = mixer
-        self.poles, self.into = mixer.states.discretize()
-        self.readout = mixer.states.readouts()[0]
+        self.poles, self.into, (self.readout, *_) = mixer.states.matrices()
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, states) complex."""
@@ -155,12 +165,12 @@ class _SharedRecurrence(PrefillRecurrence):
     @torch.no_grad()
     def step(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """See `Recurrence.step`."""
-        state = self.poles * state + drive(x.to(self.poles.real.dtype), self.into)
+        state = self.poles * state + drive(x.to(self.into.dtype), self.into)
         return self.mixer.project(x, read(state, self.readout).to(x.dtype)), state
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `PrefillRecurrence.prefill`."""
-        states = diagonal_recurrence(self.poles, drive(x.to(self.poles.real.dtype), self.into))
+        states = diagonal_recurrence(self.poles, drive(x.to(self.into.dtype), self.into))
         mixed = read(states, self.readout).to(x.dtype)
         return self.mixer.project(x, mixed), states[:, -1].clone()

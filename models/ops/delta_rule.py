@@ -89,11 +89,12 @@ def delta_rule_by_chunks(
     fades = segment_sums(log_decay).exp()
     from_start = log_decay.cumsum(dim=-1).exp()[..., None]
     to_end = fades[..., -1, :, None]
-    weighed = rate[..., None] * key
-    system = ((weighed @ key.mT) * fades).tril(-1)
-    right = torch.cat([rate[..., None] * value, weighed * from_start], dim=-1)
-    solved = torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
-    scores = (query @ key.mT) * fades
+    pairs = (torch.cat([query, key], dim=-2) @ key.mT).unflatten(-2, (2, chunk))
+    scores, overlaps = (pairs * fades[..., None, :, :]).unbind(dim=-3)
+    rate = rate[..., None]
+    right = rate * torch.cat([value, key * from_start], dim=-1)
+    # Of the matrix only what is below the diagonal is read.
+    solved = torch.linalg.solve_triangular(rate * overlaps, right, upper=False, unitriangular=True)
     mixed, held = (scores @ solved).split([value.shape[-1], key.shape[-1]], dim=-1)
     if query.shape[-3] > 1:
         reading = query * from_start - held
