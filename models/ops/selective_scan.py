@@ -22,7 +22,7 @@ from torch.utils.checkpoint import checkpoint
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
 
-BLOCK = 2**28
+BLOCK = 2**29
 """Largest number of states of a block of channels that are in memory at once, on a GPU."""
 TILE = 2**19
 """Largest number of states of a tile of positions that are in memory at once."""
@@ -104,33 +104,44 @@ def selective_scan_by_blocks(
     bias: Tensor | None = None,
 ) -> Tensor:
     """Compute `selective_scan` by blocks of channels, on any device."""
-    batch, length, channels = x.shape
-    size = channels // into.shape[2]
-    states = poles.shape[1] * (2 if poles.is_complex() else 1)
-    width = max(1, min(size, BLOCK // (batch * length * states)))
-    results = []
-    for group in range(into.shape[2]):
-        maps = into[:, :, group], out[:, :, group]
-        for first in range(group * size, (group + 1) * size, width):
-            part = slice(first, min(first + width, (group + 1) * size))
-            given = x[..., part], step[..., part], poles[part], *maps
-            own = None if bias is None else bias[part]
-            results.append(checkpoint(_block, *given, bias=own, use_reentrant=False))
-    return torch.cat(results, dim=-1)
+    batch, length, _ = x.shape
+    groups = into.shape[2]
+    x, step = (part.unflatten(-1, (groups, -1)) for part in (x, step))
+    poles, *biases = (part.unflatten(0, (groups, -1)) for part in (poles, bias) if part is not None)
+    states = poles.shape[2] * (2 if poles.is_complex() else 1)
+    width = max(1, BLOCK // (batch * length * groups * states))
+    # Each block has some channels of every group.
+    results = [
+        checkpoint(_block, *given[:3], into, out, *given[3:], use_reentrant=False)
+        for given in zip(
+            *(part.split(width, dim=-1) for part in (x, step)),
+            *(part.split(width, dim=1) for part in (poles, *biases)),
+            strict=True,
+        )
+    ]
+    return torch.cat(results, dim=-1).flatten(2)
 
 
-def _block(
-    x: Tensor, step: Tensor, poles: Tensor, into: Tensor, out: Tensor, *, bias: Tensor | None
+def _block(  # noqa: PLR0917 (checkpoint passes positional arguments)
+    x: Tensor,
+    step: Tensor,
+    poles: Tensor,
+    into: Tensor,
+    out: Tensor,
+    bias: Tensor | None = None,
 ) -> Tensor:
+    """Compute `selective_scan` of x and dt, (batch, length, groups, some channels)."""
     decay = (step[..., None] * poles).exp()
-    b = into[:, :, None] if bias is None else into[:, :, None] + bias
-    added = (step * x)[..., None] * b
+    into, out = into[..., None, :], out[..., None]
+    added = (step * x)[..., None] * (into if bias is None else into + bias)
     states = scan(decay.flatten(2), added.expand_as(decay).flatten(2)).unflatten(2, poles.shape)
     if not states.is_complex():
-        return (states @ out[..., None])[..., 0]
+        return (states @ out)[..., 0]
     # The real part of a product is a product of real parts with those of the conjugate.
-    states, out = (torch.view_as_real(part.resolve_conj()) for part in (states, out.conj()))
-    return (states.flatten(-2) @ out.flatten(-2)[..., None])[..., 0]
+    states, out = (
+        torch.view_as_real(part.resolve_conj()).flatten(-2) for part in (states, out.conj().mT)
+    )
+    return (states @ out.mT)[..., 0]
 
 
 class _Compiled(Function):
