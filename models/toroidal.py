@@ -30,6 +30,7 @@ from models.layers.linear_map import LinearMap
 from models.layers.platter_fusion import Fusion, build_fusion
 from models.layers.recurrence import latest_in_slots
 from models.layers.torus_positions import TorusPositions
+from models.ops.rotary import turn
 from models.ops.spectral_attention import spectral_attention
 from models.ops.toroidal_attention import toroidal_attention
 from models.ops.torus import Harmonics, Torus
@@ -132,7 +133,7 @@ class Toroidal(RecurrentMixer):
         Raises: ValueError for another number of positions than the grid's.
         """
         length, torus = x.shape[1], self.positions.torus
-        places = self.positions.coordinates(length, x.device)
+        angles = self.positions.angles_of_all(length, x.device)
         if mask is not None:
             # Their weights are 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
@@ -141,7 +142,9 @@ class Toroidal(RecurrentMixer):
             periods = torch.full((1, 1), length, device=x.device)
             if mask is not None:
                 periods = mask.sum(dim=1, keepdim=True).clamp(min=1)
-        query, key, value = self.heads(x, places, periods)
+            places = torus.coordinates(torch.arange(length, device=x.device))[None]
+            angles = self.positions.angles(places, periods)
+        query, key, value = self.heads(x, angles)
         weight = self.positions.distance_weight
         if self.mode == "spectral":
             mixed = spectral_attention(
@@ -154,18 +157,18 @@ class Toroidal(RecurrentMixer):
             )
         return self.joined(mixed)
 
-    def heads(self, x: Tensor, places: Tensor, periods: Tensor | None = None) -> list[Tensor]:
-        """Compute queries, keys and values; queries and keys carry their positions.
+    def heads(self, x: Tensor, angles: Tensor) -> list[Tensor]:
+        """Compute queries, keys and values; queries and keys are turned by their angles.
 
         Args:
             x: (batch, length, dim).
-            places: (batch or 1, length, axes) int64.
-            periods: (batch or 1, 1), where sequences have circles of their own.
+            angles: (batch or 1, length, platters, channels / 2), see `TorusPositions.angles`.
         Returns: three of (batch, heads, length, platters, channels).
         """
         parts = (3, self.num_platters, self.num_heads, self.head_channels)
-        query, key, value = self.query_key_value(x).unflatten(2, parts).permute(2, 0, 4, 1, 3, 5)
-        return [*self.positions.encode(query, key, places, periods), value]
+        heads = self.query_key_value(x).unflatten(2, parts).permute(2, 0, 4, 1, 3, 5)
+        query_key, value = heads.split([2, 1])
+        return [*turn(query_key, angles[:, None]), value[0]]
 
     def joined(self, mixed: Tensor) -> Tensor:
         """Combine the platters, and project the heads to the output."""
@@ -209,7 +212,7 @@ class RingBuffer(PrefillRecurrence):
         """See `Recurrence.step`."""
         keys, values, position = state
         torus, place = self.mixer.positions.torus, position[:, None, None]
-        query, key, value = self.mixer.heads(x[:, None], place)
+        query, key, value = self.mixer.heads(x[:, None], self.mixer.positions.angles(place))
         age = (position[:, None] - torch.arange(self.size, device=x.device)) % self.size
         is_new = (age == 0)[:, None, :, None, None]
         keys, values = torch.where(is_new, key, keys), torch.where(is_new, value, values)
@@ -226,7 +229,7 @@ class RingBuffer(PrefillRecurrence):
     def prefill(self, x: Tensor) -> tuple[Tensor, State]:
         """See `PrefillRecurrence.prefill`."""
         mixer, (batch, length, _) = self.mixer, x.shape
-        heads = mixer.heads(x, mixer.positions.coordinates(length, x.device))[1:]
+        heads = mixer.heads(x, mixer.positions.angles_of_all(length, x.device))[1:]
         keys, values = (
             latest_in_slots(part.transpose(1, 2), self.size).transpose(1, 2) for part in heads
         )

@@ -98,9 +98,9 @@ def test_scores_of_equal_content_are_block_circulant(depth_wrap: bool) -> None:
     # of all platters the same content, too
     bias = mixer.query_key_value.bias.data.view(3, 4, -1)
     bias.copy_(bias[:, :1].expand_as(bias).clone())
-    torus = mixer.positions.torus
+    torus, here = mixer.positions.torus, torch.device("cpu")
     query, key, _ = mixer.heads(
-        torch.zeros(1, 12, 32).double(), torus.coordinates(torch.arange(12))[None]
+        torch.zeros(1, 12, 32).double(), mixer.positions.angles_of_all(12, here)
     )
     position = torch.arange(12)
     weight = mixer.positions.distance_weight

@@ -54,6 +54,40 @@ def test_blocks_of_queries_equal_a_table_of_all_pairs(torus: Torus, window: int 
         assert_equal_with_gradients(compute, by_reference(compute), leaves)
 
 
+@pytest.mark.parametrize("window", [None, 3])
+@pytest.mark.parametrize("torus", [Torus((30,), 2), Torus((6, 5), 2), Torus((23,), 1, wrap=False)])
+def test_blocks_as_on_a_gpu_equal_a_table_of_all_pairs(
+    torus: Torus, window: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "_is_gpu", lambda _: True)
+    monkeypatch.setattr(attention, "SCORES", 4 * 700)  # of two sequences and heads
+    attention._spans.cache_clear()
+    length = torch.Size(torus.sizes).numel()
+    query, key, value = (leaf(2, 2, length, torus.num_platters, 4) for _ in range(3))
+    weight = torch.rand(2, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(length) < torch.tensor([[length], [length - 7]])
+    real = mask[:, None, :, None, None]
+    compute = partial(mix, (query, key, value), Reach(torus, window=window), weight, mask, real)
+    # The tables that are kept are in single precision.
+    leaves = [query, key, value, weight]
+    for _ in range(2):
+        assert_equal_with_gradients(compute, by_reference(compute), leaves, tolerance=1e-6)
+    attention._spans.cache_clear()
+
+
+def test_blocks_of_a_gpu_have_about_as_many_scores_as_allowed() -> None:
+    for torus, window in (
+        (Torus((4000,), 2), None),
+        (Torus((4000,), 2), 100),
+        (Torus((64, 64), 2), 5),
+    ):
+        reach = Reach(torus, window=window)
+        length = torch.Size(torus.sizes).numel()
+        most = reach.most_queries(length, 2**22)
+        sizes = [len(here) * len(near) * 4 for here, near in reach.blocks(length, most)]
+        assert 2**21 < max(sizes) < 2**23
+
+
 def test_blocks_equal_the_table_where_sequences_have_circles_of_their_own() -> None:
     query, key, value = (leaf(2, 2, 20, 2, 4) for _ in range(3))
     weight = torch.rand(2, dtype=torch.float64, requires_grad=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 
 import torch
@@ -10,7 +11,6 @@ from torch.nn import functional
 
 from models.base import MixerContext
 from models.layers.two_axes import GridModule
-from models.ops.rotary import turn
 from models.ops.torus import Harmonics, Torus
 
 
@@ -66,15 +66,6 @@ class TorusPositions(nn.Module):
         """The weight of the distance in the scores of each head, (heads,); None if it has none."""
         return None if self.distance_logit is None else functional.softplus(self.distance_logit)
 
-    def coordinates(self, length: int, device: torch.device) -> Tensor:
-        """Return the coordinates of all positions: (1, length, axes) int64.
-
-        Raises: ValueError for another number of positions than the grid has.
-        """
-        if self.grid is not None:
-            self.grid.check_length(length)
-        return self.torus.coordinates(torch.arange(length, device=device))[None]
-
     def angles(self, places: Tensor, periods: Tensor | None = None) -> Tensor:
         """Compute the angles that encode places; see `Torus.angles`.
 
@@ -85,9 +76,20 @@ class TorusPositions(nn.Module):
         """
         return self.torus.angles(places, self.channels, self.harmonics, periods)
 
-    def encode(
-        self, query: Tensor, key: Tensor, places: Tensor, periods: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Turn queries and keys, (batch, heads, length, platters, channels), by their places."""
-        angles = self.angles(places, periods)[:, None]
-        return turn(query, angles), turn(key, angles)
+    def angles_of_all(self, length: int, device: torch.device) -> Tensor:
+        """Return the angles of all positions, which are kept: (1, length, platters, channels / 2).
+
+        Raises: ValueError for another number of positions than the grid has.
+        """
+        if self.grid is not None:
+            self.grid.check_length(length)
+        return _angles_of_all(self.torus, length, self.channels, self.harmonics, device)
+
+
+@functools.lru_cache(maxsize=16)
+def _angles_of_all(
+    torus: Torus, length: int, channels: int, harmonics: Harmonics, device: torch.device
+) -> Tensor:
+    with torch.inference_mode(False):  # a training run may use them next
+        places = torus.coordinates(torch.arange(length, device=device))[None]
+        return torus.angles(places, channels, harmonics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +13,15 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from models.ops.device_copy import copy_together
 from models.ops.reference import fast_form_of
 from models.ops.torus_reach import Pairs, Reach
 
 BLOCK = 256
-"""Number of queries in a block; each platter of a place counts as one."""
+"""Number of queries in a block on a CPU; each platter of a place counts as one."""
+SCORES = 2**29
+"""Number of scores of a block on a GPU, where small blocks cost more launches than time."""
+KEPT = 2**24
+"""Largest number of pairs whose tables are kept between calls, on a GPU."""
 
 
 def toroidal_attention_reference(
@@ -34,7 +38,12 @@ def toroidal_attention_reference(
     if query.shape[2] == 0:
         return torch.zeros_like(query)
     position = torch.arange(query.shape[2], device=query.device)
-    bias = reach.pairs(position, position, mask, periods).bias(weight, query.dtype)
+    pairs = reach.pairs(position, position, periods)
+    if mask is not None:
+        place = position.repeat_interleave(query.shape[3])
+        real = mask.repeat_interleave(query.shape[3], dim=1)
+        pairs = pairs.among(real, place[:, None] == place)
+    bias = pairs.bias(weight, query.dtype)
     mixed = functional.scaled_dot_product_attention(
         query.flatten(2, 3), key.flatten(2, 3), value.flatten(2, 3), attn_mask=bias
     )
@@ -75,7 +84,12 @@ def toroidal_attention(
     working = torch.promote_types(torch.float32, query.dtype)
     parts = (x.to(working).flatten(2, 3) for x in (query, key, value))
     with torch.autocast(query.device.type, enabled=False):
-        mixed: Any = _InBlocks.apply(*parts, weight, reach, mask, periods)
+        real = None if mask is None else mask.repeat_interleave(query.shape[3], dim=1)
+        if real is not None and not reach.is_limited:
+            real = real | ~real.any(
+                dim=1, keepdim=True
+            )  # of a row without any, which is never read
+        mixed: Any = _InBlocks.apply(*parts, weight, reach, real, periods)
     return mixed.unflatten(2, query.shape[2:4]).to(query.dtype)
 
 
@@ -84,16 +98,16 @@ class _InBlocks(Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
-        query, key, value, weight, reach, mask, periods = inputs
+        query, key, value, weight, reach, real, periods = inputs
         mixed = torch.empty_like(query)
-        for block in _blocks(query, reach, mask, periods):
+        for block in _blocks(query, reach, real, periods):
             mixed[:, :, block.queries] = functional.scaled_dot_product_attention(
                 query[:, :, block.queries],
                 block.of(key),
                 block.of(value),
                 attn_mask=block.pairs.bias(weight, query.dtype),
             )
-        ctx.save_for_backward(query, key, value, weight, mask, periods, mixed)
+        ctx.save_for_backward(query, key, value, weight, real, periods, mixed)
         ctx.reach = reach
         return mixed
 
@@ -102,12 +116,13 @@ class _InBlocks(Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, to_mixed: Tensor
     ) -> tuple[Tensor | None, ...]:
-        query, key, value, weight, mask, periods, mixed = ctx.saved_tensors
+        query, key, value, weight, real, periods, mixed = ctx.saved_tensors
         scale = query.shape[-1] ** -0.5
-        to_query, to_key, to_value = (torch.zeros_like(x) for x in (query, key, value))
+        to_query = torch.empty_like(query)
+        to_key, to_value = torch.zeros_like(key), torch.zeros_like(value)
         to_weight = None if weight is None else torch.zeros_like(weight, dtype=query.dtype)
         along = (to_mixed * mixed).sum(dim=-1, keepdim=True)
-        for block in _blocks(query, ctx.reach, mask, periods):
+        for block in _blocks(query, ctx.reach, real, periods):
             some, above = query[:, :, block.queries] * scale, to_mixed[:, :, block.queries]
             keys = block.of(key)
             scores = some @ keys.mT
@@ -128,36 +143,112 @@ class _InBlocks(Function):
 class _QueryBlock:
     """Some queries, and the keys within their reach."""
 
-    queries: slice
-    """Rows of the table: places, platters counted."""
-    keys: slice | Tensor
-    """Columns of the table, as a slice or, if they are not contiguous, as int64 indices."""
+    span: _Span
     pairs: Pairs
+
+    @property
+    def queries(self) -> slice:
+        """Rows of the table: places, platters counted."""
+        return self.span.queries
 
     def of(self, x: Tensor) -> Tensor:
         """Select the keys from (batch, heads, all keys, channels)."""
-        return x[:, :, self.keys]
+        return x[:, :, self.span.keys]
 
     def add(self, total: Tensor, part: Tensor) -> None:
         """Add to the keys of (batch, heads, all keys, channels), in place."""
-        total[:, :, self.keys] += part
+        keys = self.span.keys
+        if isinstance(keys, slice):
+            total[:, :, keys].add_(part)
+        else:
+            total.index_add_(2, keys, part)
 
 
 def _blocks(
-    query: Tensor, reach: Reach, mask: Tensor | None, periods: Tensor | None
+    query: Tensor, reach: Reach, real: Tensor | None, periods: Tensor | None
 ) -> Iterator[_QueryBlock]:
-    """Cut queries (batch, heads, length * platters, channels) into blocks."""
+    """Cut queries (batch, heads, length * platters, channels) into blocks; real: (batch, keys)."""
     platters = reach.torus.num_platters
-    for here, near in reach.blocks(query.shape[2] // platters, BLOCK):
-        first, last = int(near[0]), int(near[-1]) + 1
-        queries = slice(int(here[0]) * platters, (int(here[-1]) + 1) * platters)
-        copied = copy_together([here, near], query.device)
-        keys: slice | Tensor = slice(first * platters, last * platters)
-        if last - first > len(near):
-            platter = torch.arange(platters, device=query.device)
-            keys = (copied[1][:, None] * platters + platter).flatten()
-        pairs = reach.pairs(copied[0], copied[1], mask, periods)
-        yield _QueryBlock(queries, keys, pairs)
+    length = query.shape[2] // platters
+    most = BLOCK
+    if _is_gpu(query.device):
+        most = reach.most_queries(length, SCORES // query.shape[:2].numel())
+    for span in _spans(reach, length, most, query.device):
+        pairs = span.pairs if span.is_kept and periods is None else span.build_pairs(periods)
+        if real is not None:
+            pairs = pairs.among(real[:, span.keys], span.same if reach.is_limited else None)
+        yield _QueryBlock(span, pairs)
+
+
+def _is_gpu(device: torch.device) -> bool:
+    return device.type != "cpu"
+
+
+@dataclass(frozen=True)
+class _Span:
+    """The positions of a block of queries and of its keys, and their tables, on the device."""
+
+    reach: Reach
+    here: Tensor
+    near: Tensor
+    queries: slice
+    """Rows of the table of all pairs: places, platters counted."""
+    keys: slice | Tensor
+    """Columns of that table, as a slice or, if they are not contiguous, as int64 indices."""
+    is_kept: bool
+    """Whether its tables are small, and on a GPU, where building them takes many launches."""
+
+    def build_pairs(self, periods: Tensor | None) -> Pairs:
+        """Build the tables of its queries and keys, see `Reach.pairs`."""
+        return self.reach.pairs(self.here, self.near, periods)
+
+    @functools.cached_property
+    def pairs(self) -> Pairs:
+        """Its tables, kept for the next layer and for the backward pass."""
+        with torch.inference_mode(False):  # a training run may use them next
+            pairs = self.build_pairs(None)
+        return Pairs(pairs.distance.to(torch.get_default_dtype()), pairs.allowed)
+
+    @property
+    def same(self) -> Tensor:
+        """Whether a query and a key are of the same place: (queries, keys)."""
+        platters = self.reach.torus.num_platters
+        here, near = (x.repeat_interleave(platters) for x in (self.here, self.near))
+        return here[:, None] == near
+
+
+@functools.lru_cache(maxsize=16)
+def _spans(reach: Reach, length: int, most: int, device: torch.device) -> list[_Span]:
+    """Cut queries into blocks of at most so many places and platters."""
+    platters = reach.torus.num_platters
+    blocks = reach.blocks(length, most)
+    total = sum(len(here) * len(near) for here, near in blocks) * platters**2
+    is_kept = _is_gpu(device) and total <= KEPT
+    return [_span(reach, here, near, device, is_kept=is_kept) for here, near in blocks]
+
+
+def _span(
+    reach: Reach, here: Tensor, near: Tensor, device: torch.device, *, is_kept: bool
+) -> _Span:
+    platters = reach.torus.num_platters
+    ends = [int(near[0]), *_gaps(near), int(near[-1]) + 1]
+    runs = [(start, stop) for start, stop in zip(ends[::2], ends[1::2], strict=True)]
+    # Made on the device, as a copy to it would wait.
+    near = torch.cat([torch.arange(*run, device=device) for run in runs])
+    keys: slice | Tensor = slice(ends[0] * platters, ends[-1] * platters)
+    if len(runs) > 1:
+        keys = torch.cat(
+            [torch.arange(start * platters, stop * platters, device=device) for start, stop in runs]
+        )
+    first, last = int(here[0]), int(here[-1]) + 1
+    queries = slice(first * platters, last * platters)
+    return _Span(reach, torch.arange(first, last, device=device), near, queries, keys, is_kept)
+
+
+def _gaps(positions: Tensor) -> list[int]:
+    """List where runs of increasing positions stop and the next ones start, alternately."""
+    (behind,) = (positions.diff() > 1).nonzero(as_tuple=True)
+    return torch.stack([positions[behind] + 1, positions[behind + 1]], dim=1).flatten().tolist()
 
 
 def _attend_to_all(

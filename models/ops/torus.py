@@ -123,7 +123,9 @@ class Torus:
         lag = (query[..., :, None, :] - key[..., None, :, :]).abs()
         if not self.wrap:
             return lag
-        around = _row(self.periods, lag.device) if periods is None else periods[..., None, None, :]
+        around = (
+            _filled(self.periods, lag.device) if periods is None else periods[..., None, None, :]
+        )
         lag = lag % around
         return torch.minimum(lag, around - lag)
 
@@ -135,7 +137,9 @@ class Torus:
             periods: as there.
         Returns: (..., queries, keys) in double precision; at most half for each circle.
         """
-        around = _row(self.sizes, steps.device) if periods is None else periods[..., None, None, :]
+        around = (
+            _filled(self.sizes, steps.device) if periods is None else periods[..., None, None, :]
+        )
         return (steps / around.double()).sum(dim=-1)
 
     def platter_distance(self, device: torch.device) -> Tensor:
@@ -145,7 +149,7 @@ class Torus:
         return torch.minimum(lag, self.platter_period - lag).double() / self.num_platters
 
 
-def _row(numbers: tuple[int, ...], device: torch.device) -> Tensor:
+def _filled(numbers: tuple[int, ...], device: torch.device) -> Tensor:
     """Write whole numbers to a device, (numbers,) int64, without a copy that waits for a GPU."""
     return torch.cat([torch.full((1,), number, device=device) for number in numbers])
 
@@ -169,6 +173,6 @@ def _turns(place: Tensor, count: int, period: int, periods: Tensor | None = None
     Whole numbers are divided by the period last, so that the angles are exactly periodic.
     """
     if periods is None:
-        periods = _row((period,), place.device)
+        periods = _filled((period,), place.device)
     around = periods[..., None]
     return 2 * math.pi * ((place[..., None] * integer_harmonics(count, periods)) % around) / around

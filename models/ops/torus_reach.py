@@ -20,6 +20,18 @@ class Pairs:
     allowed: Tensor | None
     """Whether the query may attend to the key. None: every query may attend to every key."""
 
+    def among(self, real: Tensor, same: Tensor | None) -> Pairs:
+        """Allow attention to real places only.
+
+        Args:
+            real: (batch, keys) bool.
+            same: (queries, keys) bool, whether query and key are of the same place, where there
+                is attention, too: a padded place might be left with nothing to attend to.
+        """
+        allowed = real[:, None]
+        allowed = allowed if same is None else allowed | same
+        return Pairs(self.distance, allowed if self.allowed is None else self.allowed & allowed)
+
     def bias(self, weight: Tensor | None, dtype: torch.dtype) -> Tensor | None:
         """Return the bias of the scores: minus the weighted distance, or -inf for no attention.
 
@@ -40,9 +52,10 @@ class Pairs:
 
     def summed(self, x: Tensor) -> Tensor:
         """Sum over pairs (batch, heads, queries, keys), each times its distance: (heads,)."""
-        if len(self.distance) == 1:
-            x = x.sum(dim=0, keepdim=True)
-        return torch.einsum("bhqk,bqk->h", x, self.distance.to(x.dtype))
+        distance = self.distance.to(x.dtype)
+        if len(distance) == 1:
+            return x.sum(dim=0).flatten(1) @ distance.flatten()
+        return torch.einsum("bhqk,bqk->h", x, distance)
 
 
 def pairs_of(
@@ -76,26 +89,23 @@ class Reach:
     window: int | None = None
     """Steps along each axis are fewer than this; causal windows cover earlier positions only."""
 
-    def pairs(
-        self, query: Tensor, key: Tensor, mask: Tensor | None = None, periods: Tensor | None = None
-    ) -> Pairs:
-        """Build the tables of queries and keys.
+    @property
+    def is_limited(self) -> bool:
+        """Whether a place may not attend to every other."""
+        return self.causal or self.window is not None
 
-        A padded position attends to itself, or it might be left with nothing to attend to.
+    def pairs(self, query: Tensor, key: Tensor, periods: Tensor | None = None) -> Pairs:
+        """Build the tables of queries and keys.
 
         Args:
             query: (queries,) int64, positions in increasing order.
             key: (keys,) int64, the same.
-            mask: (batch, length) bool, True at real positions. None: all are real.
             periods: (batch, 1), of the one axis, where they are not the torus's own.
         """
         steps = self.torus.count_steps(
             self.torus.coordinates(query), self.torus.coordinates(key), periods
         )
         allowed = self._allowed(query, key, steps)
-        if mask is not None:
-            real = mask[:, None, key] | (query[:, None] == key)
-            allowed = real if allowed is None else allowed & real
         return pairs_of(self.torus, steps, allowed, periods)
 
     def _allowed(self, query: Tensor, key: Tensor, steps: Tensor) -> Tensor | None:
@@ -125,6 +135,17 @@ class Reach:
         extent = last - first  # may be more than a period
         near = (ahead < extent + self.window) | (period - ahead < self.window)
         return key[near]
+
+    def most_queries(self, length: int, scores: int) -> int:
+        """Return how many queries, platters counted, have about so many scores in all."""
+        row = math.prod(self.torus.sizes[1:]) * self.torus.num_platters
+        rows, fit = -(-length * self.torus.num_platters // row), scores / row**2
+        count = fit / rows
+        if self.window is not None:
+            margin = self.window - 1  # on each side, in rows
+            count = max(count, (margin**2 + fit) ** 0.5 - margin)
+        blocks = max(1, round(rows / count))
+        return -(-rows // blocks) * row
 
     def blocks(self, length: int, most: int) -> list[tuple[Tensor, Tensor]]:
         """Cut queries into blocks: the positions of each, and those that it may attend to.
