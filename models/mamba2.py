@@ -31,8 +31,10 @@ from models.layers.selective_states import (
     BlockBiasedStates,
     HeadStates,
     MambaStates,
+    Selection,
     SelectiveStates,
     StepRange,
+    mix_together,
 )
 from models.layers.short_convolution import ShortConvolution
 from models.layers.state_space import Rate, Step
@@ -113,13 +115,13 @@ class Direction(nn.Module):
         if conv_size > 1:
             self.convolution = ShortConvolution(states.convolved, conv_size, bias=True)
 
-    def forward(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Tensor:
-        """Run over sequences whose padding is 0: (batch, length, ...) -> (batch, length, inner)."""
+    def select(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Selection:
+        """Compute the inputs of the states from sequences whose padding is 0."""
         if self.convolution is not None:
             convolved = functional.silu(self.convolution(convolved))
         with torch.autocast(convolved.device.type, enabled=False):
             working = torch.promote_types(convolved.dtype, torch.float32)
-            return self.states(convolved.to(working), direct.to(working), mask)
+            return self.states.select(convolved.to(working), direct.to(working)).masked(mask)
 
 
 class Mamba2(RecurrentMixer):
@@ -197,10 +199,19 @@ class Mamba2(RecurrentMixer):
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         gate, convolved, direct = self.input(x).split(self.parts, dim=-1)
-        mixed = self._direction(0)(convolved, direct, mask)
+        directions, parts = [self._direction(0)], [(convolved, direct, mask)]
         if not self.context.causal:
-            turned = (None if part is None else part.flip(1) for part in (convolved, direct, mask))
-            mixed = mixed + self._direction(-1)(*turned).flip(1)
+            directions.append(self._direction(-1))
+            turned = convolved.flip(1), direct.flip(1), None if mask is None else mask.flip(1)
+            parts.append(turned)
+        chosen = [d.select(*part) for d, part in zip(directions, parts, strict=True)]
+        with torch.autocast(x.device.type, enabled=False):
+            mixed = mix_together([d.states for d in directions], chosen)
+            ahead, *behind = (
+                part + d.states.skip() * some.x
+                for part, d, some in zip(mixed, directions, chosen, strict=True)
+            )
+        mixed = ahead + behind[0].flip(1) if behind else ahead
         return self.project(mixed.to(x.dtype), gate)
 
     def project(self, mixed: Tensor, gate: Tensor) -> Tensor:

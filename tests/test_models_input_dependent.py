@@ -13,14 +13,23 @@ from torch.nn import functional
 from conftest import EVERY_MIXER
 from lra.classifier.classifier import Classifier
 from lra.runtime.errors import UserError
+from models import mamba2
 from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from models.delta import Delta
 from models.hgrn import HGRN, LowerBounds
+from models.layers import selective_states
 from models.layers.selective_states import BlockBiasedStates, HeadStates, MambaStates
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear, orthogonal_directions
 from models.mamba2 import Direction, Mamba2
-from references import assert_prefill_equals_steps, close, run
+from models.ops.selective_scan import selective_scan_by_blocks
+from references import (
+    assert_equal_with_gradients,
+    assert_prefill_equals_steps,
+    close,
+    leaf,
+    run,
+)
 from requested import resolve
 
 CASES: list[tuple[str, dict[str, Any]]] = [
@@ -286,6 +295,27 @@ def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
         mean = groups.square().mean(dim=-1, keepdim=True)
         mixed = (groups / (mean + 1e-5).sqrt()).flatten(-2) * mixer.scale
     close(mixer(x[None])[0], mixed @ mixer.output.weight.T)
+
+
+@pytest.mark.parametrize("directions", ["own", "shared"])
+@pytest.mark.parametrize("selective", ["mamba1", "mamba2", "b2s6"])
+def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
+    selective: str, directions: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {} if selective == "mamba1" else {"num_heads": 4}
+    mixer: Mamba2 = build("mamba2", selective=selective, directions=directions, **sizes)
+    x, mask = leaf(2, 19, 8), torch.arange(19) < torch.tensor([[19], [12]])
+
+    def mix() -> Tensor:
+        return mixer(x, mask) * mask[..., None]
+
+    def mix_as_on_a_gpu() -> Tensor:
+        with monkeypatch.context() as patch:
+            patch.setattr(mamba2, "mix_together", selective_states._mix_as_one)
+            patch.setattr(selective_states, "selective_scan", selective_scan_by_blocks)
+            return mix()
+
+    assert_equal_with_gradients(mix_as_on_a_gpu, mix, [x, *mixer.parameters()])
 
 
 @pytest.mark.parametrize("causal", [False, True])

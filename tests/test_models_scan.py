@@ -15,7 +15,7 @@ from models.ops.delta_rule import delta_rule, delta_rule_by_chunks
 from models.ops.reference import reference_forms
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan, selective_scan_by_blocks
-from references import assert_equal_with_gradients, by_reference
+from references import assert_equal_with_gradients, by_reference, leaf
 
 
 def draw(length: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -70,6 +70,24 @@ def test_halves_equal_one_position_at_a_time(
         return torch.cat([y.real, y.imag if y.is_complex() else y])
 
     assert_equal_with_gradients(compute, by_reference(compute), [query, key, value, log_decay])
+
+
+@pytest.mark.parametrize("length", [1, 31, 64, 1000])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+def test_heads_may_share_queries_and_keys(
+    length: int, dtype: torch.dtype, tolerance: float
+) -> None:
+    query, key = (leaf(2, 2, length, 4, dtype=dtype) for _ in range(2))
+    value = leaf(2, 6, length, 5, dtype=dtype)
+    fades = torch.rand(2, 6, length, 1, dtype=dtype)
+    fades = torch.where(fades < 0.2, 0.0, torch.where(fades > 0.8, 800 * fades, fades))
+    log_decay = (-fades).requires_grad_()
+
+    def compute() -> Tensor:
+        return decaying_attention(query, key, value, log_decay)
+
+    leaves = [query, key, value, log_decay]
+    assert_equal_with_gradients(compute, by_reference(compute), leaves, tolerance)
 
 
 @pytest.mark.parametrize("compute", [delta_rule, delta_rule_by_chunks])

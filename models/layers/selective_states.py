@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -64,6 +65,16 @@ class Selection:
             return self
         return Selection(self.x, self.step * mask[..., None], self.into, self.out)
 
+    @classmethod
+    def joined(cls, parts: Sequence[Selection]) -> Selection:
+        """Put the channels, heads and groups of several states side by side."""
+        return cls(
+            x=torch.cat([part.x for part in parts], dim=-1),
+            step=torch.cat([part.step for part in parts], dim=-1),
+            into=torch.cat([part.into for part in parts], dim=-2),
+            out=torch.cat([part.out for part in parts], dim=-2),
+        )
+
 
 class SelectiveStates(nn.Module, abc.ABC):
     """States h[k] = exp(dt A) h[k - 1] + dt B x[k], and y[k] = Re(C h[k]) + D x[k].
@@ -105,16 +116,14 @@ class SelectiveStates(nn.Module, abc.ABC):
         """Return the bias that is added to B, (channels, states), or None."""
         return None
 
-    def forward(self, convolved: Tensor, direct: Tensor, mask: Tensor | None) -> Tensor:
-        """Run over sequences: (batch, length, ...) -> (batch, length, channels)."""
-        selection = self.select(convolved, direct).masked(mask)
-        return self.mix(selection) + self.skip() * selection.x
-
     def mix(self, chosen: Selection) -> Tensor:
-        """Run without the direct term D."""
-        return selective_scan(
-            chosen.x, chosen.step, self.poles(), chosen.into, chosen.out, bias=self.bias()
-        )
+        """Run over sequences without the direct term D: (batch, length, channels)."""
+        return self.run(chosen, self.poles(), self.bias())
+
+    @staticmethod
+    def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
+        """Run states of the given poles and of the given bias on B; see `mix`."""
+        return selective_scan(chosen.x, chosen.step, poles, chosen.into, chosen.out, bias=bias)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return zeros: (batch, channels, states)."""
@@ -151,6 +160,23 @@ class SelectiveStates(nn.Module, abc.ABC):
         if reading.is_complex():
             state = torch.complex(*state.chunk(2, dim=-1))
         return mixed[:, :length] + self.skip() * chosen.x, state.contiguous()
+
+
+def mix_together(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
+    """Run states of one kind, each over sequences of its own; see `SelectiveStates.mix`.
+
+    On a GPU they run as one, which takes as many kernel launches as a single one of them.
+    """
+    if len(states) == 1 or chosen[0].x.device.type == "cpu":
+        return [some.mix(part) for some, part in zip(states, chosen, strict=True)]
+    return _mix_as_one(states, chosen)
+
+
+def _mix_as_one(states: Sequence[SelectiveStates], chosen: Sequence[Selection]) -> list[Tensor]:
+    poles = torch.cat([some.poles() for some in states])
+    biases = [bias for some in states if (bias := some.bias()) is not None]
+    mixed = states[0].run(Selection.joined(chosen), poles, torch.cat(biases) if biases else None)
+    return list(mixed.chunk(len(states), dim=-1))
 
 
 class MambaStates(SelectiveStates):
@@ -237,17 +263,14 @@ class HeadStates(SelectiveStates):
         """See `SelectiveStates.skip`."""
         return self._of_heads(self.factor)
 
-    def mix(self, chosen: Selection) -> Tensor:
+    @staticmethod
+    def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run as attention with decay, see `decaying_attention`."""
         step = chosen.step
-        value = step[..., None] * chosen.x.unflatten(-1, (self.num_heads, -1))
-        shared = self.num_heads // self.num_groups
-        query, key = (
-            part.transpose(1, 2).repeat_interleave(shared, dim=1)
-            for part in (chosen.out, chosen.into)
-        )
-        log_decay = (-self.log_rate.exp() * step).mT[..., None]
-        mixed = decaying_attention(query, key, value.transpose(1, 2), log_decay)
+        rate = poles[:: len(poles) // step.shape[-1], 0]  # one for the channels of a head
+        value = step[..., None] * chosen.x.unflatten(-1, (step.shape[-1], -1))
+        query, key, value = (part.transpose(1, 2) for part in (chosen.out, chosen.into, value))
+        mixed = decaying_attention(query, key, value, (rate * step).mT[..., None])
         return mixed.transpose(1, 2).flatten(2)
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:

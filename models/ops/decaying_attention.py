@@ -7,17 +7,22 @@ them (Yang et al., ICML 2024, arXiv:2312.06635).
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
+from models.ops.shared_decays import attend_with_shared_decays
 
 
 def decaying_attention_reference(
-    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int = 32
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int | None = None
 ) -> Tensor:
     """Compute `decaying_attention` one position at a time."""
+    shared = value.shape[1] // max(1, key.shape[1])
+    query, key = (x.repeat_interleave(shared, dim=1) for x in (query, key))
     state = torch.zeros_like(key[..., 0, :, None] * value[..., 0, None, :])
     results = []
     for k in range(key.shape[-2]):
@@ -29,7 +34,7 @@ def decaying_attention_reference(
 
 @fast_form_of(decaying_attention_reference)
 def decaying_attention(
-    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int = 32
+    query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int | None = None
 ) -> Tensor:
     """Compute y[i] = sum over j <= i of (q[i] . exp(a[j + 1] + ... + a[i]) k[j]) v[j].
 
@@ -40,31 +45,40 @@ def decaying_attention(
     and a value channel.
 
     Args:
-        query: (batch, heads, length, channels), real or complex.
+        query: (batch, heads, length, channels), real or complex. If a head's decay is shared by
+            its channels, neighbouring heads may share queries and keys: (batch, groups, ...).
         key: of the same shape. At padding, which may come first or last, it must be 0.
         value: (batch, heads, length, value channels), of the same type.
         log_decay: (batch, heads, length, channels or 1), a, whose real part is at most 0.
-        chunk: positions of a chunk, a power of 2.
+        chunk: positions of a chunk, a power of 2. None: 32, or more for long sequences.
     Returns: (batch, heads, length, value channels).
     """
     length = query.shape[-2]
     if query.numel() == 0 or value.numel() == 0:
         return torch.zeros_like(value)
+    is_shared = log_decay.shape[-1] == 1
+    if chunk is None:
+        chunk = _chunk_of(length, query.shape[-1]) if is_shared else 32
     while chunk >= 2 * length:
         chunk //= 2
     excess = -length % chunk
-    query, key, value, log_decay = (
-        torch.nn.functional.pad(x, (0, 0, 0, excess)).unflatten(-2, (-1, chunk))
+    parts = [
+        (torch.nn.functional.pad(x, (0, 0, 0, excess)) if excess else x).unflatten(-2, (-1, chunk))
         for x in (query, key, value, log_decay)
-    )
-    if log_decay.shape[-1] == 1:
-        scores = (query @ key.mT) * segment_sums(log_decay[..., 0]).exp()
+    ]
+    if is_shared:
+        mixed = attend_with_shared_decays(*parts[:3], parts[3][..., 0])
     else:
-        scores = _scores_by_halves(query, key, log_decay)
-    mixed = scores @ value
-    if query.shape[-3] > 1:
-        mixed = mixed + _carried(query, key, value, log_decay)
+        query, key, value, log_decay = parts
+        mixed = _scores_by_halves(query, key, log_decay) @ value
+        if query.shape[-3] > 1:
+            mixed = mixed + _carried(query, key, value, log_decay)
     return mixed.flatten(-3, -2)[..., :length, :]
+
+
+def _chunk_of(length: int, channels: int) -> int:
+    """Return a chunk, whose scores and state take about as long, for few enough of them."""
+    return 2 ** round(math.log2(max(32, min(channels, 64), length**0.5 / 2)))
 
 
 def segment_sums(x: Tensor) -> Tensor:
