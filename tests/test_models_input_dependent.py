@@ -302,7 +302,7 @@ def test_mamba_is_its_equations(options: dict[str, Any], causal: bool) -> None:
 def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     selective: str, directions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sizes = {} if selective == "mamba1" else {"num_heads": 4}
+    sizes: dict[str, Any] = {} if selective == "mamba1" else {"num_heads": 4}
     mixer: Mamba2 = build("mamba2", selective=selective, directions=directions, **sizes)
     x, mask = leaf(2, 19, 8), torch.arange(19) < torch.tensor([[19], [12]])
 

@@ -62,14 +62,13 @@ def decaying_attention(
     while chunk >= 2 * length:
         chunk //= 2
     excess = -length % chunk
-    parts = [
+    query, key, value, log_decay = (
         (torch.nn.functional.pad(x, (0, 0, 0, excess)) if excess else x).unflatten(-2, (-1, chunk))
         for x in (query, key, value, log_decay)
-    ]
+    )
     if is_shared:
-        mixed = attend_with_shared_decays(*parts[:3], parts[3][..., 0])
+        mixed = attend_with_shared_decays(query, key, value, log_decay[..., 0])
     else:
-        query, key, value, log_decay = parts
         mixed = _scores_by_halves(query, key, log_decay) @ value
         if query.shape[-3] > 1:
             mixed = mixed + _carried(query, key, value, log_decay)
