@@ -163,7 +163,7 @@ class FakeCuda(TorchDispatchMode):
     def _compute_on_cpu(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if func is aten.is_pinned.default:
             return self._is_pinned(args[0])
-        if func is aten._pin_memory.default:
+        if func in (aten._pin_memory.default, aten.pin_memory.default):
             return self._pin(args[0].clone())
         if kwargs.pop("pin_memory", None):
             return self._pin(func(*args, **kwargs))
