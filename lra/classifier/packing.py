@@ -26,7 +26,7 @@ SHORTEST_OVER_LONGEST = 0.7
 SMALLEST_GROUP = 800
 """A group with fewer positions takes shorter sequences, too, because each mixer call has a cost."""
 
-SMALLEST_GPU_GROUP = 2**16
+SMALLEST_GPU_GROUP = 2**14
 """The same on a GPU: the launches of a mixer call take as long as so many positions of padding."""
 
 
