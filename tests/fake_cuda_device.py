@@ -15,7 +15,8 @@ the device in place.
   copy between devices, unless it is `non_blocking` and the memory on the CPU is pinned.
 - **Bytes.** The sizes of all tensors on the device that operations read and write.
 - **Peak bytes.** The most memory that tensors on the device hold at once. Each tensor is rounded up
-  to 512 bytes, as the caching allocator does. The workspaces of kernels are not included.
+  to 512 bytes, as the caching allocator does. The workspaces of kernels are not included. A tensor
+  that does not fit into the device's memory raises `torch.OutOfMemoryError`.
 
 Every number that is read from the device is one.
 """
@@ -245,6 +246,8 @@ class FakeCuda(TorchDispatchMode):
         if key in self._known:
             return
         size = -(-storage.nbytes() // BLOCK) * BLOCK
+        if self.live_bytes + size > MEMORY:
+            raise torch.OutOfMemoryError(f"{size:,} bytes do not fit beside {self.live_bytes:,}")
         self._known[key] = weakref.ref(storage, functools.partial(self._release, key, size))
         self.live_bytes += size
 

@@ -148,3 +148,27 @@ def test_memory_of_a_container_is_heeded(tmp_path: Path, monkeypatch: pytest.Mon
     held = environment.memory_mib(CPU)
     limit.write_text(str(int((held + 50) * 2**20)))
     assert environment.available_memory_mib(CPU) == pytest.approx(50, abs=20)
+
+
+@pytest.mark.parametrize(("fits", "expected"), [(True, False), (False, True)])
+def test_blocks_are_computed_again_if_memory_does_not_suffice(
+    dataset: Dataset, monkeypatch: pytest.MonkeyPatch, fits: bool, expected: bool
+) -> None:
+    """On a GPU alone, and without a trace but the memory."""
+    wanted = after_steps(trainer_of(dataset, "model.dropout=0.3"))
+    trainer = trainer_of(dataset, "model.dropout=0.3")
+    assert trainer.config.train.checkpoint_activations == "auto"
+    monkeypatch.setattr(Trainer, "_may_checkpoint", True)
+    trainer._fits_memory = False
+    tried = made_up_memory(monkeypatch, each=1.0, available=1.0, fails_at=10**9 if fits else 1)
+    for name, value in after_steps(trainer).items():
+        assert torch.equal(value, wanted[name]), name
+    assert trainer.model.checkpoint_activations is expected
+    assert tried == [trainer.train_config.batch_size]
+
+
+@pytest.mark.parametrize("setting", ["auto", "false", "true"])
+def test_a_cpu_computes_blocks_again_only_if_asked(dataset: Dataset, setting: str) -> None:
+    trainer = trainer_of(dataset, f"train.checkpoint_activations={setting}")
+    trainer.train_step()
+    assert trainer.model.checkpoint_activations is (setting == "true")

@@ -95,7 +95,7 @@ class StepCase(Case):
 
     def keeps_memory(self) -> bool:
         """See `Case.keeps_memory`."""
-        return super().keeps_memory() and not self.config().train.checkpoint_activations
+        return super().keeps_memory() and self.config().train.checkpoint_activations is not True
 
     def info(self) -> TaskInfo:
         """Return the task's description with sequences of this length.

@@ -141,7 +141,7 @@ class Classifier(nn.Module):
         self.pooling = model.pooling
         self.targets = info.targets
         self.towers = info.towers
-        self.checkpoint_activations = config.train.checkpoint_activations
+        self.checkpoint_activations = config.train.checkpoint_activations is True
         self.embedding = Embedding(config, info, known)
         self.trained_length = length = input_length(config, known)
         self.blocks = nn.ModuleList(

@@ -117,9 +117,10 @@ class TrainConfig(Section):
     micro_batch: PositiveInt | Literal["auto"] | None = None
     """Examples per forward pass; gradients are accumulated over the batch. None: the whole batch.
     auto: as many as fit into memory."""
-    checkpoint_activations: Annotated[bool, NoEffect()] = False
+    checkpoint_activations: Annotated[bool | Literal["auto"], NoEffect()] = "auto"
     """Whether blocks keep only their input and are computed again in the backward pass. This gives
-    the same numbers with less memory, in about a third more time."""
+    the same numbers with less memory, in about a third more time. auto: on a GPU, if the longest
+    examples do not fit into its memory otherwise."""
     bucketing: bool = False
     """Whether a batch has sequences of similar length. This is faster, but harms batch norm."""
     lr: PositiveFloat = 1e-3

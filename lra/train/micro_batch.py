@@ -66,6 +66,11 @@ def fitting_micro_batch(
     return size
 
 
+def fits(examples: int, device: torch.device, make_pass: Callable[[int], object]) -> bool:
+    """Whether memory suffices to go forward and back over so many of the longest examples."""
+    return _peak(examples, device, make_pass) is not None
+
+
 def _peak(examples: int, device: torch.device, make_pass: Callable[[int], object]) -> float | None:
     """Measure a pass, in MiB; None if memory does not suffice."""
     reset_peak_memory(device)

@@ -46,7 +46,7 @@ def set_up_run(
         group have different data.
     """
     # Where less memory is asked for, what is kept would lie about in pieces.
-    saves_memory = config.train.checkpoint_activations
+    saves_memory = config.train.checkpoint_activations is True
     if device.type == "cpu" and not saves_memory and keep_freed_memory():
         logger.debug("allocator: freed memory is kept for the next step")
     here = device_name(device)

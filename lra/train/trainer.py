@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import statistics
 import time
@@ -33,7 +34,7 @@ from lra.runtime.flops import FlopCounter
 from lra.train.evaluation import Evaluator, Score, autocast_of
 from lra.train.interval import Interval
 from lra.train.made_step import MadeStep
-from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
+from lra.train.micro_batch import fits, fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
@@ -42,6 +43,8 @@ from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import KnownError
 from tasks.order import BatchOrder
 from tasks.resident import put_on_device
+
+logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
@@ -136,6 +139,7 @@ class Trainer:
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
         self._session_steps = 0
+        self._fits_memory = self.micro_batch is not None and not self._may_checkpoint
         self.reads_late = device.type == "cuda"
         """Whether a step's numbers are read after the next step, so that the GPU never waits."""
         self._unread: MadeStep | None = None
@@ -175,8 +179,9 @@ class Trainer:
         Raises: Diverged, with the parameters as they were before the step; on a GPU a step or two
             later.
         """
-        if self.micro_batch is None:
-            self.micro_batch = self._fitting_micro_batch()
+        if not self._fits_memory:
+            self._fit_memory()
+        assert self.micro_batch is not None
         start = time.perf_counter()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
         rate = factor * self.train_config.lr
@@ -270,15 +275,30 @@ class Trainer:
         own = sum(weight * count for (_, _, weight), count in zip(passes, counts, strict=True))
         return round(self.group.sum_of(own))
 
-    def _fitting_micro_batch(self) -> int:
-        """Find the most examples a pass; model, random state and optimizer stay as they are."""
-        limit = usable_memory_mib(self.device)
+    @property
+    def _may_checkpoint(self) -> bool:
+        """Whether blocks are computed again if memory does not suffice otherwise."""
+        # A process that tries alone would wait for the gradients of the others.
+        is_alone = self.device.type == "cuda" and self.group.world_size == 1
+        return is_alone and self.train_config.checkpoint_activations == "auto"
+
+    def _fit_memory(self) -> None:
+        """Choose the micro-batch, and whether blocks are computed again; nothing else changes."""
         before = {name: value.clone() for name, value in self.model.state_dict().items()}
         drawn = random_state(self.device)
+        passes = (self.device, self._pass_over_longest)
         try:
-            return fitting_micro_batch(
-                self.train_config.batch_size, limit, self.device, self._pass_over_longest
-            )
+            if self._may_checkpoint and not fits(self.micro_batch or 1, *passes):
+                self.model.checkpoint_activations = True
+                logger.info(
+                    "memory does not suffice for the activations of all blocks: blocks are "
+                    "computed again in the backward pass, with the same results"
+                )
+            if self.micro_batch is None:
+                limit = usable_memory_mib(self.device)
+                size = self.train_config.batch_size
+                self.micro_batch = fitting_micro_batch(size, limit, *passes)
+            self._fits_memory = True
         finally:
             self.optimizer.zero_grad(set_to_none=True)
             self.model.load_state_dict(before)
