@@ -125,14 +125,17 @@ class Mixer(nn.Module, abc.ABC):
             of padding up to a length of max_length. Results at padded positions are undefined.
         """
 
-    def begin_step(self) -> None:
+    def begin_step(self) -> bool:
         """Prepare for a training step; the function `begin_step` of this module calls it.
 
         A mixer that changes its buffers at random during training does so here, and not in
         `forward`, where the backward pass of an earlier call may still need the old ones. If
         several processes train a model, the buffers of the main process are then copied to the
         others.
+
+        Returns: whether buffers changed at random.
         """
+        return False
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Return the parameters with their own learning rate, or without weight decay.
@@ -143,14 +146,16 @@ class Mixer(nn.Module, abc.ABC):
         return {}
 
 
-def begin_step(model: nn.Module) -> None:
+def begin_step(model: nn.Module) -> bool:
     """Call `Mixer.begin_step` of all mixers in a model.
 
     A training loop calls it once for each step of the optimizer, before the first forward pass.
+
+    Returns: whether buffers changed at random.
     """
-    for module in model.modules():
-        if isinstance(module, Mixer):
-            module.begin_step()
+    mixers = [module for module in model.modules() if isinstance(module, Mixer)]
+    have_changed = [mixer.begin_step() for mixer in mixers]
+    return any(have_changed)
 
 
 class GatedMixer(Mixer):

@@ -214,14 +214,16 @@ class Linear(RecurrentMixer):
         return self.output(mixed.transpose(1, 2).flatten(2))
 
     @torch.no_grad()
-    def begin_step(self) -> None:
+    def begin_step(self) -> bool:
         """Draw new directions if it is time; see `Mixer.begin_step`."""
         if self.redraw_steps is None:
-            return
-        if self.steps_since >= self.redraw_steps:
+            return False
+        is_time = bool(self.steps_since >= self.redraw_steps)
+        if is_time:
             self.directions.copy_(orthogonal_directions(*self.directions.shape))
             self.steps_since.zero_()
         self.steps_since += 1
+        return is_time
 
     def freeze(self, length: int) -> Recurrence:
         """Return the recurrence of the sums; with feature cos it is for max_length positions."""

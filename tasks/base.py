@@ -142,6 +142,13 @@ class Split(abc.ABC):
     def batch(self, indices: np.ndarray) -> Batch:
         """Assemble the examples at indices, (batch,), in that order."""
 
+    def count_targets(self, indices: np.ndarray) -> int | None:
+        """Count the targets of the examples at indices, (batch,), without reading labels.
+
+        Returns: None if only the labels of a batch tell.
+        """
+        return None
+
     def check(self, info: TaskInfo) -> None:
         """Check that the examples are as the task describes them.
 

@@ -80,6 +80,10 @@ class NextToken(Split):
             torch.from_numpy(labels),
         )
 
+    def count_targets(self, indices: np.ndarray) -> int:
+        """See `Split.count_targets`."""
+        return int((self.lengths[indices] - self.skipped[indices]).sum())
+
     def input_positions(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Say where the inputs of a batch are.
 

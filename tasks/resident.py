@@ -79,6 +79,10 @@ class Resident(Split):
         """See `Split.metadata`."""
         return self.split.metadata()
 
+    def count_targets(self, indices: np.ndarray) -> int | None:
+        """See `Split.count_targets`."""
+        return self.split.count_targets(indices)
+
 
 class ResidentTokens(Resident):
     """Token sequences on a device."""

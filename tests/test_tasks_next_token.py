@@ -22,6 +22,8 @@ def test_each_token_but_the_first_is_scored_once(total: int, stride: int | None)
     assert np.array_equal(split.labels, TOKENS[1:total])
     batch = split.batch(np.arange(len(split)))
     assert torch.equal(batch.labels[batch.labels != NOT_SCORED], torch.tensor(TOKENS[1:total]))
+    last = np.array([len(split) - 1])
+    assert split.count_targets(last) == (split.batch(last).labels != NOT_SCORED).sum()
 
 
 def test_labels_are_the_tokens_after_the_inputs() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -17,18 +17,18 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched, launch_number
-from lra.runtime.peers import LostPeer, Peers, connect, explain_lost_peers, select_attempt
+from lra.runtime.peers import (
+    LONGEST_EXCHANGE,
+    LostPeer,
+    Peers,
+    connect,
+    explain_lost_peers,
+    select_attempt,
+)
 from lra.runtime.synchronized_norm import synchronize_norms
 from tasks.errors import KnownError
 
 T = TypeVar("T")
-
-LONGEST_EXCHANGE = 3600.0
-"""Seconds that a process waits for the others' part of an exchange while they give signs of life.
-
-It ends a run of which one process hangs, in a file system for one. Silence is noticed earlier, and
-the preparation of data, which may take longer, is no exchange.
-"""
 
 
 class ProcessGroup:
@@ -38,17 +38,15 @@ class ProcessGroup:
     processes' positions; so the result is that of one process, within rounding and but for the
     random numbers of dropout. The main process alone writes.
 
+    All but gradients, buffers and statistics is exchanged on the CPU, so that no GPU is waited for.
+
     Args:
-        device: the one that this process computes on and exchanges from.
         peers: the other processes; None without any, and in tests.
     """
 
-    def __init__(
-        self, rank: int, world_size: int, device: torch.device, peers: Peers | None = None
-    ) -> None:
+    def __init__(self, rank: int, world_size: int, peers: Peers | None = None) -> None:
         self.rank = rank
         self.world_size = world_size
-        self.device = device
         self.peers = peers
 
     @property
@@ -56,18 +54,29 @@ class ProcessGroup:
         """Whether this is the process that writes."""
         return self.rank == 0
 
-    def parallel(self, model: nn.Module, *, some_idle: bool) -> nn.Module:
+    def parallel(self, model: nn.Module, *, has_plug_in: bool) -> nn.Module:
         """Wrap a model so that its gradients are the mean over processes, norms synchronized.
 
+        Buffers are equal in all processes, as they change in `begin_step` and in synchronized norms
+        alone, so that no pass has to send them.
+
         Args:
-            some_idle: whether parameters may be there that its forward pass does not use.
+            has_plug_in: whether it has code of the user's own, whose forward pass may leave out
+                parameters and change buffers.
         Raises: UserError for a norm that cannot be synchronized.
         """
         if self.world_size == 1:
             return model
         synchronize_norms(model)
         # Without device_ids, which would move the lengths of sequences to the GPU, too.
-        return DistributedDataParallel(model, find_unused_parameters=some_idle)
+        return DistributedDataParallel(
+            model, find_unused_parameters=has_plug_in, broadcast_buffers=has_plug_in
+        )
+
+    def share_buffers(self, model: nn.Module) -> None:
+        """Give all processes the main one's buffers, which have changed at random."""
+        for buffer in model.buffers() if self.world_size > 1 else ():
+            dist.broadcast(buffer, src=0)
 
     def gradients_synchronized(
         self, model: nn.Module, synchronize: bool
@@ -114,16 +123,15 @@ class ProcessGroup:
             dist.all_reduce(numbers)
         return numbers
 
-    def sum_of(self, number: float) -> float:
-        """Add a number of every process."""
-        held = torch.tensor([number], dtype=torch.float64, device=self.device)
-        return self.all_reduce_sum(held).item()
+    def sums_of(self, numbers: Sequence[float]) -> list[float]:
+        """Add up numbers of every process, one after another, in one exchange."""
+        return self.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
     def all_reduce_max(self, number: float) -> float:
         """Return the largest of all processes' numbers."""
         if self.world_size == 1:
             return number
-        held = torch.tensor([number], dtype=torch.float64, device=self.device)
+        held = torch.tensor([number], dtype=torch.float64)
         dist.all_reduce(held, dist.ReduceOp.MAX)
         return held.item()
 
@@ -132,7 +140,7 @@ class ProcessGroup:
         if self.world_size == 1:
             return value
         held = [value]
-        dist.broadcast_object_list(held, src=0, device=self.device)
+        dist.broadcast_object_list(held, src=0, device=torch.device("cpu"))
         return held[0]
 
     def first_reason(self, reason: str | None) -> str | None:
@@ -171,7 +179,7 @@ class ProcessGroup:
             self.peers.compare(subject, facts)
 
 
-SINGLE_PROCESS = ProcessGroup(0, 1, torch.device("cpu"))
+SINGLE_PROCESS = ProcessGroup(0, 1)
 
 
 def local_device(name: str) -> str:
@@ -219,13 +227,13 @@ def join_processes(
         try:
             peers.compare("settings", list_facts())
             dist.init_process_group(
-                "nccl" if device.type == "cuda" else "gloo",
+                "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
                 store=select_attempt(store),
                 rank=rank,
                 world_size=world_size,
                 timeout=timedelta(seconds=LONGEST_EXCHANGE),
             )
-            yield ProcessGroup(rank, world_size, device, peers)
+            yield ProcessGroup(rank, world_size, peers)
             is_done = True
         finally:
             peers.leave(regularly=is_done)

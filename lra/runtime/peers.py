@@ -28,6 +28,13 @@ Signs of life come from a thread of their own, so work of any length is no silen
 holds Python's global lock, such as a compiler, delays them.
 """
 
+LONGEST_EXCHANGE = 1800.0
+"""Seconds that a process waits for the others' part of an exchange while they give signs of life.
+
+It ends a run of which one process hangs, in a file system for one. Silence is noticed earlier, and
+the preparation of data, which may take longer, is no exchange.
+"""
+
 SIGNS_PER_SILENCE = 120
 """Signs of life that a process gives within LONGEST_SILENCE."""
 
@@ -169,6 +176,8 @@ def explain_lost_peers() -> Iterator[None]:
     """Turn the errors that torch raises when another process is gone into a LostPeer.
 
     Plug-ins may have wrapped them, as they appear within the backward pass too.
+
+    Raises: LostPeer that says whether another process is gone, or lives and hangs.
     """
     try:
         yield
@@ -177,9 +186,9 @@ def explain_lost_peers() -> Iterator[None]:
             is_of_gloo = isinstance(each, RuntimeError) and "gloo" in str(each).lower()
             if is_of_gloo or isinstance(each, dist.DistError):
                 said = str(each).splitlines()[0][:150]
-                raise LostPeer(
-                    f"another process of this run ended or cannot be reached ({said}). {_ADVICE}"
-                ) from None
+                is_late = "timed out" in said.lower()
+                fate = "hangs" if is_late else "ended or cannot be reached"
+                raise LostPeer(f"another process of this run {fate} ({said}). {_ADVICE}") from None
         raise
 
 

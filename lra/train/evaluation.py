@@ -100,7 +100,8 @@ class _ExampleTally:
         predictions = NO_PREDICTION + _added(self.predictions - NO_PREDICTION, group)
         correct = int((predictions == self.split.labels).sum())
         non_finite = int((predictions == NO_PREDICTION).sum())
-        return Score(correct, total, group.sum_of(self.loss) / total, predictions, non_finite)
+        (loss,) = group.sums_of([self.loss])
+        return Score(correct, total, loss / total, predictions, non_finite)
 
 
 class _PositionTally:
@@ -156,8 +157,8 @@ class _PositionTally:
         total = int(targets.sum())
         ideal = None if self.ideal is None else _added(self.ideal, group)
         found = position_losses(loss, targets, self.split.metadata(), ideal)
-        correct = round(group.sum_of(self.correct))
-        non_finite = round(group.sum_of(self.non_finite))
+        counts = group.sums_of([self.correct, self.non_finite])
+        correct, non_finite = map(round, counts)
         return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
@@ -246,6 +247,4 @@ def compute_position_scores(score: Score | None, dataset: Dataset) -> PositionSc
 
 def _added(numbers: np.ndarray, group: ProcessGroup) -> np.ndarray:
     """Add the numbers of all processes: (examples, ...) -> the same shape."""
-    if group.world_size == 1:
-        return numbers
-    return group.all_reduce_sum(torch.from_numpy(numbers).to(group.device)).cpu().numpy()
+    return group.all_reduce_sum(torch.from_numpy(numbers)).numpy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,14 +19,21 @@ class MadeStep:
         number: how many steps there are with this one.
         rate: its learning rate.
         targets: how many there are in its batch.
-        numbers: (3,) on the device: loss, right predictions, and norm of the gradient.
+        numbers: (3,) on the device: this process's part of the loss, its part of the right
+            predictions, and the norm of the whole gradient.
+        flops: this process's part of the arithmetic; None where it is not counted.
     """
 
-    def __init__(self, number: int, rate: float, targets: int, numbers: Tensor) -> None:
+    def __init__(
+        self, number: int, rate: float, targets: int, numbers: Tensor, flops: float | None
+    ) -> None:
         self.number = number
         self.rate = rate
         self.targets = targets
+        self.flops = flops
         self.seconds = 0.0
+        self.is_whole = False
+        """Whether `take_sums` was called."""
         self._numbers = numbers.to("cpu", non_blocking=True)
         self._arrival = None
         if numbers.device.type == "cuda":
@@ -38,6 +46,11 @@ class MadeStep:
         if self._arrival is not None:
             self._arrival.synchronize()
         return self._numbers.tolist()
+
+    def take_sums(self, loss: float, correct: float) -> None:
+        """Take the sums over all processes in place of this one's parts."""
+        self.numbers[:2] = np.array([loss, correct], dtype=np.float32).tolist()
+        self.is_whole = True
 
     @property
     def not_finite(self) -> str | None:

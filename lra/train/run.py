@@ -70,6 +70,7 @@ class Run:
                 return RunRecord.model_validate_json(found["finished"])
             self.session = Session(self.device, self.group)
             self.last_checkpoint = self.session.start
+            self.stop.max_steps = self.group.broadcast(self.stop.max_steps)
             with self.config.mixer_component.explain_errors("the run failed"):
                 self._begin(found["state"])
                 self.group.on_main_process(lambda: self._open_loggers(held))
@@ -176,11 +177,9 @@ class Run:
                 if trainer.step >= trainer.total_steps:
                     return
                 made = trainer.step - progress.start_step
-                seconds = self.group.broadcast(self.session.own_seconds())
-                reason = self.stop.reason(self.phases.step, made, seconds)
-                if (agreed := self.group.first_reason(reason)) is not None:
+                if (reason := self._common_reason(made)) is not None:
                     trainer.read_steps()
-                    raise Stopped(agreed)
+                    raise Stopped(reason)
                 facts = trainer.train_step()
                 is_logged = trainer.step % log.every_steps == 0
                 if is_logged or trainer.step >= trainer.total_steps:
@@ -197,10 +196,21 @@ class Run:
                     has_estimate = True
                     speed = trainer.steps_per_second or made / seconds
                     self.time_estimates.update(self.phases, speed)
-                if self._checkpoint_is_due():
+                if trainer.agreement.ask("checkpoint", self._checkpoint_is_due()):
                     self._checkpoint()
         finally:
             progress.close()
+
+    def _common_reason(self, made: int) -> str | None:
+        """Return why all processes stop now, if one has a reason to.
+
+        Args:
+            made: steps of this session.
+        """
+        reason = self.stop.reason(self.phases.step, made, self.session.own_seconds())
+        is_agreed = self.trainer.agreement.ask("stop", reason is not None)
+        is_last = self.stop.is_last(self.phases.step)  # which no process has to tell the others
+        return self.group.first_reason(reason) if is_agreed or is_last else None
 
     def _log(self, facts: dict[str, float]) -> None:
         if self.phases.is_pretraining:
@@ -259,8 +269,9 @@ class Run:
         self.last_checkpoint = time.monotonic()
 
     def _checkpoint_is_due(self) -> bool:
-        since = self.group.broadcast(time.monotonic() - self.last_checkpoint)
-        return since > 60 * self.config.log.checkpoint_minutes
+        """Whether time asks for a checkpoint, by the clock of the process that writes it."""
+        since = time.monotonic() - self.last_checkpoint
+        return self.group.is_main_process and since > 60 * self.config.log.checkpoint_minutes
 
     def _check_record(self) -> None:
         """Make what the run is to end with, its results apart: the record, and the predictions.

@@ -9,7 +9,7 @@ from lra.config.schema import TrainConfig
 VALIDATIONS_OF_TIME = 4
 """Validations of a run whose length is a time, evenly over it, where no setting says how many."""
 FIRST_ESTIMATE = 1000
-"""Steps of such a run before its first one shows how long they take."""
+"""Steps of such a run before it is known how long they take."""
 
 
 class RunLength:
@@ -36,7 +36,7 @@ class RunLength:
         """
         if self.limit is None:
             return self._steps
-        if step == 0:
+        if not seconds:
             return FIRST_ESTIMATE
         share = seconds / self.limit
         return step if share >= 1 else 1 + math.floor(step / share)

@@ -83,11 +83,15 @@ class StopRequest:
         """
         if (found := self.stop_now()) is not None:
             return found
-        if self.max_steps is not None and step >= self.max_steps:
+        if self.is_last(step):
             return "--max-steps"
         if self.max_seconds is not None and made > 0 and seconds >= self.max_seconds:
             return self.time_flag
         return None
+
+    def is_last(self, step: int) -> bool:
+        """Whether the run stops after this step in any case."""
+        return self.max_steps is not None and step >= self.max_steps
 
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""

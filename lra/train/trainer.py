@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import statistics
@@ -31,6 +32,7 @@ from lra.runtime.environment import (
 )
 from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
+from lra.train.agreement import Agreement
 from lra.train.evaluation import Evaluator, Score, autocast_of
 from lra.train.interval import Interval
 from lra.train.made_step import MadeStep
@@ -110,7 +112,7 @@ class Trainer:
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
-        self._parallel = group.parallel(self.model, some_idle="mixer" in config.plug_ins)
+        self._parallel = group.parallel(self.model, has_plug_in="mixer" in config.plug_ins)
         self.optimizer = build_optimizer(self.model, config.train)
         self.plateau = Plateau(config.train)
         self.order = BatchOrder(
@@ -130,7 +132,7 @@ class Trainer:
         """Examples per forward pass; None until the first step finds out how many fit."""
         self.step = 0
         self.seconds = 0.0
-        """Time that all steps of the run took."""
+        """Time that all steps of the run took; of several processes, without the last step."""
         self.validated_step = 0
         self.validated_seconds = 0.0
         self.best: Best | None = None
@@ -142,7 +144,9 @@ class Trainer:
         self._fits_memory = self.micro_batch is not None and not self._may_checkpoint
         self.reads_late = device.type == "cuda"
         """Whether a step's numbers are read after the next step, so that the GPU never waits."""
+        self.agreement = Agreement(group)
         self._unread: MadeStep | None = None
+        self._untold_seconds = 0.0
         self._facts: dict[str, float] = {}
 
     @property
@@ -188,28 +192,30 @@ class Trainer:
         with record_function("data"):  # what a profile of a step calls it
             indices = self.order.at(self.step)
             own = self.group.local_indices(indices, self.micro_batch)
-            batch = self.dataset.splits["train"].batch(own).to(self.device)
+            split = self.dataset.splits["train"]
+            batch, known = split.batch(own).to(self.device), split.count_targets(indices)
         self.optimizer.zero_grad(set_to_none=True)
-        begin_step(self.model)
-        if self.step < COUNTED_STEPS:
-            with FlopCounter() as counter:
-                sums, targets = self.backward(batch, len(indices))
-            self.step_flops.append(self.group.sum_of(counter.total))
-        else:
-            sums, targets = self.backward(batch, len(indices))
+        if begin_step(self.model):
+            self.group.share_buffers(self.model)
+        is_counted = self.step < COUNTED_STEPS
+        with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
+            sums, targets = self.backward(batch, len(indices), known)
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), self.train_config.clip_norm or math.inf
         )
-        numbers = torch.stack([*self.group.all_reduce_sum(sums), norm])
-        made = MadeStep(self.step + 1, rate, targets, numbers)
+        flops = None if counter is None else float(counter.total)
+        made = MadeStep(self.step + 1, rate, targets, torch.stack([*sums, norm]), flops)
         if not self.reads_late:
-            self._require_finite(made)
+            self._complete(made)
         set_rate_factor(self.optimizer, factor)
         self.optimizer.step()
         self.step += 1
         self.read_steps()  # the one before, while a GPU computes this one
-        seconds = self.group.broadcast(time.perf_counter() - start)
-        self.seconds += seconds
+        seconds = time.perf_counter() - start
+        if self.group.world_size == 1:
+            self.seconds += seconds
+        elif self.group.is_main_process:
+            self._untold_seconds += seconds
         self._session_steps += 1
         if self._session_steps > WARMUP_STEPS:
             self.step_seconds.append(seconds)
@@ -227,14 +233,25 @@ class Trainer:
         """
         if (made := self._unread) is not None:
             self._unread = None
-            self._require_finite(made)
+            self._complete(made)
             loss, correct, norm = made.numbers
             self.interval.add(loss, round(correct), made.targets, made.seconds)
             self._facts = {"lr": made.rate, "grad_norm": norm}
         return self._facts
 
-    def _require_finite(self, made: MadeStep) -> None:
-        """Raise Diverged for a step whose loss or gradient is not finite; it does not count."""
+    def _complete(self, made: MadeStep) -> None:
+        """Add up what the processes have of a step, once; all must call this.
+
+        Raises: Diverged for a step whose loss or gradient is not finite; it does not count.
+        """
+        if not made.is_whole:
+            parts = [*made.numbers[:2], made.flops or 0.0, self._untold_seconds]
+            loss, correct, flops, seconds = self.agreement.exchange(parts)
+            made.take_sums(loss, correct)
+            if made.flops is not None:
+                self.step_flops.append(flops)
+            self.seconds += seconds
+            self._untold_seconds = 0.0
         if (what := made.not_finite) is not None:
             self.step = made.number - 1
             raise Diverged(
@@ -242,19 +259,25 @@ class Trainer:
                 f"mixer {self.config.mixer_name}, learning rate {made.rate:.3g})"
             )
 
-    def backward(self, batch: Batch, examples: int | None = None) -> tuple[Tensor, int]:
+    def backward(
+        self, batch: Batch, examples: int | None = None, targets: int | None = None
+    ) -> tuple[Tensor, int]:
         """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
 
         Args:
             batch: this process's examples of it.
             examples: in the whole batch; None: as many as in `batch`.
+            targets: in the whole batch; None: they are counted, and a GPU is waited for.
         Returns: (2,) float32 on the device, this process's part of that loss, and of how many
             were right; and how many targets the whole batch has. Without any the loss is 0.
         """
         examples = examples or len(batch.lengths)
         sums = torch.zeros(2, device=self.device)
         passes = list(self.group.local_passes(examples, self.micro_batch or examples))
-        targets = examples if self.info.targets == "example" else self._targets(batch, passes)
+        if self.info.targets == "example":
+            targets = examples
+        elif targets is None:
+            targets = self._count_targets(batch, passes)
         for number, (start, stop, weight) in enumerate(passes, start=1):
             part = batch.rows(start, stop)
             with self.group.gradients_synchronized(self._parallel, number == len(passes)):
@@ -268,12 +291,12 @@ class Trainer:
             sums[1] += weight * correct
         return sums, targets
 
-    def _targets(self, batch: Batch, passes: Sequence[tuple[int, int, float]]) -> int:
+    def _count_targets(self, batch: Batch, passes: Sequence[tuple[int, int, float]]) -> int:
         """Count the targets of a whole batch, of which this process has a part."""
         parts = [is_scored(batch.rows(start, stop).labels).sum() for start, stop, _ in passes]
         counts = torch.stack(parts).tolist()
         own = sum(weight * count for (_, _, weight), count in zip(passes, counts, strict=True))
-        return round(self.group.sum_of(own))
+        return round(self.group.sums_of([own])[0])
 
     @property
     def _may_checkpoint(self) -> bool:
