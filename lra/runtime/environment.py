@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 
 from lra.runtime.errors import UserError
 from lra.runtime.threads import threads
+from tasks.base import send
 from tasks.errors import message
 
 logger = logging.getLogger(__name__)
@@ -145,6 +146,13 @@ def copy_to_cpu(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     for device in {t.device for t in tensors.values() if t.device.type == "cuda"}:
         torch.cuda.synchronize(device)
     return copies
+
+
+def copy_to_device(
+    tensors: Mapping[str, torch.Tensor], device: torch.device
+) -> dict[str, torch.Tensor]:
+    """Copy tensors from the CPU to a device; a GPU is not waited for."""
+    return {name: send(tensor, device) for name, tensor in tensors.items()}
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -18,7 +18,13 @@ from pydantic import (
 from torch import Tensor
 from typing_extensions import TypedDict
 
-from lra.runtime.environment import DenseTensor, RandomState, random_state, restore_random_state
+from lra.runtime.environment import (
+    DenseTensor,
+    RandomState,
+    copy_to_device,
+    random_state,
+    restore_random_state,
+)
 from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
 from lra.train.self_pretraining import PretrainingResult
@@ -124,7 +130,7 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
     trainer.micro_batch = state.get("micro_batch") or trainer.micro_batch
     own = _kinds(trainer.model.state_dict())
     try:
-        trainer.model.load_state_dict(state["model"])
+        trainer.model.load_state_dict(copy_to_device(state["model"], trainer.device))
     except RuntimeError as error:
         what = " ".join(str(error).splitlines()[1:2]).strip()
         raise UserError(
@@ -135,7 +141,11 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
         if _kinds(state["model"]) != own or (best and _kinds(best["model"]) != own):
             raise ValueError("weights of other shapes or types")
         _check_optimizer(trainer.optimizer, state["optimizer"])
-        trainer.optimizer.load_state_dict(state["optimizer"])
+        moments = {
+            index: copy_to_device(held, trainer.device)
+            for index, held in state["optimizer"]["state"].items()
+        }
+        trainer.optimizer.load_state_dict({**state["optimizer"], "state": moments})
         if "plateau" in state:  # as those from before there was that schedule have none
             trainer.plateau.restore(state["plateau"])
         trainer.best = best

@@ -25,6 +25,7 @@ from lra.runtime.environment import (
     DenseTensor,
     available_memory_mib,
     copy_to_cpu,
+    copy_to_device,
     random_state,
     restore_random_state,
     seed_everything,
@@ -369,4 +370,4 @@ class Trainer:
     def load_best(self) -> None:
         """Put the best model's weights in place of the last ones."""
         assert self.best is not None
-        self.model.load_state_dict(self.best["model"])
+        self.model.load_state_dict(copy_to_device(self.best["model"], self.device))
