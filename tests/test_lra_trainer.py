@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from torch.nn import functional
 from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
-from lra.runtime.environment import use_tf32
+from lra.runtime.environment import use_kernels, use_tf32
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.messages import warnings_at_start
@@ -26,6 +26,7 @@ from lra.train.optimizer import rate_factor
 from lra.train.plateau import Plateau
 from lra.train.state import capture, restore
 from lra.train.trainer import Diverged, Trainer
+from models.ops import public_kernels
 from requested import resolve
 from tasks.base import Dataset
 
@@ -92,8 +93,8 @@ def test_every_setting_has_a_change_to_test() -> None:
     fields |= {f"train.{name}" for name in TrainConfig.model_fields}
     # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
     # as targets (test_lra_positions.py), act on a GPU alone, and act on validations (below).
-    apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings", "train.tf32"}
-    apart |= {"train.plateau_patience", "train.plateau_factor"}
+    apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
+    apart |= {"train.tf32", "train.kernels", "train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
 
 
@@ -106,6 +107,23 @@ def test_tf32_is_one_setting_for_products_and_convolutions() -> None:
         assert torch.backends.cudnn.allow_tf32 is allowed
     assert config_of("train.tf32=true").hash != config_of().hash
     assert "tf32" not in config_of().values()["train"]
+
+
+def test_kernels_are_chosen_for_a_gpu_alone(dataset: Dataset) -> None:
+    """And by each trainer, because a process may train with and without public ones."""
+    choices: tuple[tuple[str, Literal["auto", "own"], str | None], ...] = (
+        ("cuda", "auto", "cuda"),
+        ("cuda", "own", None),
+        ("cpu", "auto", None),
+    )
+    for device, kernels, chosen in choices:
+        use_kernels(torch.device(device), kernels)
+        assert public_kernels._CHOICE.device == chosen
+    use_kernels(torch.device("cuda"), "auto")
+    trace(dataset)
+    assert public_kernels._CHOICE.device is None
+    assert config_of("train.kernels=auto").hash != config_of().hash
+    assert "kernels" not in config_of().values()["train"]
 
 
 def test_the_same_settings_train_the_same(dataset: Dataset) -> None:

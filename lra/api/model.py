@@ -27,7 +27,7 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import load_best_model, prepare_data, recompose_config
 from lra.record.run import RunRecord, load_record
-from lra.runtime.environment import choose_device, seed_everything, use_tf32
+from lra.runtime.environment import choose_device, seed_everything, use_kernels, use_tf32
 from lra.runtime.errors import UserError, unknown
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
@@ -203,6 +203,7 @@ class TrainedRun:
             found[np.r_[*places]] = logits.float().cpu().numpy()
 
         use_tf32(self.device, self.config.train.tf32)
+        use_kernels(self.device, self.config.train.kernels)
         evaluator = Evaluator(
             model=self.model,
             batch_size=self.record.micro_batch or self.record.batch_size,  # as the run's own test

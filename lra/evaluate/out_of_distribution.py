@@ -19,7 +19,7 @@ from lra.evaluate.trained import has_changed_code, load_best_model, recompose_co
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, git_state, use_tf32, versions
+from lra.runtime.environment import device_name, git_state, use_kernels, use_tf32, versions
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator, Score, compute_position_scores
@@ -140,6 +140,7 @@ def evaluate_on(
     longer = max(1.0, task.info.max_length / record.length)
     batch_size = max(1, int((record.micro_batch or record.batch_size) / longer))
     use_tf32(device, config.train.tf32)
+    use_kernels(device, config.train.kernels)
     start = time.perf_counter()
     with config.mixer_component.explain_errors("the evaluation failed"):
         evaluator = Evaluator(

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import psutil
@@ -23,6 +23,7 @@ from typing_extensions import TypedDict
 
 from lra.runtime.errors import UserError
 from lra.runtime.threads import threads
+from models.ops.public_kernels import use_public_kernels, used_packages
 from tasks.base import send
 from tasks.errors import message
 
@@ -62,6 +63,11 @@ def use_tf32(device: torch.device, allowed: bool) -> None:
     if device.type == "cuda":
         torch.backends.cuda.matmul.allow_tf32 = allowed
         torch.backends.cudnn.allow_tf32 = allowed
+
+
+def use_kernels(device: torch.device, kernels: Literal["auto", "own"]) -> None:
+    """Choose the kernels of a GPU: auto, those of public packages where possible, or own."""
+    use_public_kernels(device.type if kernels == "auto" and device.type == "cuda" else None)
 
 
 def use_threads(count: int | None) -> None:
@@ -217,12 +223,13 @@ def restore_random_state(state: RandomState, device: torch.device) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions that can change a number."""
+    """Return the versions that can change a number, with those of public kernels that have run."""
     return {
         "python": platform.python_version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "numpy": version("numpy"),
+        **used_packages(),
     }
 
 

@@ -18,6 +18,7 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.train.state import RunState
+from models.ops.public_kernels import installed_packages
 
 
 class Session:
@@ -80,11 +81,12 @@ def common_facts(config: RunConfig, seed: int, device: torch.device) -> dict[str
         for section in config.sections
         for key, value in getattr(config, section).model_dump().items()
     }
+    packages = versions() | (installed_packages() if config.train.kernels == "auto" else {})
     return {
         "seed": seed,
         **names,
         **settings,
         "the device": device.type,
-        **{f"the version of {name}": number for name, number in versions().items()},
+        **{f"the version of {name}": number for name, number in packages.items()},
         "the code of lra": code_digest(),
     }

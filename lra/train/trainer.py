@@ -29,6 +29,7 @@ from lra.runtime.environment import (
     random_state,
     restore_random_state,
     seed_everything,
+    use_kernels,
     use_tf32,
 )
 from lra.runtime.errors import UserError
@@ -102,6 +103,7 @@ class Trainer:
     ) -> None:
         seed_everything(seed)
         use_tf32(device, config.train.tf32)
+        use_kernels(device, config.train.kernels)
         self.group = group
         self.config = config
         self.train_config = config.train

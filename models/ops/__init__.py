@@ -15,6 +15,7 @@ __all__ = [
     "linear_map",
     "linear_pair",
     "local_attention",
+    "public_kernels",
     "reference",
     "rotary",
     "scan",

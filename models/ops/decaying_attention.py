@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from models.ops.public_kernels import DECAYING_ATTENTION, on_gpu_by
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
 from models.ops.shared_decays import attend_with_shared_decays
@@ -33,6 +34,7 @@ def decaying_attention_reference(
 
 
 @fast_form_of(decaying_attention_reference)
+@on_gpu_by(DECAYING_ATTENTION)
 def decaying_attention(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor, *, chunk: int | None = None
 ) -> Tensor:

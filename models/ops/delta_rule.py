@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from models.ops.decaying_attention import segment_sums
 from models.ops.matrix_recurrence import matrix_recurrence
+from models.ops.public_kernels import DELTA_RULE, on_gpu_by
 from models.ops.reference import fast_form_of
 from models.ops.workers import num_workers, on_workers
 
@@ -44,6 +45,7 @@ def delta_rule_reference(
 
 
 @fast_form_of(delta_rule_reference)
+@on_gpu_by(DELTA_RULE)
 def delta_rule(
     query: Tensor, key: Tensor, value: Tensor, rate: Tensor, log_decay: Tensor, *, chunk: int = 64
 ) -> Tensor:

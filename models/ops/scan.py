@@ -16,6 +16,7 @@ from models.ops.doubling import (
     recur_by_doubling,
     split_both_ways,
 )
+from models.ops.public_kernels import SCAN, on_gpu_by
 from models.ops.reference import fast_form_of
 from models.ops.vandermonde import block_length
 
@@ -101,6 +102,7 @@ def _moved(x: Tensor, to_later: bool) -> Tensor:
     return moved
 
 
+@on_gpu_by(SCAN)
 def _run(decay: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
     batch, length, channels = x.shape
     if x.numel() == 0:

@@ -19,6 +19,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from models.ops.public_kernels import SELECTIVE_SCAN, on_gpu_by
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
 
@@ -55,6 +56,7 @@ def selective_scan_reference(
 
 
 @fast_form_of(selective_scan_reference)
+@on_gpu_by(SELECTIVE_SCAN)
 def selective_scan(
     x: Tensor,
     step: Tensor,

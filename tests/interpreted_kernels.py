@@ -1,0 +1,201 @@
+"""Runs public kernels on a CPU, in Triton's interpreter, and prints how far they are from ours.
+
+It is a process of its own, with TRITON_INTERPRET=1, which Triton reads as it decorates kernels. For
+each case it prints the largest errors of values and gradients in float32, relative to our reference
+forms in float64, and how often a public kernel ran.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import importlib
+import itertools
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.base import MixerContext
+from models.delta import Delta
+from models.hgrn import HGRN
+from models.linear import Linear
+from models.mamba2 import Mamba2
+from models.ops import public_kernels
+from models.ops.decaying_attention import decaying_attention
+from models.ops.delta_rule import delta_rule
+from models.ops.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN, use_public_kernels
+from models.ops.reference import reference_forms
+from models.ops.scan import scan, scan_both_ways
+
+LENGTH = 64
+PADDING = 13
+
+Errors = dict[str, float]
+"""The largest errors of values and of gradients."""
+
+
+class Index(int):
+    """A loop variable of a kernel, which has the methods of a compiled one."""
+
+    def to(self, dtype: object) -> Index:
+        return self
+
+
+def indices(*bounds: Any) -> Iterator[Index]:
+    return map(Index, range(*bounds))
+
+
+def run_first_configuration(tuner: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run a kernel without measuring which of its configurations is the fastest."""
+    chosen = tuner.configs[0].all_kwargs()
+    tuner.nargs = dict(zip(tuner.arg_names, args, strict=False))
+    return tuner.fn.run(*args, **kwargs, **chosen)
+
+
+def count_calls(kernel: public_kernels.PublicKernel, calls: list[str]) -> None:
+    """Import a public function, make it run in the interpreter, and list its calls."""
+    entry = kernel.entry
+    assert not isinstance(entry, str), entry
+    for name, module in list(sys.modules.items()):
+        if name.startswith("fla.ops"):
+            vars(module)["range"] = indices
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        calls.append(kernel.function)
+        return entry(*args, **kwargs)
+
+    vars(kernel)["entry"] = called
+
+
+def draw(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float32)
+
+
+def delta(query: Tensor, key: Tensor, value: Tensor, rates: Tensor, weight: Tensor) -> Tensor:
+    key = torch.nn.functional.normalize(key, dim=-1) * weight
+    rate, log_decay = rates
+    return delta_rule(query, key, value, rate.sigmoid(), -0.1 * log_decay.abs())
+
+
+def attention(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Tensor:
+    return decaying_attention(query, key, value, -0.1 * log_decay.abs())
+
+
+def real_weight(length: int) -> Tensor:
+    """Return 1 at real positions and 0 at the padding behind them: (length, 1)."""
+    return (torch.arange(length) < length - PADDING)[:, None].float()
+
+
+def one_way(kept: Tensor, phase: Tensor, x: Tensor, *, reverse: bool) -> Tensor:
+    kept = kept.abs().clamp(max=1) * (kept > -1)  # some are 0, and some are 1
+    decay = torch.polar(kept, phase.expand_as(kept))
+    return torch.view_as_real(scan(decay, torch.view_as_complex(x), reverse=reverse))
+
+
+def both_ways(kept: Tensor, phase: Tensor, x: Tensor) -> Tensor:
+    kept = kept.sigmoid()
+    decays = torch.polar(kept.expand(2, -1, -1, -1), phase[:, None, None].expand(2, *kept.shape))
+    return torch.view_as_real(torch.stack(scan_both_ways(decays, torch.view_as_complex(x))))
+
+
+def of_operator(compute: Callable[..., Tensor], *given: Tensor) -> Errors:
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [x.to(dtype).requires_grad_() for x in given]
+        results.append(outcome(lambda leaves=leaves: compute(*leaves), leaves))
+    return errors(*results)
+
+
+def of_mixer(kind: Callable[..., nn.Module], dim: int, *, causal: bool, **options: Any) -> Errors:
+    """Compare mixers on a sequence with padding, which holds numbers that are not finite."""
+    mixer = kind(MixerContext.of(dim=dim, length=LENGTH, causal=causal), **options)
+    mask = torch.arange(LENGTH)[None] < torch.tensor([LENGTH, LENGTH - PADDING])[:, None]
+    x = draw(2, LENGTH, dim)
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        same = copy.deepcopy(mixer).to(dtype)
+        leaf = x.to(dtype).requires_grad_()
+        leaves = [leaf, *same.parameters()]
+
+        def compute(same: nn.Module = same, leaf: Tensor = leaf) -> Tensor:
+            given = torch.where(mask[..., None], leaf, torch.inf)
+            return same(given, mask)[mask]
+
+        results.append(outcome(compute, leaves))
+    return errors(*results)
+
+
+def outcome(compute: Callable[[], Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
+    """Return a value and its gradients, those of float64 by our reference forms."""
+    precise = leaves[0].dtype == torch.float64
+    use_public_kernels(None if precise else "cpu")
+    if precise:
+        with reference_forms():
+            value = compute()
+    else:
+        value = compute()
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.randn(value.shape, generator=generator, dtype=torch.float64)
+    loss = (value * weights.to(value.dtype)).sum()
+    return [value, *torch.autograd.grad(loss, leaves, materialize_grads=True)]
+
+
+def errors(found: list[Tensor], expected: list[Tensor]) -> Errors:
+    largest = max(x.abs().max().item() for x in expected[1:])
+    each = [
+        (a.double() - b).abs().max().item() / max(b.abs().max().item(), 1e-3 * largest * (k > 0))
+        for k, (a, b) in enumerate(zip(found, expected, strict=True))
+    ]
+    return {"values": each[0], "gradients": max(each[1:])}
+
+
+def operators() -> Iterator[tuple[str, Errors]]:
+    for length in (LENGTH, LENGTH - 23):
+        heads = [draw(2, 2, length, size) for size in (16, 16, 32)]
+        rates = draw(2, 2, 2, length)
+        for name, weight in (("", torch.ones(length, 1)), (", padding", real_weight(length))):
+            found = of_operator(delta, *heads, rates, weight)
+            yield f"delta rule, {length} positions{name}", found
+        shared = draw(2, 1, length, 16), draw(2, 1, length, 16)
+        found = of_operator(attention, *shared, draw(2, 3, length, 33), draw(2, 3, length, 1))
+        yield f"attention with decay, {length} positions", found
+        kept, x = draw(2, length, 5), draw(2, length, 5, 2)
+        found = of_operator(functools.partial(one_way, reverse=False), kept, draw(5), x)
+        yield f"scan, {length} positions", found
+        found = of_operator(functools.partial(one_way, reverse=True), kept, draw(5), x)
+        yield f"scan in reverse, {length} positions", found
+        yield f"scan both ways, {length} positions", of_operator(both_ways, kept, draw(2, 5), x)
+
+
+def mixers() -> Iterator[tuple[str, Errors]]:
+    for causal in (True, False):
+        way = "causal" if causal else "both directions"
+        yield f"delta, {way}", of_mixer(Delta, 32, causal=causal, num_heads=2)
+        yield f"hgrn, {way}", of_mixer(HGRN, 8, causal=causal)
+        decay = "none" if causal else "selective"
+        yield f"linear, {way}", of_mixer(Linear, 32, causal=causal, num_heads=2, decay=decay)
+        yield f"mamba2, {way}", of_mixer(Mamba2, 32, causal=causal, num_heads=2)
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = True  # or the delta rule would run in our form
+    tuner = importlib.import_module("triton.runtime.autotuner").Autotuner
+    tuner.run = run_first_configuration
+    calls: list[str] = []
+    for kernel in (DELTA_RULE, DECAYING_ATTENTION, SCAN):
+        count_calls(kernel, calls)
+    cases: dict[str, Any] = {}
+    for name, found in itertools.chain(operators(), mixers()):
+        cases[name] = {**found, "calls": len(calls)}
+        calls.clear()
+    json.dump({"cases": cases, "used": public_kernels.used_packages()}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
