@@ -18,6 +18,7 @@ from torch import Tensor
 
 from conftest import ROOT
 from lra.runtime.environment import versions
+from lra.train.session import common_facts
 from models.base import MixerContext
 from models.mamba2 import Mamba2
 from models.ops import public_kernels
@@ -27,6 +28,7 @@ from models.ops.public_kernels import use_public_kernels
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan
 from references import assert_equal_with_gradients, by_reference
+from requested import resolve
 
 KERNELS = [
     public_kernels.DELTA_RULE,
@@ -134,6 +136,15 @@ def test_padding_changes_nothing_in_a_mixer_of_public_kernels(
     padded = mixer(x.masked_fill(~mask[..., None], torch.nan), mask)[:, :12]
     torch.testing.assert_close(padded, mixer(x[:, :12]), rtol=0, atol=1e-6)
     assert stand_in() == 4  # both directions, twice
+
+
+@pytest.mark.parametrize("kernels", ["auto", "own"])
+def test_processes_of_one_run_must_have_the_same_public_kernels(
+    kernels: str, messages: list[str], stand_in: Callable[[], int]
+) -> None:
+    config = resolve("listops", "delta", preset="quick", overrides=[f"train.kernels={kernels}"])
+    facts = common_facts(config, 0, torch.device("cpu"))
+    assert facts.get("the version of mamba-ssm") == ("2.3.2" if kernels == "auto" else None)
 
 
 @pytest.mark.parametrize("device", [None, "cuda"])

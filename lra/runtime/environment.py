@@ -40,7 +40,8 @@ CONTAINER_LIMITS = (
 def choose_device(name: str) -> torch.device:
     """Turn auto, cpu, cuda or cuda:N into a device.
 
-    A GPU computes without TF32 until `use_tf32` allows it.
+    A GPU computes without TF32 until `use_tf32` allows it, and with our own kernels until
+    `use_kernels` chooses others.
 
     Raises: UserError if there is no such device here.
     """
@@ -52,6 +53,7 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"--device: no device {name!r} here (valid: {', '.join(valid)})")
     device = torch.device(name)
     use_tf32(device, False)
+    use_kernels(device, "own")
     return device
 
 
