@@ -154,7 +154,7 @@ class TrainConfig(Section):
     the range of float32, but only 10 bits of mantissa. It has no effect on a CPU."""
     kernels: Annotated[Literal["auto", "own"], Added("own")] = "own"
     """auto: a GPU runs the kernels of fla-core and mamba-ssm where they are installed and support
-    the arguments. own: it never does. A CPU never does either."""
+    the arguments. own: it runs ours alone. The setting has no effect on a CPU."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 
