@@ -28,6 +28,7 @@ from torch.nn import functional
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
 from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
+from models.ops.deterministic import cumulative_sum
 
 Feature = Literal["elu", "relu", "silu", "cos", "favor"]
 Decay = Literal["none", "fixed", "selective"]
@@ -274,6 +275,6 @@ class _LinearRecurrence(PrefillRecurrence):
         _, key, value = mixer._heads(x)
         key = mixer.key_features(key, torch.arange(length, device=x.device))
         weighed = torch.cat([value, torch.ones_like(value[..., :1])], dim=-1)
-        to_end = mixer.log_decays(x).flip(-2).cumsum(dim=-2).flip(-2)
+        to_end = cumulative_sum(mixer.log_decays(x).flip(-2), -2).flip(-2)
         sums = (to_end.exp() * key).mT @ weighed
         return mixer(x), (sums, torch.full((batch,), length, device=x.device))

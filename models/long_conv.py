@@ -29,6 +29,7 @@ from models.layers.convolution_mixer import ConvolutionMixer, Output, join_direc
 from models.layers.dropout import Dropout
 from models.layers.long_convolution import LongConvolution
 from models.layers.state_space import Rate, num_directions
+from models.ops.deterministic import stretch
 from models.ops.toeplitz import LagKernel
 
 Kernel = Literal["free", "multiscale"]
@@ -120,10 +121,7 @@ class MultiscaleConvolution(LongConvolution):
         """Return kernels of all scales before they are divided: (directions, channels, lags)."""
         finest = len(self.scales) - 1
         stretched = [
-            DECAY ** (finest - n)
-            * functional.interpolate(
-                scale, scale_factor=2.0 ** max(0, n - 1), mode="linear", align_corners=False
-            )
+            DECAY ** (finest - n) * stretch(scale, 2 ** max(0, n - 1))
             for n, scale in enumerate(self.scales)
         ]
         return torch.cat(stretched, dim=-1)

@@ -261,7 +261,7 @@ def test_out_of_memory_names_a_batch_size(
 ) -> None:
     from lra.train.trainer import Trainer
 
-    def fail(self: Trainer, batch: object, examples: int) -> None:
+    def fail(self: Trainer, *_: object) -> None:
         if message == "CUDA":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")

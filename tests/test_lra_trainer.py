@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from torch.nn import functional
 from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
-from lra.runtime.environment import use_kernels, use_tf32
+from lra.runtime.environment import use_deterministic, use_kernels, use_tf32
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score
 from lra.train.messages import warnings_at_start
@@ -94,7 +95,8 @@ def test_every_setting_has_a_change_to_test() -> None:
     # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
     # as targets (test_lra_positions.py), act on a GPU alone, and act on validations (below).
     apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
-    apart |= {"train.tf32", "train.kernels", "train.plateau_patience", "train.plateau_factor"}
+    apart |= {"train.tf32", "train.kernels", "train.deterministic"}
+    apart |= {"train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
 
 
@@ -124,6 +126,20 @@ def test_kernels_are_chosen_for_a_gpu_alone(dataset: Dataset) -> None:
     assert public_kernels._CHOICE.device is None
     assert config_of("train.kernels=auto").hash != config_of().hash
     assert "kernels" not in config_of().values()["train"]
+
+
+def test_a_gpu_is_deterministic_where_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", "")  # which is undone afterwards
+    monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG")
+    use_deterministic(CPU, True)
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert "CUBLAS_WORKSPACE_CONFIG" not in os.environ
+    for wanted in (True, False):
+        use_deterministic(torch.device("cuda"), wanted)
+        assert torch.are_deterministic_algorithms_enabled() is wanted
+        assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert config_of("train.deterministic=true").hash != config_of().hash
+    assert "deterministic" not in config_of().values()["train"]
 
 
 def test_the_same_settings_train_the_same(dataset: Dataset) -> None:

@@ -97,15 +97,16 @@ class Packing:
         inverse = torch.empty(len(sequence), dtype=torch.int64)
         inverse[index[real]] = torch.arange(len(index))[real]
         padding = torch.arange(len(index))[~real]
-        tables = [index, inverse, padding, torch.argsort(order), sequence, position, *masks]
+        reordered = torch.argsort(order)
+        tables = [index, inverse, padding, order, reordered, sequence, position, *masks]
         copied = copy_together(tables, device)
-        self.index, self.inverse, padding, self.sequence_order = copied[:4]
+        self.index, self.inverse, padding, self.order, self.reordered = copied[:5]
         self.padding = padding if any(is_padded) else None
-        self.sequence, self.position = copied[4:6]
+        self.sequence, self.position = copied[5:7]
         """(positions,) number of each packed position's sequence, and its position in it."""
         self.groups = [
             _Group(*shape, mask if has_padding else None)
-            for shape, mask, has_padding in zip(shapes, copied[6:], is_padded, strict=True)
+            for shape, mask, has_padding in zip(shapes, copied[7:], is_padded, strict=True)
         ]
 
     def padded(self, x: Tensor) -> list[tuple[Tensor, Tensor | None]]:
@@ -147,7 +148,7 @@ class Packing:
     def reduce(self, pool: Callable[[Tensor, Tensor | None], Tensor], x: Tensor) -> Tensor:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""
         pooled = torch.cat([pool(part, mask) for part, mask in self.padded(x)])
-        return pooled.index_select(0, self.sequence_order)
+        return _reorder(pooled, self.reordered, None, self.order, None)
 
 
 def _reorder(

@@ -155,6 +155,9 @@ class TrainConfig(Section):
     kernels: Annotated[Literal["auto", "own"], Added("own")] = "own"
     """auto: a GPU runs the kernels of fla-core and mamba-ssm where they are installed and support
     the arguments. own: it runs ours alone. The setting has no effect on a CPU."""
+    deterministic: Annotated[bool, Added(False)] = False
+    """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
+    one; it takes longer. It has no effect on a CPU, which always does."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
+import os
 import platform
 import random
 import resource
@@ -70,6 +71,17 @@ def use_tf32(device: torch.device, allowed: bool) -> None:
 def use_kernels(device: torch.device, kernels: Literal["auto", "own"]) -> None:
     """Choose the kernels of a GPU: auto, those of public packages where possible, or own."""
     use_public_kernels(device.type if kernels == "auto" and device.type == "cuda" else None)
+
+
+def use_deterministic(device: torch.device, wanted: bool) -> None:
+    """Choose whether a GPU computes the same bits each time; what cannot then raises RuntimeError.
+
+    cuBLAS reads its variable when it is first used.
+    """
+    if device.type == "cuda":
+        if wanted:
+            os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+        torch.use_deterministic_algorithms(wanted)
 
 
 def use_threads(count: int | None) -> None:

@@ -29,6 +29,7 @@ from lra.runtime.environment import (
     random_state,
     restore_random_state,
     seed_everything,
+    use_deterministic,
     use_kernels,
     use_tf32,
 )
@@ -104,6 +105,7 @@ class Trainer:
         seed_everything(seed)
         use_tf32(device, config.train.tf32)
         use_kernels(device, config.train.kernels)
+        use_deterministic(device, config.train.deterministic)
         self.group = group
         self.config = config
         self.train_config = config.train

@@ -8,6 +8,7 @@ __all__ = [
     "decaying_attention",
     "delta_rule",
     "depthwise",
+    "deterministic",
     "device_copy",
     "diagonal_recurrence",
     "hippo",

@@ -12,6 +12,7 @@ import math
 import torch
 from torch import Tensor
 
+from models.ops.deterministic import cumulative_sum
 from models.ops.public_kernels import DECAYING_ATTENTION, on_gpu_by
 from models.ops.reference import fast_form_of
 from models.ops.scan import scan
@@ -92,7 +93,7 @@ def segment_sums(x: Tensor) -> Tensor:
     count = x.shape[-1]
     rows = x[..., None].expand(*x.shape, count)
     is_later = torch.ones(count, count, dtype=torch.bool, device=x.device)
-    sums = rows.masked_fill(~is_later.tril(-1), 0).cumsum(dim=-2)
+    sums = cumulative_sum(rows.masked_fill(~is_later.tril(-1), 0), -2)
     return sums.masked_fill(~is_later.tril(), -torch.inf)
 
 
@@ -106,7 +107,8 @@ def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
         (_, right), (left, _), (fading, reaching) = (
             x.unflatten(-2, (-1, 2, half)).unbind(dim=-3) for x in (query, key, log_decay)
         )
-        cross = (right * reaching.cumsum(dim=-2).exp()) @ (left * _to_the_end(fading).exp()).mT
+        arriving, leaving = cumulative_sum(reaching, -2).exp(), _to_the_end(fading).exp()
+        cross = (right * arriving) @ (left * leaving).mT
         first, second = scores.unflatten(-3, (-1, 2)).unbind(dim=-3)
         upper = torch.cat([first, torch.zeros_like(cross)], dim=-1)
         scores = torch.cat([upper, torch.cat([cross, second], dim=-1)], dim=-2)
@@ -116,7 +118,7 @@ def _scores_by_halves(query: Tensor, key: Tensor, log_decay: Tensor) -> Tensor:
 
 def _to_the_end(log_decay: Tensor) -> Tensor:
     """Add up what comes after each position: (..., positions, channels) -> the same shape."""
-    later = log_decay[..., 1:, :].flip(-2).cumsum(dim=-2).flip(-2)
+    later = cumulative_sum(log_decay[..., 1:, :].flip(-2), -2).flip(-2)
     return torch.nn.functional.pad(later, (0, 0, 0, 1))
 
 
@@ -129,4 +131,4 @@ def _carried(query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor) -> Te
     rows = (x.flatten(0, 1).flatten(-2) for x in (decay, added))
     states = scan(*rows).view(shape)
     before = torch.cat([torch.zeros_like(states[:, :, :1]), states[:, :, :-1]], dim=2)
-    return (query * log_decay.cumsum(dim=-2).exp()) @ before
+    return (query * cumulative_sum(log_decay, -2).exp()) @ before

@@ -17,6 +17,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from models.ops.decaying_attention import segment_sums
+from models.ops.deterministic import cumulative_sum
 from models.ops.matrix_recurrence import matrix_recurrence
 from models.ops.public_kernels import DELTA_RULE, on_gpu_by
 from models.ops.reference import fast_form_of
@@ -89,7 +90,7 @@ def delta_rule_by_chunks(
         functional.pad(x, (0, excess)).unflatten(-1, (-1, chunk)) for x in (rate, log_decay)
     )
     fades = segment_sums(log_decay).exp()
-    from_start = log_decay.cumsum(dim=-1).exp()[..., None]
+    from_start = cumulative_sum(log_decay, -1).exp()[..., None]
     to_end = fades[..., -1, :, None]
     pairs = (torch.cat([query, key], dim=-2) @ key.mT).unflatten(-2, (2, chunk))
     scores, overlaps = (pairs * fades[..., None, :, :]).unbind(dim=-3)

@@ -18,6 +18,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from models.ops.deterministic import cumulative_sum
+
 
 def attend_with_shared_decays(
     query: Tensor, key: Tensor, value: Tensor, log_decay: Tensor
@@ -103,9 +105,9 @@ class _Decays:
     @classmethod
     def of(cls, log_decay: Tensor) -> _Decays:
         dtype = log_decay.dtype
-        sums = log_decay.cumsum(dim=-1, dtype=torch.promote_types(dtype, torch.float64))
+        sums = cumulative_sum(log_decay, -1, torch.promote_types(dtype, torch.float64))
         totals = sums[..., -1:]
-        ends = totals[..., 0].cumsum(dim=-1)
+        ends = cumulative_sum(totals[..., 0], -1)
         return cls(
             sums=sums,
             within=_fades(sums, sums, dtype).tril_(),
@@ -155,4 +157,4 @@ def _joined_rows(rows: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 def _sums_to_the_end(x: Tensor) -> Tensor:
     """Add up each number and all after it, along the last dimension."""
-    return x.flip(-1).cumsum(dim=-1).flip(-1)
+    return cumulative_sum(x.flip(-1), -1).flip(-1)
