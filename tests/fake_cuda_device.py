@@ -13,6 +13,7 @@ the device in place.
   where the shape of a result depends on the data (`nonzero`, a boolean index), where a tensor on
   the device is indexed by one on the CPU, at `synchronize` of a device, stream or event, and at a
   copy between devices, unless it is `non_blocking` and the memory on the CPU is pinned.
+- **Transfers.** Copies between the CPU and the device, whether or not the program waits.
 - **Bytes.** The sizes of all tensors on the device that operations read and write.
 - **Peak bytes.** The most memory that tensors on the device hold at once. Each tensor is rounded up
   to 512 bytes, as the caching allocator does. The workspaces of kernels are not included. A tensor
@@ -72,6 +73,7 @@ class Counts:
 
     launches: int = 0
     waits: int = 0
+    transfers: int = 0
     bytes: int = 0
     peak_bytes: int = 0
     operations: Counter[str] = field(default_factory=Counter)
@@ -81,7 +83,7 @@ class Counts:
 
     def summary(self) -> dict[str, int]:
         """Return the numbers without the operations."""
-        names = ("launches", "waits", "bytes", "peak_bytes")
+        names = ("launches", "waits", "transfers", "bytes", "peak_bytes")
         return {name: getattr(self, name) for name in names}
 
 
@@ -154,6 +156,8 @@ class FakeCuda(TorchDispatchMode):
         elif func in _DATA_DEPENDENT or (func is aten.index.Tensor and _has_mask(args[1])):
             self.wait(func.name())
             result = self._compute_on_ones(func, args, kwargs)
+        elif func is aten._fused_adamw_.tensor_lr:
+            result = None  # torch cannot check its arguments, as it does for a rate that is a float
         else:
             if func in _INDEXED:
                 self._check_index(func, *args[:2])
@@ -192,6 +196,7 @@ class FakeCuda(TorchDispatchMode):
         )
         if source.device.type == target.type:
             return self._compute(func, args, kwargs)
+        self.counts.transfers += 1
         if is_in_place:
             non_blocking = kwargs.get("non_blocking", args[2:] == (True,))
             on_cpu = source if source.device.type == "cpu" else args[0]

@@ -8,18 +8,19 @@ import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from fake_cuda_device import DEVICE, Counts, FakeCuda
-from fake_cuda_torch import use_fake_cuda
+from fake_cuda_torch import FakeGraph, use_fake_cuda
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
 from lra.train.state import capture, restore
+from lra.train.step_graph import WARMUP_STEPS
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
@@ -117,12 +118,21 @@ def build_trainer(case: Case) -> Trainer:
 def count_case(mode: FakeCuda, case: Case) -> dict[str, Counts]:
     """Count the second step, the validation after it, and a checkpoint that is restored then.
 
+    Where steps are a CUDA graph, count the capture, and the step that is a replay.
+
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
     gc.collect()  # of the case before, nothing is to count as memory
     trainer = build_trainer(case)
     trainer.train_step()
     found: dict[str, Counts] = {}
+    if trainer.step_graph is not None:
+        for _ in range(WARMUP_STEPS - 1):
+            trainer.train_step()
+        with mode.counting() as found["replay"]:
+            trainer.train_step()
+        found["capture"] = cast(FakeGraph, trainer.step_graph.graph).counts
+        return found
     with mode.counting() as found["step"]:
         trainer.train_step()
     if case.is_step_only:

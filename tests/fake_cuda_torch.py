@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import functional
 from torch.utils._foreach_utils import _foreach_supported_types
 
-from fake_cuda_device import DEVICE, MEMORY, FakeCuda
+from fake_cuda_device import DEVICE, MEMORY, Counts, FakeCuda
 
 aten = torch.ops.aten
 
@@ -123,6 +123,26 @@ class _Stream:
         return event or _Event(self.mode)
 
 
+class FakeGraph:
+    """Stands in for `torch.cuda.CUDAGraph`."""
+
+    def __init__(self, mode: FakeCuda) -> None:
+        self.mode = mode
+        self.counts = Counts()
+        """What the capture would ask of the device at each replay."""
+
+    def replay(self) -> None:
+        """Count one launch."""
+        self.mode.counts.launches += 1
+
+
+@contextlib.contextmanager
+def _capture(graph: FakeGraph, **_: Any) -> Iterator[None]:
+    """Stand in for `torch.cuda.graph`."""
+    with graph.mode.counting() as graph.counts:
+        yield
+
+
 @contextlib.contextmanager
 def use_fake_cuda() -> Iterator[FakeCuda]:
     """Compute within it with a fake device `cuda`; afterwards the process is of no other use."""
@@ -155,6 +175,8 @@ def use_fake_cuda() -> Iterator[FakeCuda]:
         "default_stream": lambda device=None: stream,
         "stream": lambda _: contextlib.nullcontext(),
         "Stream": functools.partial(_Stream, mode),
+        "CUDAGraph": functools.partial(FakeGraph, mode),
+        "graph": _capture,
         "Event": lambda *_, **__: _Event(mode),
     }
     for name, stand_in in stand_ins.items():

@@ -144,6 +144,24 @@ def test_tensors_on_two_devices_are_an_error() -> None:
         assert "device" in found["error"].splitlines()[-1], part
 
 
+@pytest.mark.slow
+def test_a_captured_step_neither_waits_nor_copies() -> None:
+    """A replay would not do it again: a graph has kernels and copies within the device alone."""
+    graphs = ("train.cuda_graphs=true", *SMALL)
+    cases = [case("image", mixer, *graphs) for mixer in sorted(MIXERS.classes)]
+    cases += [
+        case("image", "s4", *graphs, "train.batch_size=8", "train.micro_batch=4"),
+        case("pathfinder", "tnn", *graphs, "train.precision=bf16", "model.dropout=0.1"),
+        case("pathx", "transformer", *graphs, "model.pooling=cls"),
+    ]
+    for name, found in zip(map(name_case, cases), count(cases), strict=True):
+        assert found.keys() == {"replay", "capture"}, f"{name}: {found}"
+        assert found["capture"]["launches"] > 50, name
+        assert found["capture"]["waits"] == found["capture"]["transfers"] == 0, name
+        assert found["replay"]["launches"] < 20, name
+        assert found["replay"]["waits"] == 1, name  # for the numbers of the step before
+
+
 RULES: dict[str, tuple[int, int] | None] = {
     "gpu + 1": (1, 0),
     "gpu[0].unsqueeze(0).T": (0, 0),

@@ -95,7 +95,7 @@ def test_every_setting_has_a_change_to_test() -> None:
     # These need a grid (test_lra_axes.py), change no number (test_lra_memory.py), need positions
     # as targets (test_lra_positions.py), act on a GPU alone, and act on validations (below).
     apart = {"model.axes", "train.checkpoint_activations", "model.tied_embeddings"}
-    apart |= {"train.tf32", "train.kernels", "train.deterministic"}
+    apart |= {"train.tf32", "train.kernels", "train.deterministic", "train.cuda_graphs"}
     apart |= {"train.plateau_patience", "train.plateau_factor"}
     assert fields - apart == CHANGED.keys()
 

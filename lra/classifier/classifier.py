@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lra.classifier.axes import build_layers
 from lra.classifier.block import NORMS, Block
 from lra.classifier.initialization import initialize_parameters
-from lra.classifier.packing import Packing
+from lra.classifier.packing import Packing, pack
 from lra.config.schema import ModelConfig, RunConfig
 from models.layers.dropout import Dropout
 from models.layers.linear_map import LinearMap
@@ -67,7 +67,7 @@ class Embedding(nn.Module):
         x = self.encode(inputs)
         if self.cls is not None:
             lengths = lengths + 1
-        packing = Packing(lengths, x.device)
+        packing = pack(lengths, x.device)
         position = packing.position
         if self.cls is not None:
             is_cls = position == 0

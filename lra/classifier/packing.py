@@ -9,6 +9,7 @@ norm would differ between batches, and the running statistics would match none o
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -149,6 +150,25 @@ class Packing:
         """Reduce each sequence to one vector: (positions, channels) -> (sequences, channels)."""
         pooled = torch.cat([pool(part, mask) for part, mask in self.padded(x)])
         return _reorder(pooled, self.reordered, None, self.order, None)
+
+
+def pack(lengths: Tensor, device: torch.device) -> Packing:
+    """Return the packing of sequences; batches of as many equal sequences share theirs.
+
+    Args:
+        lengths: (sequences,) int64, all positive, on the CPU.
+        device: the one of the tensors to pack.
+    """
+    first = lengths[0]
+    if bool((lengths == first).all()):
+        return _pack_equal(len(lengths), int(first), device)
+    return Packing(lengths, device)
+
+
+@functools.lru_cache(maxsize=8)
+def _pack_equal(sequences: int, length: int, device: torch.device) -> Packing:
+    with torch.inference_mode(False):  # a training step may use it next
+        return Packing(torch.full((sequences,), length), device)
 
 
 def _reorder(

@@ -42,6 +42,7 @@ ALIASES = {
     "train.tf32": "allow_tf32 matmul_precision float32_matmul_precision",
     "train.kernels": "fla flash_linear_attention mamba_ssm use_fast_path use_triton kernel_backend",
     "train.deterministic": "use_deterministic_algorithms cudnn_deterministic full_determinism",
+    "train.cuda_graphs": "cudagraph cudagraphs cuda_graph use_cuda_graphs",
     "train.evaluate_every": "eval_every eval_interval val_check_interval",
     "train.checkpoint_activations": "gradient_checkpointing activation_checkpointing",
     "log.every_steps": "log_every log_interval log_every_n_steps",

@@ -43,6 +43,7 @@ from lra.train.micro_batch import fits, fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
+from lra.train.step_graph import StepGraph, find_obstacle
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
 from tasks.errors import KnownError
@@ -146,6 +147,10 @@ class Trainer:
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
         self._session_steps = 0
+        self.full_batch = min(config.train.batch_size, len(self.order.lengths))
+        """Examples of every batch but the last one of an epoch."""
+        self.step_graph: StepGraph | None = None
+        """Makes the steps of full batches, if they are a CUDA graph."""
         self._fits_memory = self.micro_batch is not None and not self._may_checkpoint
         self.reads_late = device.type == "cuda"
         """Whether a step's numbers are read after the next step, so that the GPU never waits."""
@@ -190,6 +195,8 @@ class Trainer:
         """
         if not self._fits_memory:
             self._fit_memory()
+        if self._session_steps == 0 and self.train_config.cuda_graphs:
+            self.step_graph = self.build_step_graph()
         assert self.micro_batch is not None
         start = time.perf_counter()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
@@ -199,21 +206,22 @@ class Trainer:
             own = self.group.local_indices(indices, self.micro_batch)
             split = self.dataset.splits["train"]
             batch, known = split.batch(own).to(self.device), split.count_targets(indices)
-        self.optimizer.zero_grad(set_to_none=True)
         if begin_step(self.model):
             self.group.share_buffers(self.model)
+        set_rate_factor(self.optimizer, factor)
+        graph = self.step_graph if len(indices) == self.full_batch else None
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            sums, targets = self.backward(batch, len(indices), known)
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.train_config.clip_norm or math.inf
-        )
+            if graph is not None:
+                numbers, targets = graph(batch), len(indices)
+            else:
+                numbers, targets = self._compute_gradient(batch, len(indices), known)
         flops = None if counter is None else float(counter.total)
-        made = MadeStep(self.step + 1, rate, targets, torch.stack([*sums, norm]), flops)
-        if not self.reads_late:
-            self._complete(made)
-        set_rate_factor(self.optimizer, factor)
-        self.optimizer.step()
+        made = MadeStep(self.step + 1, rate, targets, numbers, flops)
+        if graph is None:
+            if not self.reads_late:
+                self._complete(made)
+            self.optimizer.step()
         self.step += 1
         self.read_steps()  # the one before, while a GPU computes this one
         seconds = time.perf_counter() - start
@@ -263,6 +271,45 @@ class Trainer:
                 f"the {what} of step {made.number} is not finite (task {self.config.task_name}, "
                 f"mixer {self.config.mixer_name}, learning rate {made.rate:.3g})"
             )
+
+    def build_step_graph(self) -> StepGraph | None:
+        """Build what makes the steps of full batches, or warn why they are no CUDA graph."""
+        obstacle = find_obstacle(
+            self.info,
+            self.order.lengths,
+            self.device,
+            processes=self.group.world_size,
+            examples=self.full_batch,
+            micro_batch=self.micro_batch or self.full_batch,
+            is_recomputed=self.model.checkpoint_activations,
+        )
+        if obstacle is None:
+            return StepGraph(self.make_whole_step, self.optimizer)
+        logger.warning(f"train.cuda_graphs has no effect: {obstacle}")
+        return None
+
+    def make_whole_step(self, batch: Batch) -> Tensor:
+        """Make an optimizer step for a whole batch, as `StepGraph` needs it.
+
+        Returns: see `_compute_gradient`.
+        """
+        numbers, _ = self._compute_gradient(batch, len(batch.lengths), None)
+        self.optimizer.step()
+        return numbers
+
+    def _compute_gradient(
+        self, batch: Batch, examples: int, targets: int | None
+    ) -> tuple[Tensor, int]:
+        """Compute the clipped gradient of a batch; see `backward`.
+
+        Returns: (3,) what `MadeStep` takes; and how many targets the whole batch has.
+        """
+        self.optimizer.zero_grad(set_to_none=True)
+        sums, targets = self.backward(batch, examples, targets)
+        norm = torch.nn.utils.clip_grad_norm_(
+            self.model.parameters(), self.train_config.clip_norm or math.inf
+        )
+        return torch.stack([*sums, norm]), targets
 
     def backward(
         self, batch: Batch, examples: int | None = None, targets: int | None = None

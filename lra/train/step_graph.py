@@ -1,0 +1,142 @@
+"""Training steps that a GPU launches as a whole, as one CUDA graph."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lra.runtime.environment import is_out_of_memory
+from lra.runtime.errors import UserError
+from tasks.base import Batch, TaskInfo
+
+WARMUP_STEPS = 3
+"""Steps before the capture, in which libraries, tables and the optimizer's moments are set up."""
+
+
+class StepGraph:
+    """A training step that is captured once and replayed for every batch of the same shape.
+
+    A replay repeats the kernels of the capture on the same memory. What changes between steps is
+    therefore copied there first: the batch and the learning rates.
+
+    Args:
+        make_step: computes a batch's gradient, makes the optimizer's step, and returns numbers of
+            the step on the device. It must not wait for the device or copy from the CPU.
+        optimizer: the one that `make_step` uses; a state that is loaded into it ends the graph.
+    """
+
+    def __init__(
+        self, make_step: Callable[[Batch], Tensor], optimizer: torch.optim.Optimizer
+    ) -> None:
+        self.make_step = make_step
+        self.optimizer = optimizer
+        self._stream = torch.cuda.Stream()
+        self._forget()
+        optimizer.register_load_state_dict_post_hook(lambda _: self._forget())
+
+    def _forget(self) -> None:
+        """Begin again with ordinary steps."""
+        self._warm_steps = 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+        """The captured step; None before the capture."""
+
+    def __call__(self, batch: Batch) -> Tensor:
+        """Make a step.
+
+        Args:
+            batch: on the device; always of the same shape and lengths.
+        Returns: the numbers of `make_step`, which the next step overwrites.
+        Raises: UserError for a model whose step cannot be captured.
+        """
+        if self._warm_steps < WARMUP_STEPS:
+            self._warm_steps += 1
+            return self._warm_up(batch)
+        if self.graph is None:
+            self._capture(batch)
+        assert self.graph is not None
+        self._batch.inputs.copy_(batch.inputs)
+        self._batch.labels.copy_(batch.labels)
+        for group, rate in zip(self.optimizer.param_groups, self._rates, strict=True):
+            rate.fill_(group["lr"])
+        self.graph.replay()
+        return self._numbers
+
+    def _warm_up(self, batch: Batch) -> Tensor:
+        """Make an ordinary step on the stream of the capture."""
+        current = torch.cuda.current_stream()
+        self._stream.wait_stream(current)
+        with torch.cuda.stream(self._stream):
+            numbers = self.make_step(batch)
+        current.wait_stream(self._stream)
+        return numbers
+
+    def _capture(self, batch: Batch) -> None:
+        """Record the kernels of a step without running them."""
+        self._batch = Batch(batch.inputs.clone(), batch.lengths, batch.labels.clone())
+        first = self.optimizer.param_groups[0]["params"][0]
+        self._rates = [first.new_zeros(()) for _ in self.optimizer.param_groups]
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with (
+                _capturable(self.optimizer, self._rates),
+                torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"),
+            ):
+                self._numbers = self.make_step(self._batch)
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            what = str(error).partition("\n")[0]
+            raise UserError(
+                f"train.cuda_graphs: a step of this model cannot be captured ({what}); use --set "
+                f"train.cuda_graphs=false"
+            ) from error
+        self.graph = graph
+
+
+@contextlib.contextmanager
+def _capturable(optimizer: torch.optim.Optimizer, rates: list[Tensor]) -> Iterator[None]:
+    """Let an optimizer read learning rates (scalars on the device) at each replay."""
+    groups = optimizer.param_groups
+    before = [{key: group[key] for key in ("lr", "capturable")} for group in groups]
+    for group, rate in zip(groups, rates, strict=True):
+        group.update(lr=rate, capturable=True)
+    try:
+        yield
+    finally:
+        for group, values in zip(groups, before, strict=True):
+            group.update(values)
+
+
+def find_obstacle(
+    info: TaskInfo,
+    lengths: np.ndarray,
+    device: torch.device,
+    *,
+    processes: int,
+    examples: int,
+    micro_batch: int,
+    is_recomputed: bool,
+) -> str | None:
+    """Say what keeps the steps of a run from being a CUDA graph; None if nothing does.
+
+    Args:
+        lengths: (examples,) positions of the training examples.
+        examples: in a batch.
+        micro_batch: examples per forward pass.
+        is_recomputed: whether blocks are computed again in the backward pass.
+    """
+    obstacles = {
+        "the device is not CUDA": device.type != "cuda",
+        "several processes train together": processes > 1,
+        "the number of targets differs between batches": info.targets == "position",
+        "sequences have different lengths": info.towers > 1 or lengths.min() != lengths.max(),
+        f"micro-batches of {micro_batch} do not divide a batch of {examples} evenly":
+            examples % min(micro_batch, examples) > 0,
+        "blocks that are computed again set the state of random numbers during a step":
+            is_recomputed,
+    }  # fmt: skip
+    return next((what for what, holds in obstacles.items() if holds), None)

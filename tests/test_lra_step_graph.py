@@ -1,0 +1,281 @@
+"""Training steps as graphs: the same numbers as ordinary steps, or a reason why they are not used.
+
+On a CPU, `recorded_graph` stands in for CUDA graphs.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+import lra.train.trainer
+from fake_cuda_steps import random_split
+from lra.classifier.classifier import Classifier
+from lra.config.registry import MIXERS
+from lra.runtime.errors import UserError
+from lra.train.state import capture, restore
+from lra.train.step_graph import StepGraph
+from lra.train.trainer import Diverged, Trainer
+from models.ops import delta_rule
+from recorded_graph import RecordedGraph, use_recorded_graphs
+from requested import resolve
+from tasks.base import Dataset
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+SETTINGS = (
+    "model.depth=1", "model.dim=32", "model.dropout=0.1", "train.batch_size=4", "train.steps=12",
+    "train.epochs=null", "train.warmup_steps=4", "train.clip_norm=0.1", "train.weight_decay=0.05",
+)  # fmt: skip
+"""Settings with which each part of a step acts."""
+
+STEPS = 8
+
+
+def build_trainer(
+    mixer: str, *changes: str, device: torch.device = CPU, task: str = "image"
+) -> Trainer:
+    """Build a trainer whose epochs are two full batches and one of a single example."""
+    config = resolve(task, mixer, preset="quick", overrides=[*SETTINGS, *changes])
+    info = config.build_task().info
+    split = random_split(info, 9)
+    dataset = Dataset(
+        splits={"train": split, "val": split},
+        source="generated",
+        fingerprint="",
+        baselines={},
+        folder=Path(),
+    )
+    return Trainer(config, info, dataset, seed=0, device=device)
+
+
+def build_graphed_trainer(mixer: str, *changes: str) -> Trainer:
+    """Build the same trainer; its numbers are read late, as on a GPU."""
+    trainer = build_trainer(mixer, *changes)
+    trainer.step_graph = StepGraph(trainer.make_whole_step, trainer.optimizer)
+    trainer.reads_late = True
+    return trainer
+
+
+def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
+    """Make steps; return what is logged of each."""
+    logged: list[dict[str, float]] = []
+    for _ in range(steps):
+        trainer.train_step()
+        facts = trainer.read_steps()
+        means = trainer.interval.means()
+        logged.append({**facts, "loss": means["loss"], "accuracy": means["accuracy"]})
+        trainer.interval.clear()
+    return logged
+
+
+def graph_of(trainer: Trainer) -> RecordedGraph:
+    """Return the captured graph of a trainer."""
+    assert trainer.step_graph is not None
+    return cast("RecordedGraph", trainer.step_graph.graph)
+
+
+def assert_equal_states(a: Trainer, b: Trainer) -> None:
+    """Compare all that later steps depend on."""
+    first, second = dict(capture(a)), dict(capture(b))
+    for key in ("sampler", "model", "optimizer", "plateau", "random", "step_flops"):
+        assert _written(first[key]) == _written(second[key]), key
+
+
+def _written(value: Any) -> Any:
+    """Write tensors as numbers, so that values can be compared."""
+    if isinstance(value, dict):
+        return {key: _written(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a CPU capture graphs, and round learning rates as tensors on a GPU do."""
+    if torch.cuda.is_available():
+        pytest.skip("a GPU captures real graphs")
+
+    def set_rounded(optimizer: torch.optim.Optimizer, factor: float) -> None:
+        for group in optimizer.param_groups:
+            group["lr"] = float(np.float32(factor * group["peak_lr"]))
+
+    use_recorded_graphs(monkeypatch)
+    monkeypatch.setattr(lra.train.trainer, "set_rate_factor", set_rounded)
+    # Operations of numpy are not recorded, nor would a GPU use them.
+    monkeypatch.setattr("models.delta.delta_rule", delta_rule.delta_rule_by_chunks)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+def test_replayed_steps_equal_ordinary_ones(mixer: str) -> None:
+    """Losses, norms, rates and states, with schedule, clipping and dropout, bit for bit."""
+    usual = build_trainer(mixer)
+    expected = train(usual, STEPS)
+    graphed = build_graphed_trainer(mixer)
+    assert train(graphed, STEPS) == expected
+    assert len({step["loss"] for step in expected}) == STEPS
+    assert len({step["lr"] for step in expected}) > STEPS / 2
+    assert graph_of(graphed).replays >= 2  # of five or six full batches, three are warm-up
+    assert_equal_states(usual, graphed)
+
+
+@pytest.mark.usefixtures("recorded")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["train.micro_batch=2"],
+        ["model.pooling=cls", "model.axes=flat"],
+        ["train.precision=bf16"],
+        ["train.clip_norm=null", "model.dropout=0"],
+    ],
+)
+def test_other_steps_are_replayed_too(changes: list[str]) -> None:
+    usual = build_trainer("tnn", *changes)
+    expected = train(usual, STEPS)
+    graphed = build_graphed_trainer("tnn", *changes)
+    assert train(graphed, STEPS) == expected
+    assert graph_of(graphed).replays == 3
+    assert_equal_states(usual, graphed)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_redrawn_directions_reach_the_graph() -> None:
+    changes = ("mixer.feature=favor", "mixer.redraw_steps=2")
+    usual = build_trainer("linear", *changes)
+    expected = train(usual, STEPS)
+    graphed = build_graphed_trainer("linear", *changes)
+    assert train(graphed, STEPS) == expected
+    assert_equal_states(usual, graphed)
+
+
+@pytest.mark.usefixtures("recorded")
+def test_checkpoints_and_validations_hold() -> None:
+    """A run that is resumed, with graphs or without, is the same as one that never stopped."""
+    usual = build_trainer("s4d")
+    expected = train(usual, STEPS)
+    first = build_graphed_trainer("s4d")
+    start = train(first, 6)
+    state = capture(first)
+    assert {type(group["lr"]) for group in state["optimizer"]["param_groups"]} == {float}
+    assert not any(group["capturable"] for group in state["optimizer"]["param_groups"])
+    first.validate(lambda: None)
+    file = io.BytesIO()
+    torch.save(state, file)
+    for resumed in (build_graphed_trainer("s4d"), build_trainer("s4d"), first):
+        file.seek(0)
+        restore(resumed, torch.load(file, weights_only=True))
+        assert start + train(resumed, STEPS - 6) == expected
+        assert_equal_states(usual, resumed)
+    assert graph_of(first) is None  # as the moments of the state are in other memory
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_replayed_step_that_diverges_is_noticed() -> None:
+    trainer = build_graphed_trainer("mean")
+    train(trainer, 6)
+    assert graph_of(trainer).replays == 1
+    with torch.no_grad():
+        trainer.model.output.bias[0] = float("nan")
+    trainer.train_step()
+    with pytest.raises(Diverged, match="the loss of step 7 is not finite"):
+        trainer.read_steps()
+    assert trainer.step == 6
+
+
+@pytest.mark.usefixtures("recorded")
+def test_a_model_that_waits_cannot_be_captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = Classifier.forward
+
+    def read(self: Classifier, *arguments: Any) -> torch.Tensor:
+        logits = forward(self, *arguments)
+        return logits if logits.sum().item() < 1e9 else -logits
+
+    monkeypatch.setattr(Classifier, "forward", read)
+    trainer = build_graphed_trainer("mean")
+    with pytest.raises(UserError, match=r"cannot be captured .*train\.cuda_graphs=false"):
+        train(trainer, STEPS)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "device", "reason"),
+    [
+        ("image", [], CPU, "not CUDA"),
+        ("listops", [], CUDA, "different lengths"),
+        ("lm", [], CUDA, "targets differs"),
+        ("image", ["train.micro_batch=3"], CUDA, "micro-batches of 3 do not divide a batch of 4"),
+        ("image", ["train.checkpoint_activations=true"], CUDA, "computed again"),
+        ("image", ["train.micro_batch=2"], CUDA, None),
+        ("pathfinder", [], CUDA, None),
+    ],
+)
+def test_what_cannot_be_a_graph_is_said_once(  # noqa: PLR0917 (fixtures and parameters)
+    task: str, changes: list[str], device: torch.device, reason: str | None,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    use_recorded_graphs(monkeypatch)
+    trainer = build_trainer("mean", *changes, task=task)
+    trainer.device = device
+    with caplog.at_level(logging.WARNING):
+        graph = trainer.build_step_graph()
+    assert (graph is None) == (reason is not None)
+    if reason is not None:
+        (record,) = caplog.records
+        assert reason in record.message
+        assert record.message.startswith("train.cuda_graphs has no effect: ")
+
+
+def test_a_run_on_a_cpu_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    trainer = build_trainer("mean", "train.cuda_graphs=true")
+    train(trainer, 2)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert trainer.step_graph is None
+
+
+def test_the_setting_changes_no_hash_where_it_is_off() -> None:
+    config = functools.partial(resolve, "image", "tnn", preset="quick")
+    off, on = config(), config(overrides=["train.cuda_graphs=true"])
+    assert "cuda_graphs" not in off.values()["train"]
+    assert off.hash != on.hash
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize("mixer", sorted(MIXERS.classes))
+def test_gpu_graphs_equal_ordinary_steps(mixer: str, precision: str) -> None:
+    """Without dropout; rounded learning rates and sums in another order differ a little."""
+    changes = (f"train.precision={precision}", "model.dropout=0")
+    usual = build_trainer(mixer, *changes, device=CUDA)
+    expected = train(usual, STEPS)
+    graphed = build_trainer(mixer, *changes, "train.cuda_graphs=true", device=CUDA)
+    found = train(graphed, STEPS)
+    assert graphed.step_graph is not None and graphed.step_graph.graph is not None
+    tolerance = 1e-3 if precision == "fp32" else 3e-2
+    for step, other in zip(found, expected, strict=True):
+        assert step == pytest.approx(other, rel=tolerance, abs=tolerance)
+    graphed.validate(lambda: None)
+    train(graphed, 2)
+
+
+@pytest.mark.gpu
+def test_gpu_dropout_differs_between_replays() -> None:
+    trainer = build_trainer(
+        "mean", "model.dropout=0.5", "train.lr=1e-20", "train.batch_size=9",
+        "train.cuda_graphs=true", device=CUDA,
+    )  # fmt: skip
+    losses = [step["loss"] for step in train(trainer, STEPS)]
+    assert trainer.step_graph is not None and trainer.step_graph.graph is not None
+    assert len(set(losses)) == STEPS
