@@ -10,6 +10,7 @@ difference of two large sums would be off.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,10 +34,15 @@ def attend_with_shared_decays(
         log_decay: (batch, heads, chunks, chunk).
     Returns: of the shape of value.
     """
-    value, log_decay = (x.unflatten(1, (query.shape[1], -1)) for x in (value, log_decay))
-    mixed = _Attend.apply(query, key, value, log_decay)
+    given = query, key, value, log_decay
+    working = functools.reduce(torch.promote_types, (x.dtype for x in given), torch.float32)
+    # Autocast would not be there in the backward pass, and products of two types fail.
+    with torch.autocast(value.device.type, enabled=False):
+        query, key, value, log_decay = (x.to(working) for x in given)
+        parts = (x.unflatten(1, (query.shape[1], -1)) for x in (value, log_decay))
+        mixed = _Attend.apply(query, key, *parts)
     assert isinstance(mixed, Tensor)
-    return mixed.flatten(1, 2)
+    return mixed.flatten(1, 2).to(given[2].dtype)
 
 
 class _Attend(Function):
