@@ -13,6 +13,7 @@ from lra.config.schema import RunConfig
 from lra.runtime import environment
 from lra.runtime.errors import UserError
 from lra.train import micro_batch
+from lra.train.gradient import Gradient
 from lra.train.micro_batch import fitting_micro_batch, usable_memory_mib
 from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
@@ -123,7 +124,7 @@ def test_looking_for_a_micro_batch_leaves_no_trace(dataset: Dataset) -> None:
     wanted = after_steps(usual)
     for name, value in after_steps(found).items():
         assert torch.equal(value, wanted[name]), name
-    assert found.micro_batch == usual.train_config.batch_size
+    assert found.gradient.micro_batch == usual.train_config.batch_size
 
 
 def test_a_resumed_run_keeps_its_micro_batch(
@@ -136,7 +137,7 @@ def test_a_resumed_run_keeps_its_micro_batch(
     tried = made_up_memory(monkeypatch, each=1.0, available=1000.0)
     restore(second, capture(first))
     second.train_step()
-    assert (second.micro_batch, tried) == (6, [])
+    assert (second.gradient.micro_batch, tried) == (6, [])
 
 
 def test_memory_of_a_container_is_heeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,8 +159,8 @@ def test_blocks_are_computed_again_if_memory_does_not_suffice(
     wanted = after_steps(trainer_of(dataset, "model.dropout=0.3"))
     trainer = trainer_of(dataset, "model.dropout=0.3")
     assert trainer.config.train.checkpoint_activations == "auto"
-    monkeypatch.setattr(Trainer, "_may_checkpoint", True)
-    trainer._fits_memory = False
+    monkeypatch.setattr(Gradient, "_may_checkpoint", True)
+    trainer.gradient._fits_memory = False
     tried = made_up_memory(monkeypatch, each=1.0, available=1.0, fails_at=10**9 if fits else 1)
     for name, value in after_steps(trainer).items():
         assert torch.equal(value, wanted[name]), name

@@ -155,7 +155,7 @@ def test_the_loss_is_the_mean_over_the_targets(
     batch = dataset.splits["test"].batch(windows)
     scored = batch.labels != NOT_SCORED
     assert 0 < scored.sum() < len(scored)
-    (loss, correct), targets = trainer.backward(batch)
+    (loss, correct), targets = trainer.gradient.backward(batch)
     found = [p.grad for p in trainer.model.parameters()]
     trainer.model.zero_grad()
     logits = trainer.model(batch.inputs, batch.lengths)[scored]

@@ -158,7 +158,7 @@ def test_real_numbers_are_learned_by_their_absolute_error(tmp_path: Path) -> Non
     assert (info.channels, info.num_classes, info.targets) == (2, 1, "position")
     trainer = Trainer(pretraining_config(config), info, dataset, 0, CPU)
     batch = dataset.splits["train"].batch(np.arange(3))
-    (loss, correct), targets = trainer.backward(batch)
+    (loss, correct), targets = trainer.gradient.backward(batch)
     scored = ~batch.labels[:, 0].isnan()
     by_hand = functional.l1_loss(
         trainer.model(batch.inputs, batch.lengths)[scored], batch.labels[scored]

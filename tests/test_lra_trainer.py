@@ -168,7 +168,7 @@ def test_the_loss_is_the_mean_over_the_batch(dataset: Dataset) -> None:
             shares = logits.log_softmax(dim=-1)[torch.arange(len(logits)), batch.labels]
             (-shares.float().mean()).backward()
         else:
-            (loss, correct), targets = trainer.backward(batch)
+            (loss, correct), targets = trainer.gradient.backward(batch)
             assert targets == len(batch.labels)
             assert 0 <= correct <= len(batch.labels)
             assert loss == pytest.approx(np.log(10), rel=0.1)

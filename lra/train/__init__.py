@@ -3,6 +3,7 @@
 __all__ = [
     "checkpoint",
     "evaluation",
+    "gradient",
     "interval",
     "loggers",
     "messages",

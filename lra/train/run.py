@@ -134,7 +134,7 @@ class Run:
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error) or self.group.world_size > 1:
                 raise  # other processes wait for this one: they cannot write a record together
-            size = self.trainer.micro_batch or self.config.train.batch_size
+            size = self.trainer.gradient.micro_batch or self.config.train.batch_size
             message = out_of_memory(self.device, size)
             logger.info(message)
             return self._finish("oom", message)

@@ -101,7 +101,7 @@ class Recorder:
             params=trainer.num_parameters,
             length=self.info.max_length,
             batch_size=config.train.batch_size,
-            micro_batch=trainer.micro_batch,
+            micro_batch=trainer.gradient.micro_batch,
             train_seconds=before[1] + trainer.seconds,
             wall_seconds=session.wall_seconds(),
             device=session.hardware(),

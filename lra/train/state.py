@@ -102,7 +102,7 @@ def capture(trainer: Trainer) -> TrainerState:
         "seconds": trainer.seconds,
         "validated_step": trainer.validated_step,
         "validated_seconds": trainer.validated_seconds,
-        "micro_batch": trainer.micro_batch,
+        "micro_batch": trainer.gradient.micro_batch,
         "sampler": {"seed": trainer.order.seed, "next_step": trainer.step},
         "model": trainer.model.state_dict(),
         "optimizer": trainer.optimizer.state_dict(),
@@ -127,7 +127,7 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
     if best is not None:
         trainer.validated_seconds = state.get("validated_seconds", 0.0)
         trainer.validated_step = state["validated_step"]
-    trainer.micro_batch = state.get("micro_batch") or trainer.micro_batch
+    trainer.gradient.micro_batch = state.get("micro_batch") or trainer.gradient.micro_batch
     own = _kinds(trainer.model.state_dict())
     try:
         trainer.model.load_state_dict(copy_to_device(state["model"], trainer.device))

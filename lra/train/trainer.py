@@ -7,10 +7,9 @@ import logging
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Annotated, NotRequired
 
-import numpy as np
 import torch
 from pydantic import Field, FiniteFloat
 from torch import Tensor
@@ -18,7 +17,6 @@ from torch.profiler import record_function
 from typing_extensions import TypedDict
 
 from lra.classifier.classifier import Classifier
-from lra.classifier.loss import is_scored, sum_losses
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import (
@@ -26,20 +24,17 @@ from lra.runtime.environment import (
     available_memory_mib,
     copy_to_cpu,
     copy_to_device,
-    random_state,
-    restore_random_state,
     seed_everything,
     use_deterministic,
     use_kernels,
     use_tf32,
 )
-from lra.runtime.errors import UserError
 from lra.runtime.flops import FlopCounter
 from lra.train.agreement import Agreement
-from lra.train.evaluation import Evaluator, Score, autocast_of
+from lra.train.evaluation import Evaluator, Score
+from lra.train.gradient import Gradient
 from lra.train.interval import Interval
 from lra.train.made_step import MadeStep
-from lra.train.micro_batch import fits, fitting_micro_batch, usable_memory_mib
 from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
 from lra.train.plateau import Plateau
 from lra.train.run_length import RunLength
@@ -118,8 +113,10 @@ class Trainer:
         self.device = device
         self.model = classifier(config, info).to(device)
         self.model.train()
-        self._parallel = group.parallel(self.model, has_plug_in="mixer" in config.plug_ins)
         self.optimizer = build_optimizer(self.model, config.train)
+        self.gradient = Gradient(
+            self.model, config, info, self.optimizer, dataset.splits["train"], device, group
+        )
         self.plateau = Plateau(config.train)
         self.order = BatchOrder(
             dataset.splits["train"].lengths,
@@ -128,14 +125,6 @@ class Trainer:
             bucketing=config.train.bucketing,
         )
         self.length = RunLength(config.train, self.order.batches_per_epoch)
-        chosen = config.train.micro_batch
-        if chosen == "auto" and group.world_size > 1:
-            raise UserError(
-                "train.micro_batch=auto measures one process; with torchrun, set a number (of all "
-                "processes together), train.micro_batch=32 say"
-            )
-        self.micro_batch = None if chosen == "auto" else chosen or config.train.batch_size
-        """Examples per forward pass; None until the first step finds out how many fit."""
         self.step = 0
         self.seconds = 0.0
         """Time that all steps of the run took; of several processes, without the last step."""
@@ -151,7 +140,6 @@ class Trainer:
         """Examples of every batch but the last one of an epoch."""
         self.step_graph: StepGraph | None = None
         """Makes the steps of full batches, if they are a CUDA graph."""
-        self._fits_memory = self.micro_batch is not None and not self._may_checkpoint
         self.reads_late = device.type == "cuda"
         """Whether a step's numbers are read after the next step, so that the GPU never waits."""
         self.agreement = Agreement(group)
@@ -193,17 +181,15 @@ class Trainer:
         Raises: Diverged, with the parameters as they were before the step; on a GPU a step or two
             later.
         """
-        if not self._fits_memory:
-            self._fit_memory()
+        micro_batch = self.gradient.fit_memory()
         if self._session_steps == 0 and self.train_config.cuda_graphs:
             self.step_graph = self.build_step_graph()
-        assert self.micro_batch is not None
         start = time.perf_counter()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
         rate = factor * self.train_config.lr
         with record_function("data"):  # what a profile of a step calls it
             indices = self.order.at(self.step)
-            own = self.group.local_indices(indices, self.micro_batch)
+            own = self.group.local_indices(indices, micro_batch)
             split = self.dataset.splits["train"]
             batch, known = split.batch(own).to(self.device), split.count_targets(indices)
         if begin_step(self.model):
@@ -215,7 +201,7 @@ class Trainer:
             if graph is not None:
                 numbers, targets = graph(batch), len(indices)
             else:
-                numbers, targets = self._compute_gradient(batch, len(indices), known)
+                numbers, targets = self.gradient.compute(batch, len(indices), known)
         flops = None if counter is None else float(counter.total)
         made = MadeStep(self.step + 1, rate, targets, numbers, flops)
         if graph is None:
@@ -280,7 +266,7 @@ class Trainer:
             self.device,
             processes=self.group.world_size,
             examples=self.full_batch,
-            micro_batch=self.micro_batch or self.full_batch,
+            micro_batch=self.gradient.micro_batch or self.full_batch,
             is_recomputed=self.model.checkpoint_activations,
         )
         if obstacle is None:
@@ -291,103 +277,15 @@ class Trainer:
     def make_whole_step(self, batch: Batch) -> Tensor:
         """Make an optimizer step for a whole batch, as `StepGraph` needs it.
 
-        Returns: see `_compute_gradient`.
+        Returns: see `Gradient.compute`.
         """
-        numbers, _ = self._compute_gradient(batch, len(batch.lengths), None)
+        numbers, _ = self.gradient.compute(batch, len(batch.lengths), None)
         self.optimizer.step()
         return numbers
 
-    def _compute_gradient(
-        self, batch: Batch, examples: int, targets: int | None
-    ) -> tuple[Tensor, int]:
-        """Compute the clipped gradient of a batch; see `backward`.
-
-        Returns: (3,) what `MadeStep` takes; and how many targets the whole batch has.
-        """
-        self.optimizer.zero_grad(set_to_none=True)
-        sums, targets = self.backward(batch, examples, targets)
-        norm = torch.nn.utils.clip_grad_norm_(
-            self.model.parameters(), self.train_config.clip_norm or math.inf
-        )
-        return torch.stack([*sums, norm]), targets
-
-    def backward(
-        self, batch: Batch, examples: int | None = None, targets: int | None = None
-    ) -> tuple[Tensor, int]:
-        """Accumulate the gradient of the mean loss over a batch's targets, in micro-batches.
-
-        Args:
-            batch: this process's examples of it.
-            examples: in the whole batch; None: as many as in `batch`.
-            targets: in the whole batch; None: they are counted, and a GPU is waited for.
-        Returns: (2,) float32 on the device, this process's part of that loss, and of how many
-            were right; and how many targets the whole batch has. Without any the loss is 0.
-        """
-        examples = examples or len(batch.lengths)
-        sums = torch.zeros(2, device=self.device)
-        passes = list(self.group.local_passes(examples, self.micro_batch or examples))
-        if self.info.targets == "example":
-            targets = examples
-        elif targets is None:
-            targets = self._count_targets(batch, passes)
-        for number, (start, stop, weight) in enumerate(passes, start=1):
-            part = batch.rows(start, stop)
-            with self.group.gradients_synchronized(self._parallel, number == len(passes)):
-                with autocast_of(self.train_config.precision, self.device):
-                    logits = self._parallel(part.inputs, part.lengths)
-                total, correct = sum_losses(logits, part.labels)
-                loss = total * weight / max(1, targets)
-                # Of all processes' gradients the mean is taken.
-                (loss * self.group.world_size).backward()
-            sums[0] += loss.detach()
-            sums[1] += weight * correct
-        return sums, targets
-
-    def _count_targets(self, batch: Batch, passes: Sequence[tuple[int, int, float]]) -> int:
-        """Count the targets of a whole batch, of which this process has a part."""
-        parts = [is_scored(batch.rows(start, stop).labels).sum() for start, stop, _ in passes]
-        counts = torch.stack(parts).tolist()
-        own = sum(weight * count for (_, _, weight), count in zip(passes, counts, strict=True))
-        return round(self.group.sums_of([own])[0])
-
-    @property
-    def _may_checkpoint(self) -> bool:
-        """Whether blocks are computed again if memory does not suffice otherwise."""
-        # A process that tries alone would wait for the gradients of the others.
-        is_alone = self.device.type == "cuda" and self.group.world_size == 1
-        return is_alone and self.train_config.checkpoint_activations == "auto"
-
-    def _fit_memory(self) -> None:
-        """Choose the micro-batch, and whether blocks are computed again; nothing else changes."""
-        before = {name: value.clone() for name, value in self.model.state_dict().items()}
-        drawn = random_state(self.device)
-        passes = (self.device, self._pass_over_longest)
-        try:
-            if self._may_checkpoint and not fits(self.micro_batch or 1, *passes):
-                self.model.checkpoint_activations = True
-                logger.info(
-                    "memory does not suffice for the activations of all blocks: blocks are "
-                    "computed again in the backward pass, with the same results"
-                )
-            if self.micro_batch is None:
-                limit = usable_memory_mib(self.device)
-                size = self.train_config.batch_size
-                self.micro_batch = fitting_micro_batch(size, limit, *passes)
-            self._fits_memory = True
-        finally:
-            self.optimizer.zero_grad(set_to_none=True)
-            self.model.load_state_dict(before)
-            restore_random_state(drawn, self.device)
-
-    def _pass_over_longest(self, examples: int) -> None:
-        """Go forward and back over the longest training examples at once."""
-        split = self.dataset.splits["train"]
-        longest = np.argsort(-split.lengths, kind="stable")[:examples]
-        self.backward(split.batch(longest).to(self.device))
-
     def score(self, split: str, check: Callable[[], None]) -> Score:
         """Evaluate the model on a split."""
-        examples = self.micro_batch or self.train_config.batch_size
+        examples = self.gradient.micro_batch or self.train_config.batch_size
         evaluator = Evaluator(
             model=self.model,
             batch_size=max(1, examples // self.group.world_size),
