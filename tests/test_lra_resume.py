@@ -259,15 +259,15 @@ def test_out_of_memory_names_a_batch_size(
     capsys: pytest.CaptureFixture[str],
     message: str,
 ) -> None:
-    from lra.train.trainer import Trainer
+    from lra.train.gradient import Gradient
 
-    def fail(self: Trainer, *_: object) -> None:
+    def fail(self: Gradient, *_: object) -> None:
         if message == "CUDA":
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20 GiB")
         raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "backward", fail)
+        patch.setattr(Gradient, "backward", fail)
         assert run_task.main(tiny_arguments(tmp_path)) == run_task.EXIT_CODES["oom"]
     assert "--set train.micro_batch=8" in capsys.readouterr().err
     assert load_record(only_folder(tmp_path) / "result.json").status == "oom"
