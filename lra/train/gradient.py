@@ -14,7 +14,7 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored, sum_losses
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import ProcessGroup
-from lra.runtime.environment import random_state, restore_random_state
+from lra.runtime.environment import random_state, reset_peak_memory, restore_random_state
 from lra.runtime.errors import UserError
 from lra.train.evaluation import autocast_of
 from lra.train.micro_batch import fits, fitting_micro_batch, usable_memory_mib
@@ -150,6 +150,7 @@ class Gradient:
             self.optimizer.zero_grad(set_to_none=True)
             self.model.load_state_dict(before)
             restore_random_state(drawn, self.device)
+            reset_peak_memory(self.device)  # the run's own peak is not that of what was tried
 
     def _pass_over_longest(self, examples: int) -> None:
         """Go forward and back over the longest training examples at once."""
