@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import submitit  # noqa: F401  # before absl: its import closes what absl writes to, pytest's captured stream
 import torch
 from torch import nn
 
