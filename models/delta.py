@@ -7,6 +7,10 @@ Symbols of the paper and their names here:
     q, k, v: query, key, value
     alpha: exp(log_decay)
     beta: rate
+
+With negative eigenvalues beta is between 0 and 2 (Grazzi et al.,
+"Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025, arXiv:2411.12537,
+section 4).
 """
 
 from __future__ import annotations
@@ -19,7 +23,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import (
+    Added,
+    DecayingAt,
+    MixerContext,
+    PrefillRecurrence,
+    Recurrence,
+    RecurrentMixer,
+)
 from models.layers.linear_map import LinearMap
 from models.layers.selective_states import StepRange
 from models.layers.short_convolution import ShortConvolution
@@ -61,6 +72,9 @@ class Delta(RecurrentMixer):
         conv_size: number of taps of the short convolutions of queries, keys and values.
         directions: if the context is not causal, whether each direction has its "own" convolution
             and decays, or both have "shared" ones.
+        negative_eigenvalues: whether the rate of change is between 0 and 2 instead of 0 and 1, so
+            that a state may change its sign along a key. Tasks that track a state, such as parity,
+            need this.
     Raises: ValueError if num_heads does not divide the channels.
     """
 
@@ -74,6 +88,7 @@ class Delta(RecurrentMixer):
         expand: Annotated[int, Field(ge=1, le=64)] = 2,
         conv_size: Annotated[int, Field(ge=1, le=64)] = 4,
         directions: Literal["own", "shared"] = "own",
+        negative_eigenvalues: Annotated[bool, Added(False)] = False,
     ) -> None:
         super().__init__()
         dim = context.dim
@@ -81,6 +96,7 @@ class Delta(RecurrentMixer):
             raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
         self.context = context
         self.num_heads = num_heads
+        self.highest_rate = 2 if negative_eigenvalues else 1
         values = expand * dim
         self.parts = [dim, dim, values]
         self.query_key_value = LinearMap(dim, sum(self.parts), bias=False)
@@ -135,7 +151,7 @@ class Delta(RecurrentMixer):
         step_bias = torch.stack([direction.step_bias for direction in each])
         arguments = (
             *self.heads(convolved),
-            torch.sigmoid(rate),
+            self.highest_rate * torch.sigmoid(rate),
             log_decays(decay, log_rate, step_bias),
         )
         working = torch.promote_types(projected.dtype, torch.float32)
@@ -182,7 +198,7 @@ class _DeltaRecurrence(PrefillRecurrence):
         convolved, latest = self.direction.convolution.step(mixer.query_key_value(x), latest)
         query, key, value = mixer.heads(convolved)
         rate, decay = mixer.rate_and_decay(x).chunk(2, dim=-1)
-        rate = torch.sigmoid(rate)
+        rate = mixer.highest_rate * torch.sigmoid(rate)
         log_decay = log_decays(decay, self.direction.log_rate, self.direction.step_bias)
         matrix = log_decay.exp()[..., None, None] * matrix
         held = (key[..., None, :] @ matrix)[..., 0, :]

@@ -5,6 +5,10 @@ Gu and Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 
 section 7; Yu and Erichson, "Block-Biased Mamba for Long-Range Sequence Processing", NeurIPS 2025
 (arXiv:2505.09022).
 
+With negative eigenvalues the transitions of Mamba-2 are between -1 and 1 (Grazzi et al.,
+"Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025, arXiv:2411.12537,
+section 4).
+
 Symbols of the papers and their names here:
     A, Delta, B, C, D: SelectiveStates.poles, Selection.step, .into, .out, SelectiveStates.skip
     N: state_size
@@ -25,7 +29,14 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import DecayingAt, MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.base import (
+    Added,
+    DecayingAt,
+    MixerContext,
+    PrefillRecurrence,
+    Recurrence,
+    RecurrentMixer,
+)
 from models.layers.linear_map import LinearMap
 from models.layers.selective_states import (
     BlockBiasedStates,
@@ -33,6 +44,7 @@ from models.layers.selective_states import (
     MambaStates,
     Selection,
     SelectiveStates,
+    SignedHeadStates,
     StepRange,
     mix_together,
 )
@@ -52,6 +64,7 @@ class Sizes:
     state_size: int
     num_heads: int | None
     num_groups: int | None
+    negative_eigenvalues: bool
     steps: StepRange
 
 
@@ -69,7 +82,8 @@ def _mamba2(sizes: Sizes) -> SelectiveStates:
     _check_divides("num_heads", heads, sizes.inner)
     if heads % groups:
         raise ValueError(f"num_groups {groups} does not divide num_heads {heads}")
-    return HeadStates(
+    states = SignedHeadStates if sizes.negative_eigenvalues else HeadStates
+    return states(
         sizes.inner,
         num_states=sizes.state_size,
         num_heads=heads,
@@ -145,6 +159,8 @@ class Mamba2(RecurrentMixer):
         step_min: smallest initial time step.
         step_max: largest initial time step.
         step_lr: highest learning rate of the time steps. None: the run's rate.
+        negative_eigenvalues: whether the states of mamba2 are multiplied by numbers between -1 and
+            1 instead of 0 and 1. Tasks that track a state, such as parity, need this.
     Raises: ValueError if heads, blocks or groups do not divide evenly, for options that the
         state space does not have, and if step_min exceeds step_max.
     """
@@ -165,14 +181,18 @@ class Mamba2(RecurrentMixer):
         step_min: Step = 1e-3,
         step_max: Step = 0.1,
         step_lr: Rate | None = None,
+        negative_eigenvalues: Annotated[bool, Added(False)] = False,
     ) -> None:
         super().__init__()
+        if negative_eigenvalues and selective != "mamba2":
+            raise ValueError(f"negative_eigenvalues concerns selective=mamba2, not {selective}")
         sizes = Sizes(
             dim=context.dim,
             inner=expand * context.dim,
             state_size=state_size,
             num_heads=num_heads,
             num_groups=num_groups,
+            negative_eigenvalues=negative_eigenvalues,
             steps=StepRange(step_min, step_max),
         )
         self.context = context

@@ -18,7 +18,12 @@ from models.base import Mixer, MixerContext, RecurrentMixer, begin_step
 from models.delta import Delta
 from models.hgrn import HGRN, LowerBounds
 from models.layers import selective_states
-from models.layers.selective_states import BlockBiasedStates, HeadStates, MambaStates
+from models.layers.selective_states import (
+    BlockBiasedStates,
+    HeadStates,
+    MambaStates,
+    SignedHeadStates,
+)
 from models.layers.short_convolution import ShortConvolution
 from models.linear import Linear, orthogonal_directions
 from models.mamba2 import Direction, Mamba2
@@ -47,6 +52,8 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("mamba2", {"selective": "b2s6", "num_heads": 2}),
     ("delta", {"num_heads": 2, "expand": 1, "conv_size": 1}),
     ("delta", {"directions": "shared"}),
+    ("delta", {"negative_eigenvalues": True}),
+    ("mamba2", {"num_heads": 4, "num_groups": 2, "negative_eigenvalues": True}),
 ]
 IDS = [f"{name}-{'-'.join(map(str, options.values()))}" for name, options in CASES]
 
@@ -261,7 +268,10 @@ def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Ten
             )
         state = torch.zeros(into.shape[1], dtype=into.dtype)
         for i in range(len(x)):
-            state = (dt[i] * poles).exp() * state + dt[i] * into[i] * x[i, c]
+            transition = (dt[i] * poles).exp()
+            if isinstance(states, SignedHeadStates):
+                transition = 2 * transition - 1
+            state = transition * state + dt[i] * into[i] * x[i, c]
             y[i, c] = (out[i] @ state).real + skip * x[i, c]
     return y
 
@@ -273,6 +283,7 @@ def selected(direction: Direction, x: Tensor, direct: Tensor, inner: int) -> Ten
         {"selective": "mamba1"},
         {"selective": "mamba2", "num_heads": 4, "num_groups": 2},
         {"selective": "mamba2", "directions": "shared"},
+        {"selective": "mamba2", "num_heads": 4, "num_groups": 2, "negative_eigenvalues": True},
         {"selective": "b2s6", "num_heads": 2},
         {"selective": "b2s6", "conv_size": 1, "expand": 1},
     ],
@@ -318,9 +329,11 @@ def test_both_directions_as_on_a_gpu_equal_one_after_the_other(
     assert_equal_with_gradients(mix_as_on_a_gpu, mix, [x, *mixer.parameters()])
 
 
+@pytest.mark.parametrize("highest", [1, 2])
 @pytest.mark.parametrize("causal", [False, True])
-def test_the_delta_rule_replaces_what_a_key_held(causal: bool) -> None:
-    mixer: Delta = build("delta", num_heads=2, causal=causal)
+def test_the_delta_rule_replaces_what_a_key_held(causal: bool, highest: int) -> None:
+    options = {"negative_eigenvalues": highest > 1}
+    mixer: Delta = build("delta", num_heads=2, causal=causal, **options)
     x = torch.randn(9, 8, dtype=torch.float64)
     mixed = torch.zeros(9, 2, 8, dtype=torch.float64)
     orders = zip(
@@ -334,7 +347,7 @@ def test_the_delta_rule_replaces_what_a_key_held(causal: bool) -> None:
             q, k = (part[:, 4 * head : 4 * head + 4] for part in (query, key))
             q, k = (part / (part.square().sum(-1, True) + 1e-6).sqrt() for part in (q, k))
             v = value[:, 8 * head : 8 * head + 8]
-            rate = torch.sigmoid(moved[:, head])
+            rate = highest * torch.sigmoid(moved[:, head])
             speed = functional.softplus(moved[:, 2 + head] + own.step_bias[head])
             decay = (-own.log_rate[head].exp() * speed).exp()
             matrix = torch.zeros(4, 8, dtype=torch.float64)
@@ -609,6 +622,7 @@ def test_steps_may_have_a_rate_of_their_own_and_dynamics_do_not_decay() -> None:
         ("mamba2", {"selective": "b2s6", "num_groups": 2}, "num_groups 2 concerns"),
         ("mamba2", {"selective": "b2s6", "num_heads": 3}, "num_heads 3 does not divide"),
         ("mamba2", {"step_min": 0.2}, "step_min 0.2 exceeds step_max 0.1"),
+        ("mamba2", {"selective": "b2s6", "negative_eigenvalues": True}, "not b2s6"),
         ("delta", {"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
     ],
 )  # fmt: skip

@@ -138,9 +138,14 @@ class SelectiveStates(nn.Module, abc.ABC):
         bias = self.bias()
         into = into if bias is None else into + bias
         dt = chosen.step.repeat_interleave(self.channels // chosen.step.shape[-1], dim=-1)
-        state = (dt[..., None] * self.poles()).exp() * state
+        state = self.transitions(dt[..., None] * self.poles()) * state
         state = state + (dt * chosen.x)[..., None] * into
         return (out * state).real.sum(dim=-1) + self.skip() * chosen.x, state
+
+    @staticmethod
+    def transitions(exponents: Tensor) -> Tensor:
+        """Return what states are multiplied by at a position, from dt A: (...) -> (...)."""
+        return exponents.exp()
 
     def prefill(self, convolved: Tensor, direct: Tensor) -> tuple[Tensor, Tensor]:
         """Process the first positions: (batch, length, ...) -> their results, and the state."""
@@ -266,16 +271,54 @@ class HeadStates(SelectiveStates):
     @staticmethod
     def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
         """Run as attention with decay, see `decaying_attention`."""
-        step = chosen.step
-        rate = poles[:: len(poles) // step.shape[-1], 0]  # one for the channels of a head
-        value = step[..., None] * chosen.x.unflatten(-1, (step.shape[-1], -1))
-        query, key, value = (part.transpose(1, 2) for part in (chosen.out, chosen.into, value))
-        mixed = decaying_attention(query, key, value, (rate * step).mT[..., None])
-        return mixed.transpose(1, 2).flatten(2)
+        heads = chosen.x.unflatten(-1, (chosen.step.shape[-1], -1))
+        return _attend(chosen, chosen.step[..., None] * heads, _exponents(chosen.step, poles))
 
     def undecayed(self) -> dict[str, list[nn.Parameter]]:
         """See `SelectiveStates.undecayed`."""
         return {"steps": [self.step_bias], "others": [self.log_rate, self.factor]}
+
+
+def _exponents(step: Tensor, poles: Tensor) -> Tensor:
+    """Compute dt A of heads: (..., heads) and (channels, 1) -> (..., heads)."""
+    return poles[:: len(poles) // step.shape[-1], 0] * step
+
+
+def _attend(chosen: Selection, value: Tensor, log_decay: Tensor) -> Tensor:
+    """Attend with decays, value (batch, length, heads, size) -> (batch, length, channels)."""
+    query, key, value = (part.transpose(1, 2) for part in (chosen.out, chosen.into, value))
+    return decaying_attention(query, key, value, log_decay.mT[..., None]).transpose(1, 2).flatten(2)
+
+
+class SignedHeadStates(HeadStates):
+    """The states of Mamba-2 with transitions 2 exp(dt A) - 1, between -1 and 1.
+
+    Grazzi et al., "Unlocking State-Tracking in Linear RNNs Through Negative Eigenvalues", ICLR 2025
+    (arXiv:2411.12537), section 4.
+    """
+
+    @staticmethod
+    def transitions(exponents: Tensor) -> Tensor:
+        """See `SelectiveStates.transitions`."""
+        return 1 + 2 * torch.expm1(exponents)
+
+    @staticmethod
+    def run(chosen: Selection, poles: Tensor, bias: Tensor | None) -> Tensor:
+        """Run as attention with decay, see `decaying_attention`.
+
+        The sign of a product of transitions is the product of two signs: of all transitions up to
+        its first position, and of all up to its last one.
+        """
+        exponents = _exponents(chosen.step, poles)
+        change = torch.expm1(exponents)
+        is_positive = change > -0.5  # noqa: PLR2004 (a transition is 1 + 2 change)
+        sign = (2 * is_positive.to(change.dtype) - 1).cumprod(dim=1)[..., None]
+        beyond = torch.where(is_positive, 2 * change, -2 * exponents.exp())
+        # A transition of 0 would have the logarithm -inf, and no gradient.
+        log_decay = torch.log1p(beyond.clamp(min=torch.finfo(beyond.dtype).eps - 1))
+        heads = chosen.x.unflatten(-1, (chosen.step.shape[-1], -1))
+        mixed = _attend(chosen, sign * chosen.step[..., None] * heads, log_decay)
+        return (sign * mixed.unflatten(-1, (sign.shape[-2], -1))).flatten(2)
 
 
 class BlockBiasedStates(SelectiveStates):
