@@ -59,8 +59,9 @@ class TaskInfo:
     """Sequences per example: 2 for a pair of documents."""
     grid: tuple[int, int] | None = None
     """(height, width) of an image, None for a sequence."""
-    targets: Literal["example", "position"] = "example"
-    """What has a label: each example, or each position, whose label is the next token."""
+    targets: Literal["example", "position", "token"] = "example"
+    """What has a label. example: each example. position: each position, whose label is the next
+    token. token: some positions, whose labels are classes; the others are not scored."""
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
@@ -79,7 +80,8 @@ class Batch:
     lengths: Tensor
     """(batch, towers) int64, positions of each sequence; always on the CPU."""
     labels: Tensor
-    """(batch,) int64; where positions are targets (positions,), NOT_SCORED where there is none."""
+    """(batch,) int64, one for each example; or (positions,), with NOT_SCORED where a position has
+    no label."""
 
     def to(self, device: torch.device) -> Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
@@ -120,7 +122,7 @@ class Split(abc.ABC):
     lengths: np.ndarray
     """(examples,) int64, positions of the longest tower of each example."""
     labels: np.ndarray
-    """(examples,) class of each example; where positions are targets (targets,), the class of each
+    """(examples,) class of each example; where positions have labels (targets,), the class of each
     target, in order."""
     text_bytes: int | None = None
     """Number of bytes of text that the targets encode; None if they are not text."""
@@ -155,7 +157,7 @@ class Split(abc.ABC):
         Raises: ValueError that says what is different.
         """
         labels, lengths = self.labels, self.lengths
-        fits = info.targets == "position" or len(labels) == len(lengths)
+        fits = info.targets != "example" or len(labels) == len(lengths)
         if not (labels.ndim == 1 and labels.dtype.kind in "iu" and fits):
             raise ValueError(f"labels are {labels.dtype} {labels.shape}")
         if not len(labels) or labels.min() < 0 or labels.max() >= info.num_classes:

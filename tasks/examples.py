@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from tasks.base import LONGEST_WORD, MOST_CLASSES, Split, is_word
+from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, Split, is_word
 from tasks.errors import DataError
+from tasks.labelled import LabelledTokens
 from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
 
 LARGEST_TOKEN = 2**31 - 1
@@ -32,7 +33,9 @@ class Examples:
     lengths: np.ndarray
     """(examples * towers,) int64, tower by tower of each example."""
     labels: np.ndarray
-    """(examples,) int64."""
+    """(examples,) int64; or, if positions have labels, (positions,) with NOT_SCORED elsewhere."""
+    targets: Literal["example", "token"] = "example"
+    """What has a label, see `TaskInfo.targets`."""
     towers: int
     metadata: Mapping[str, np.ndarray]
     """Fields by which results are broken down, each (examples,) int64 or text."""
@@ -52,8 +55,18 @@ class Examples:
         """Sequences of each example, (examples, towers)."""
         return np.arange(len(self.lengths)).reshape(-1, self.towers)
 
+    @property
+    def classes(self) -> np.ndarray:
+        """Classes of all labels, (targets,)."""
+        return self.labels[self.labels != NOT_SCORED]
+
+    def __len__(self) -> int:
+        return len(self.lengths) // self.towers
+
     def split(self) -> Split:
         """Return the examples as a split."""
+        if self.targets == "token":
+            return LabelledTokens(self.values, self.offsets, self.labels, dict(self.metadata))
         return OwnTokens(self) if self.channels is None else OwnReals(self)
 
     def same(self, other: Examples) -> bool:
@@ -88,6 +101,8 @@ def pack_examples(returned: object) -> Examples:
 
     Args:
         returned: (sequences, labels) or (sequences, labels, metadata).
+    Where sequences are of tokens, labels may be sequences, too, of a class or -1 for each position.
+
     Raises: DataError saying what it is and what was expected.
     """
     if not isinstance(returned, tuple) or len(returned) not in (2, 3):
@@ -96,18 +111,52 @@ def pack_examples(returned: object) -> Examples:
             f"metadata)"
         )
     given, answers, *more = returned
-    labels = _labels(answers)
+    of_positions = _are_of_positions(answers)
+    labels = [_labels(one, lowest=-1) for one in answers] if of_positions else [_labels(answers)]
+    count = len(labels) if of_positions else len(labels[0])
     sequences, towers = _towers(given)
-    if len(sequences) != towers * len(labels):
-        raise DataError(f"{len(sequences) // towers} sequences have {len(labels)} labels")
+    if len(sequences) != towers * count:
+        raise DataError(f"{len(sequences) // towers} sequences have {count} labels")
     arrays = [_array(sequence) for sequence in sequences]
+    values = _end_to_end(arrays)
+    if of_positions:
+        _check_position_labels(arrays, labels)
+    joined = np.concatenate(labels)
     return Examples(
-        values=_end_to_end(arrays),
+        values=values,
         lengths=np.array([len(array) for array in arrays], dtype=np.int64),
-        labels=labels,
+        labels=np.where(joined < 0, NOT_SCORED, joined),
+        targets="token" if of_positions else "example",
         towers=towers,
-        metadata=_metadata(more[0] if more else {}, len(labels)),
+        metadata=_metadata(more[0] if more else {}, count),
     )
+
+
+def _are_of_positions(answers: Any) -> bool:
+    """Whether labels are those of positions: a sequence for each example."""
+    if isinstance(answers, np.ndarray):
+        return answers.ndim > 1
+    return isinstance(answers, (list, tuple)) and any(isinstance(x, _SEQUENCES) for x in answers)
+
+
+def _check_position_labels(arrays: Sequence[np.ndarray], labels: Sequence[np.ndarray]) -> None:
+    """Refuse labels of positions that do not fit their sequences.
+
+    Raises: DataError that names the first example.
+    """
+    for number, (array, own) in enumerate(zip(arrays, labels, strict=True)):
+        if array.ndim > 1:
+            raise DataError("labels of positions need sequences of tokens, one to an example")
+        if len(own) != len(array):
+            raise DataError(
+                f"example {number} has {len(array)} positions and {len(own)} labels; expected as "
+                f"many, -1 where a position has none"
+            )
+        if own.max() < 0:
+            raise DataError(
+                f"no position of example {number} has a label; expected at least one class from 0 "
+                f"to {MOST_CLASSES - 1}"
+            )
 
 
 def _towers(given: object) -> tuple[Sequence[Any], int]:
@@ -178,7 +227,7 @@ def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(arrays)
 
 
-def _labels(answers: object) -> np.ndarray:
+def _labels(answers: object, lowest: int = 0) -> np.ndarray:
     labels = _plain(answers, "its labels are")
     if labels.shape == (0,):
         raise DataError("it returned no examples")
@@ -186,9 +235,9 @@ def _labels(answers: object) -> np.ndarray:
         raise DataError(
             f"its labels are {labels.dtype} {labels.shape}, expected a whole number an example"
         )
-    if not 0 <= labels.min() <= labels.max() < MOST_CLASSES:
+    if not lowest <= labels.min() <= labels.max() < MOST_CLASSES:
         raise DataError(
-            f"its labels reach from {labels.min()} to {labels.max()}, expected 0 to "
+            f"its labels reach from {labels.min()} to {labels.max()}, expected {lowest} to "
             f"{MOST_CLASSES - 1}"
         )
     return labels.astype(np.int64)

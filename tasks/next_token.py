@@ -47,7 +47,7 @@ class NextToken(Split):
     @functools.cached_property
     def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(targets,) the tokens to be predicted, window after window."""
-        where = _places(self.starts + self.skipped, self.lengths - self.skipped)
+        where = list_places(self.starts + self.skipped, self.lengths - self.skipped)
         return self.tokens[where + 1]
 
     def metadata(self) -> dict[str, np.ndarray]:
@@ -93,11 +93,11 @@ class NextToken(Split):
             window; and which of the batch's positions are not scored.
         """
         lengths = self.lengths[indices]
-        where = _places(self.starts[indices], lengths)
-        return where, lengths, _places(np.cumsum(lengths) - lengths, self.skipped[indices])
+        where = list_places(self.starts[indices], lengths)
+        return where, lengths, list_places(np.cumsum(lengths) - lengths, self.skipped[indices])
 
 
-def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+def list_places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """List `counts` places from each of `starts` on, (windows,) both: (places,) int64."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
@@ -49,6 +49,7 @@ class DeclaredInfo(BaseModel):
     channels: PositiveInt | None = None
     towers: Annotated[int, Field(ge=1, le=2)] | None = None
     grid: tuple[PositiveInt, PositiveInt] | None = None
+    targets: Literal["example", "token"] | None = None
 
 
 class OwnTask(Task):
@@ -110,7 +111,7 @@ class OwnTask(Task):
         """Describe the examples: as many classes and tokens as they have."""
         every = self.drawn.values()
         found: dict[str, Any] = {
-            "num_classes": 1 + max(int(one.labels.max()) for one in every),
+            "num_classes": 1 + max(int(one.classes.max()) for one in every),
             "max_length": max(int(one.lengths.max()) for one in every),
         }
         if found["num_classes"] == 1:
@@ -118,7 +119,8 @@ class OwnTask(Task):
         first = self.drawn["train"]
         if first.channels is None:
             found["vocab_size"] = 1 + max(int(one.values.max()) for one in every)
-        return {**found, "channels": first.channels, "towers": first.towers}
+        kind = {"channels": first.channels, "towers": first.towers, "targets": first.targets}
+        return found | kind
 
     def draw(self, split: str, data_seed: int | None = None) -> Examples:
         """Make the examples of a split, with a generator of its own.
@@ -144,10 +146,12 @@ class OwnTask(Task):
         Raises: DataError also for splits that differ in kind or are the same.
         """
         found = {split: self.draw(split) for split in SPLITS}
-        kinds = {(one.channels, one.towers, tuple(one.metadata)) for one in found.values()}
+        kinds = {
+            (one.channels, one.towers, one.targets, tuple(one.metadata)) for one in found.values()
+        }
         if len(kinds) > 1:
             raise DataError(
-                f"{self.task_name}: its splits differ in channels, towers or metadata: "
+                f"{self.task_name}: its splits differ in channels, towers, targets or metadata: "
                 f"{sorted(map(str, kinds))}"
             )
         for split in ("val", "test"):
@@ -206,12 +210,14 @@ class OwnTask(Task):
             logger.info(fixed)
         for split, one in self.drawn.items():
             try:
+                if one.targets != self.info.targets:
+                    raise ValueError(f"targets is {one.targets!r}, not {self.info.targets!r}")
                 one.split().check(self.info)
             except ValueError as error:
                 raise DataError(
                     f"{self.task_name}: its {split} examples are not as its class states: {error}"
                 ) from None
-            made.sizes[split] = len(one.labels)
+            made.sizes[split] = len(one)
             made.save(f"{split}_values", one.values)
             made.save(f"{split}_lengths", one.lengths)
             made.save(f"{split}_labels", one.labels)
@@ -221,7 +227,7 @@ class OwnTask(Task):
         for split in ("val", "test"):
             if count := self.count_known_in_training(split):
                 made.notes[f"{split} examples that are in the training split, too"] = count
-        labels = {split: one.labels for split, one in self.drawn.items()}
+        labels = {split: one.classes for split, one in self.drawn.items()}
         made.baselines["majority class"] = majority(labels["train"], labels["test"])
 
     def _dataset(self, cache: Cache) -> Dataset:
@@ -241,6 +247,7 @@ class OwnTask(Task):
             values=cache.array(f"{split}_values"),
             lengths=cache.array(f"{split}_lengths"),
             labels=cache.array(f"{split}_labels"),
+            targets="token" if self.info.targets == "token" else "example",
             towers=self.info.towers,
             metadata=dict(zip(names, columns, strict=True)),
         )
@@ -272,7 +279,7 @@ class OwnTask(Task):
     def training_examples(self) -> int | None:
         """See `Task.training_examples`: None unless they have been drawn already."""
         drawn: dict[str, Examples] | None = vars(self).get("drawn")
-        return None if drawn is None else len(drawn["train"].labels)
+        return None if drawn is None else len(drawn["train"])
 
     @classmethod
     def fresh(

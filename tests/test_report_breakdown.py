@@ -12,7 +12,7 @@ from figure_checks import legend_names, overlaps
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import boards
 from lra.report.boards.intervals import wilson_interval
-from lra.report.boards.results import Results
+from lra.report.boards.results import Predictions, Results
 from lra.report.figures.breakdown import (
     SeedPredictions,
     breakdown_figures,
@@ -165,9 +165,8 @@ def made_predictions(seeds: int = 1, count: int = 400) -> SeedPredictions:
     labels, lengths = rng.integers(0, 3, count), rng.integers(1, 1000, count)
     predictions = np.where(lengths > 500, (labels + 1) % 3, labels)
     kinds = np.where(labels == 0, "a", "b")
-    return SeedPredictions(
-        labels, np.stack([predictions] * seeds), {"length": lengths, "kind": kinds}
-    )
+    one = Predictions(labels, predictions, {"length": lengths, "kind": kinds})
+    return SeedPredictions([one] * seeds)
 
 
 def test_groups_are_of_all_examples() -> None:
@@ -191,7 +190,7 @@ def test_seeds_add_no_examples() -> None:
 def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
     labels = np.zeros(55, dtype=int)
     words = np.array(["k1"] * 5 + ["k2"] * 20 + ["k3"] * 30)
-    found = SeedPredictions(labels, labels[None] + (words == "k3"), {"kind": words})
+    found = SeedPredictions([Predictions(labels, labels + (words == "k3"), {"kind": words})])
     groups = group_accuracies(found, "kind")
     assert [(group.name, group.x, group.accuracy) for group in groups] == [
         ("k2", 1.0, 100.0), ("k3", 2.0, 0.0)
@@ -206,9 +205,13 @@ def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
 
 
 def test_confusions_are_percent_of_a_class() -> None:
-    matrix = confusion(SeedPredictions(np.array([0, 0, 1, 2]), np.array([[0, 1, 1, 0]]), {}))
+    matrix = confusion(
+        SeedPredictions([Predictions(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), {})])
+    )
     assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
-    matrix = confusion(SeedPredictions(np.array([0, 0, 1]), np.array([[0, NO_PREDICTION, 1]]), {}))
+    matrix = confusion(
+        SeedPredictions([Predictions(np.array([0, 0, 1]), np.array([0, NO_PREDICTION, 1]), {})])
+    )
     assert matrix.tolist() == [[50, 0], [0, 100]]
 
 

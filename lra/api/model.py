@@ -180,7 +180,7 @@ class TrainedRun:
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Compute the logits of examples, or of all their positions if every position has a target.
+        """Compute the logits of examples, or of all their positions if positions have targets.
 
         Args:
             split: train, val or test.
@@ -193,7 +193,7 @@ class TrainedRun:
             raise unknown("split", split, self.dataset.splits, "split")
         examples = self.dataset.splits[split]
         chosen = _indices(indices, len(examples))
-        of_positions = self.config.build_task().info.targets == "position"
+        of_positions = self.config.build_task().info.targets != "example"
         counts = examples.lengths[chosen] if of_positions else np.ones(len(chosen), dtype=np.int64)
         firsts = np.cumsum(counts) - counts
         found = np.empty((counts.sum(), self.model.output.out_features), dtype=np.float32)
@@ -218,9 +218,10 @@ class TrainedRun:
     def predict(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Predict the class of each example, or the next token at each position.
+        """Predict the class of each example, or the next token or label at each position.
 
-        For the whole test set these are the predictions in predictions.csv.
+        For the whole test set of a task with classes of examples these are the predictions in
+        predictions.csv.
 
         Args:
             split: train, val or test.

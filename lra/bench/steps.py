@@ -40,7 +40,7 @@ class SyntheticSplit(Split):
         rng = np.random.default_rng(0)
         self.info = info
         self.lengths = np.full(examples, info.max_length, dtype=np.int64)
-        targets = examples * (info.max_length if info.targets == "position" else 1)
+        targets = examples * (1 if info.targets == "example" else info.max_length)
         self.labels = rng.integers(0, info.num_classes, size=targets)
 
     def batch(self, indices: np.ndarray) -> Batch:

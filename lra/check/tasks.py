@@ -104,7 +104,7 @@ def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:
 def _look(task: OwnTask, split: str) -> str:
     found = task.draw(split)
     lengths = found.lengths
-    return f"{len(found.labels):,} examples of {lengths.min():,} to {lengths.max():,} positions"
+    return f"{len(found):,} examples of {lengths.min():,} to {lengths.max():,} positions"
 
 
 def _sizes(task: OwnTask) -> None:
@@ -118,7 +118,7 @@ def _seed(task: OwnTask) -> str | None:
 
 
 def _leaks(task: OwnTask, split: str) -> str | None:
-    count, total = task.count_known_in_training(split), len(task.drawn[split].labels)
+    count, total = task.count_known_in_training(split), len(task.drawn[split])
     if count == total:
         raise DataError(
             f"all {total:,} of them are, so a model can score by memorizing; draw from more "
@@ -130,7 +130,7 @@ def _leaks(task: OwnTask, split: str) -> str | None:
 def _classes(task: Task, dataset: Dataset) -> str | None:
     present = np.unique(dataset.splits["train"].labels)
     missing = sorted(set(range(task.info.num_classes)) - set(present.tolist()))
-    if missing and task.info.targets == "position":  # as not all bytes occur in a text
+    if missing and task.info.targets != "example":  # as not all bytes occur in a text
         return f"except {len(missing):,} of {task.info.num_classes:,}"
     if missing:
         raise DataError(f"classes {', '.join(map(str, missing[:5]))} are missing")
@@ -143,7 +143,7 @@ def _batches(task: Task, dataset: Dataset) -> None:
         together = split.batch(chosen)
         single = [split.batch(np.array([i])) for i in chosen]
         inputs = torch.cat([one.inputs for one in single])
-        if task.info.targets == "position":
+        if task.info.targets != "example":
             labels = torch.cat([one.labels for one in single])
         else:
             labels = torch.from_numpy(split.labels[chosen].astype(np.int64))

@@ -124,7 +124,7 @@ def pool(x: Tensor, mask: Tensor | None, how: str) -> Tensor:
 class Classifier(nn.Module):
     """Embedding, blocks, pooling and head. Two towers share everything but the head.
 
-    If every position has a target, there is no pooling and a linear head reads every position.
+    If positions have targets, there is no pooling and a linear head reads every position.
 
     Args:
         trained: the task that the weights were trained on, if the model is applied to other
@@ -153,7 +153,7 @@ class Classifier(nn.Module):
                     module.take_grid(info.grid)
         self.norm = NORMS[model.norm](model.dim) if model.prenorm else None
         self.activation = None
-        if info.targets == "position":
+        if info.targets != "example":
             self.output = LinearMap(model.dim, info.num_classes, bias=not model.tied_embeddings)
             if model.tied_embeddings and self.embedding.table is not None:
                 self.output.weight = self.embedding.table.weight
@@ -175,7 +175,7 @@ class Classifier(nn.Module):
         Args:
             inputs: (positions,) tokens or (positions, channels) real values, packed.
             lengths: (batch, towers) positions of each sequence, on the CPU.
-        Returns: (batch, classes) logits; (positions, classes) if every position has a target.
+        Returns: (batch, classes) logits; (positions, classes) if positions have targets.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
         for block in self.blocks:
@@ -184,7 +184,7 @@ class Classifier(nn.Module):
             x = block.checkpointed(x, packing) if again else block(x, packing)
         if self.norm is not None:
             x = self.norm(x)
-        if self.targets == "position":
+        if self.targets != "example":
             return self.output(x)
         features = packing.reduce(functools.partial(pool, how=self.pooling), x)
         return self.classify(features, len(lengths))

@@ -1,4 +1,4 @@
-"""Settings that do not work if every position has a target, the next token."""
+"""Settings that do not work if positions have targets: the next token, or labels of their own."""
 
 from __future__ import annotations
 
@@ -23,6 +23,30 @@ def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
                 f"are classes of examples; use --set model.tied_embeddings=false"
             )
         return
+    if info.targets == "position":
+        _refuse_seeing_targets(config)
+    what = (
+        "the next token at each position" if info.targets == "position" else "labels of positions"
+    )
+    asks = f"task {config.task_name} predicts {what}, and"
+    if info.towers > 1:
+        raise UserError(f"{asks} has {info.towers} sequences per example, expected 1")
+    if model.tied_embeddings and info.vocab_size != info.num_classes:
+        raise UserError(
+            f"model.tied_embeddings needs as many classes as tokens, and {config.task_name} has "
+            f"{info.num_classes} and {info.vocab_size}; use --set model.tied_embeddings=false"
+        )
+    for text in config.overrides:
+        section, _, key = text.partition("=")[0].partition(".")
+        if section == "model" and key in READ_EXAMPLES:
+            raise UserError(
+                f"{section}.{key} has no effect: {asks} nothing is pooled; leave it out"
+            )
+
+
+def _refuse_seeing_targets(config: RunConfig) -> None:
+    """Refuse models of next tokens whose positions see later ones."""
+    model = config.model
     asks = f"task {config.task_name} predicts the next token at each position, and"
     if not model.causal:
         raise UserError(
@@ -39,19 +63,6 @@ def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
             f"{asks} model.axes is {model.axes}, which does not follow the order of positions; use "
             f"--set model.axes=flat"
         )
-    if info.towers > 1:
-        raise UserError(f"{asks} has {info.towers} sequences per example, expected 1")
-    if model.tied_embeddings and info.vocab_size != info.num_classes:
-        raise UserError(
-            f"model.tied_embeddings needs as many classes as tokens, and {config.task_name} has "
-            f"{info.num_classes} and {info.vocab_size}; use --set model.tied_embeddings=false"
-        )
-    for text in config.overrides:
-        section, _, key = text.partition("=")[0].partition(".")
-        if section == "model" and key in READ_EXAMPLES:
-            raise UserError(
-                f"{section}.{key} has no effect: {asks} nothing is pooled; leave it out"
-            )
 
 
 def refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
@@ -63,10 +74,14 @@ def refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
         return
     model, train, pretrain = config.model, config.train, config.pretrain
     given = f"pretrain.objective is {pretrain.objective}, and"
-    if info.targets == "position":
+    if info.targets != "example":
+        what = (
+            "the next token at each position"
+            if info.targets == "position"
+            else "labels of positions"
+        )
         raise UserError(
-            f"{given} {config.task_name} already predicts the next token at each position; use "
-            f"--set pretrain.objective=none"
+            f"{given} {config.task_name} already predicts {what}; use --set pretrain.objective=none"
         )
     if model.pooling == "cls":
         raise UserError(

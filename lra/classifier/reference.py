@@ -38,7 +38,7 @@ class ReferenceClassifier(Classifier):
                     x = _residual(block.channel_residual, block.channel_mixer, x)
             if self.norm is not None:
                 x = _normalise(self.norm, x)
-            if self.targets == "position":
+            if self.targets != "example":
                 return self.output(x)[mask]
             return self.classify(pool(x, mask, self.pooling), len(lengths))
 

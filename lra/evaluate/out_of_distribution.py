@@ -105,7 +105,7 @@ def _examples_of(found: EvaluationRecord) -> int | None:
     """Return the size of a test set, which is not the number of its targets where these are
     positions.
     """
-    return found.test_total if found.positions is None else found.data.sizes.get("test")
+    return found.test_examples if found.positions is None else found.data.sizes.get("test")
 
 
 def evaluate_on(
@@ -185,6 +185,7 @@ def _record_of(
         baselines=dict(dataset.baselines),
         largest_class=largest_class(dataset.splits["test"].labels),
         positions=compute_position_scores(score, dataset) if score.predictions is None else None,
+        tokens=score.tokens,
         examples_per_second=score.total / seconds,
         device=device_name(device),
         threads=ThreadsRecord.now(torch.get_num_threads(), device.type),

@@ -12,7 +12,6 @@ from pydantic import Field, model_validator
 
 from lra.record.position_losses import PositionScores
 from lra.record.schema import (
-    ROUNDING,
     Amount,
     Count,
     DataRecord,
@@ -27,6 +26,7 @@ from lra.record.schema import (
     read_all,
     refuse_excess,
 )
+from lra.record.token_scores import TokenScores, refuse_other_accuracy
 
 SCHEMA_VERSION = 1
 FILES = "evaluation-*.json"
@@ -64,6 +64,8 @@ class EvaluationRecord(Record):
     largest_class: Percent
     positions: PositionScores | None = None
     """What is measured where targets are positions; null where they are examples."""
+    tokens: TokenScores | None = None
+    """See `RunRecord.tokens`."""
     examples_per_second: Amount
     device: ShortText
     threads: ThreadsRecord | None = None
@@ -75,13 +77,14 @@ class EvaluationRecord(Record):
 
     @model_validator(mode="after")
     def _consistent(self) -> EvaluationRecord:
-        if abs(100.0 * self.test_correct / self.test_total - self.test_accuracy) > ROUNDING:
-            raise ValueError(
-                f"test_accuracy is {self.test_accuracy}, expected that of {self.test_correct} in "
-                f"{self.test_total}"
-            )
+        refuse_other_accuracy(self.test_accuracy, self.test_correct, self.test_total, self.tokens)
         refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
+
+    @property
+    def test_examples(self) -> int:
+        """See `RunRecord.test_examples`."""
+        return self.test_total if self.tokens is None else self.tokens.examples
 
     @property
     def label(self) -> str:

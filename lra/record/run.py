@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from lra.record.position_losses import PositionScores
 from lra.record.schema import (
-    ROUNDING,
     Amount,
     Count,
     DataRecord,
@@ -29,6 +28,7 @@ from lra.record.schema import (
     refuse_excess,
     shipped_dir,
 )
+from lra.record.token_scores import TokenScores, refuse_other_accuracy
 
 SCHEMA_VERSION = 1
 NO_PREDICTION = -1
@@ -133,6 +133,8 @@ class RunRecord(Record):
     """Null for a run that learned labels alone."""
     positions: PositionScores | None = None
     """What is measured where targets are positions; null where they are examples."""
+    tokens: TokenScores | None = None
+    """Token and sequence accuracy on the test set where some positions have labels; else null."""
     data: DataRecord
 
     @model_validator(mode="after")
@@ -142,10 +144,10 @@ class RunRecord(Record):
             self.status != "done" and tested != (None, None, None)
         ):
             raise ValueError(f"status {self.status} with test accuracy, correct, total {tested}")
-        if self.test_total is not None:
-            accuracy = 100.0 * (self.test_correct or 0) / self.test_total
-            if abs(accuracy - (self.test_accuracy or 0.0)) > ROUNDING:
-                raise ValueError(f"test_accuracy {self.test_accuracy} is not that of {tested[1:]}")
+        if self.test_accuracy is not None and self.test_total is not None:
+            refuse_other_accuracy(
+                self.test_accuracy, self.test_correct or 0, self.test_total, self.tokens
+            )
         refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
 
@@ -158,6 +160,11 @@ class RunRecord(Record):
             return None
         steps = min(step, before.steps)
         return steps * before.flops_per_step + (step - steps) * self.flops_per_step
+
+    @property
+    def test_examples(self) -> int | None:
+        """Number of independent test results, by which intervals are calculated."""
+        return self.test_total if self.tokens is None else self.tokens.examples
 
     @property
     def has_own_code(self) -> bool:

@@ -54,6 +54,7 @@ class Screen:
         lines = [
             *wrap_parts(self._result(), self.width, separator=" ", indent=""),
             *wrap_parts(_next_token_texts(self.record), self.width),
+            *wrap_parts(_label_texts(self.record), self.width),
             *wrap_parts(self._details(), self.width),
             *(line for text in [*self._faults(), seeds] for line in wrap_parts([text], self.width)),
             *_wrap_rows(rank, rows, self.width),
@@ -95,13 +96,14 @@ class Screen:
             bits = record.positions.bits
             text = "the test loss is not finite" if bits is None else f"{bits:.3f} {self._unit}"
             return [run, text, "" if bits is None else "on the test set"]
-        low, high = wilson_interval((record.test_accuracy or 0) / 100, record.test_total or 1)
+        low, high = wilson_interval((record.test_accuracy or 0) / 100, record.test_examples or 1)
         chance = ", at chance" if is_at_chance(record) else ""
+        of = f"{record.test_correct:,} of {record.test_total:,}"
+        of = of if record.tokens is None else f"{of} labels"
         return [
             run,
             f"test accuracy {record.test_accuracy:.2f} %{chance}",
-            f"({record.test_correct:,} of {record.test_total:,}; "
-            f"95 % interval {low:.1f} to {high:.1f})",
+            f"({of}; 95 % interval {low:.1f} to {high:.1f})",
         ]
 
     def _details(self) -> list[str]:
@@ -228,6 +230,17 @@ def _next_token_texts(record: RunRecord) -> list[str]:
         "" if scores.perplexity is None else f"perplexity {scores.perplexity:.4g} per {token}",
         f"next {token} right: {record.test_accuracy:.2f} % ({correct})",
     ]
+
+
+def _label_texts(record: RunRecord) -> list[str]:
+    """Describe the accuracies of labels of positions: of whole sequences, and by segment."""
+    if (scores := record.tokens) is None:
+        return []
+    found = [f"all labels of a sequence right: {scores.sequence_accuracy:.2f} %"]
+    if len(scores.segments) > 1:
+        each = ", ".join(f"{one.name} {one.token_accuracy:.1f}" for one in scores.segments)
+        found.append(f"by segment: {each}")
+    return found
 
 
 def _token(scores: PositionScores, record: RunRecord) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import logging
 import math
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from lra.record.position_losses import (
     position_losses,
 )
 from lra.record.run import NO_PREDICTION
+from lra.record.token_scores import TokenScores, token_scores
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
@@ -45,16 +47,20 @@ class Score:
     """Mean over targets, in nats; not finite where logits are not."""
     predictions: np.ndarray | None = field(compare=False)
     """(examples,) predicted class of each example, in the order of the split; NO_PREDICTION, which
-    is right nowhere, where its logits are not finite. None where positions are targets."""
+    is right nowhere, where its logits are not finite. Where some positions have labels (examples,
+    3): labelled positions, those predicted right, and the first wrong one, or NO_PREDICTION. None
+    where the next tokens are targets."""
     non_finite: int = 0
     """Targets whose logits are not finite, which count as wrong."""
     positions: list[PositionLoss] = field(default_factory=list, compare=False)
-    """Where positions are targets, their losses by where they stand."""
+    """Where the next tokens are targets, their losses by where they stand."""
+    tokens: TokenScores | None = None
+    """Where some positions have labels, the accuracies of the split's segments."""
 
     @property
     def accuracy(self) -> float:
-        """Percent."""
-        return 100.0 * self.correct / self.total
+        """Percent; where some positions have labels the mean over segments."""
+        return 100.0 * self.correct / self.total if self.tokens is None else self.tokens.accuracy
 
     @property
     def merit(self) -> float:
@@ -104,21 +110,28 @@ class _ExampleTally:
         return Score(correct, total, loss / total, predictions, non_finite)
 
 
-class _PositionTally:
-    """Scores positions, and adds up their losses by how far into their windows they are.
+class _ManyTargetsTally(abc.ABC):
+    """Scores positions.
 
     Losses are read for many batches at once, as each reading would wait for a GPU.
     """
 
-    def __init__(self, split: Split, info: TaskInfo) -> None:
-        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
-        self.losses = np.zeros(shape)
-        self.targets = np.zeros(shape)
-        self.ideal = None if split.ideal_bits is None else np.zeros(shape)
+    def __init__(self, split: Split) -> None:
+        self.split = split
         self.correct = 0
         self.non_finite = 0
-        self.split = split
         self._unread: list[tuple[np.ndarray, np.ndarray, Tensor]] = []
+
+    @abc.abstractmethod
+    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
+        """Take in positions.
+
+        Args:
+            examples: (positions,) indices in the split.
+            places: (positions,) where in their example they are, from 0 on.
+            numbers: (3, positions): losses, and as 0 or 1 whether the prediction is right, and
+                whether there is a target.
+        """
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
@@ -140,15 +153,30 @@ class _PositionTally:
         for indices, lengths, _ in self._unread:
             stop = start + int(lengths.sum())
             first = np.cumsum(lengths) - lengths
-            place = bin_of(np.arange(stop - start) - np.repeat(first, lengths))
-            where = (np.repeat(indices, lengths), place)
-            np.add.at(self.losses, where, numbers[0, start:stop])
-            np.add.at(self.targets, where, numbers[2, start:stop])
-            if self.ideal is not None and self.split.ideal_bits is not None:
-                nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
-                np.add.at(self.ideal, where, nats.ravel())
+            places = np.arange(stop - start) - np.repeat(first, lengths)
+            self.take(np.repeat(indices, lengths), places, numbers[:, start:stop])
             start = stop
         self._unread.clear()
+
+
+class _PositionTally(_ManyTargetsTally):
+    """Scores next tokens, and adds up their losses by how far into their windows they are."""
+
+    def __init__(self, split: Split, info: TaskInfo) -> None:
+        super().__init__(split)
+        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
+        self.losses = np.zeros(shape)
+        self.targets = np.zeros(shape)
+        self.ideal = None if split.ideal_bits is None else np.zeros(shape)
+
+    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
+        """See `_ManyTargetsTally.take`."""
+        where = examples, bin_of(places)
+        np.add.at(self.losses, where, numbers[0])
+        np.add.at(self.targets, where, numbers[2])
+        if self.ideal is not None and self.split.ideal_bits is not None:
+            nats = math.log(2) * self.split.ideal_bits[examples, places].astype(np.float64)
+            np.add.at(self.ideal, where, nats)
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
@@ -162,7 +190,37 @@ class _PositionTally:
         return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
-_TALLIES = {"example": _ExampleTally, "position": _PositionTally}
+class _TokenTally(_ManyTargetsTally):
+    """Scores the positions that have labels, example by example."""
+
+    def __init__(self, split: Split, info: TaskInfo) -> None:
+        super().__init__(split)
+        self.loss = 0.0
+        self.outcomes = np.zeros((len(split), 3), dtype=np.int64)
+
+    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
+        """See `_ManyTargetsTally.take`."""
+        losses, is_right, is_target = numbers[0], numbers[1] > 0, numbers[2] > 0
+        self.loss += float(losses.sum(dtype=np.float64))
+        np.add.at(self.outcomes[:, 0], examples[is_target], 1)
+        np.add.at(self.outcomes[:, 1], examples[is_right], 1)
+        wrong = is_target & ~is_right
+        # From the last to the first, so that the first one of an example stays. From 1 on, so
+        # that 0 is none.
+        self.outcomes[examples[wrong][::-1], 2] = places[wrong][::-1] + 1
+
+    def score(self, group: ProcessGroup) -> Score:
+        """See `_ExampleTally.score`."""
+        self._read()
+        outcomes = _added(self.outcomes, group)
+        outcomes[:, 2] -= 1
+        total, correct, _ = outcomes.sum(axis=0).tolist()
+        loss, non_finite = group.sums_of([self.loss, self.non_finite])
+        tokens = token_scores(outcomes, self.split.metadata())
+        return Score(correct, total, loss / total, outcomes, round(non_finite), tokens=tokens)
+
+
+_TALLIES = {"example": _ExampleTally, "position": _PositionTally, "token": _TokenTally}
 """By what a task's targets are."""
 
 

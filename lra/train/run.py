@@ -282,8 +282,9 @@ class Run:
         if self.info.targets == "position":
             return
         test = self.dataset.splits["test"]
+        shape = (len(test), 3) if self.info.targets == "token" else len(test)
         with explain_errors(f"the metadata of {self.config.task_name}"):
-            self.folder.predictions_table(test, np.full(len(test), NO_PREDICTION))
+            self.folder.predictions_table(test, np.full(shape, NO_PREDICTION))
 
     def _recorder(self) -> Recorder:
         return Recorder(

@@ -18,6 +18,7 @@ from filelock import FileLock, Timeout
 
 from lra.config.schema import RunConfig
 from lra.record.run import LARGEST_METRICS, RunRecord, load_record
+from lra.record.token_scores import TOKEN_COLUMNS
 from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
@@ -166,7 +167,8 @@ class RunFolder:
         """Write a line on every example of a split: label, prediction, length, and its metadata.
 
         Args:
-            predictions: (examples,) classes.
+            predictions: (examples,) classes; or (examples, 3), see `Score.predictions`, which are
+                written in place of label and prediction.
         """
         content = self.predictions_table(split, predictions).encode()
         self.require_held()
@@ -175,12 +177,11 @@ class RunFolder:
     @staticmethod
     def predictions_table(split: Split, predictions: np.ndarray) -> str:
         """Write what `save_predictions` does."""
-        columns = {
-            "label": split.labels,
-            "prediction": predictions,
-            "length": split.lengths,
-            **split.metadata(),
-        }
+        names, results = ("label", "prediction"), [split.labels, predictions]
+        if predictions.ndim > 1:
+            names, results = TOKEN_COLUMNS, [*predictions.T]
+        columns = dict(zip(names, results, strict=True))
+        columns |= {"length": split.lengths, **split.metadata()}
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(map(as_text, columns))

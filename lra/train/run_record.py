@@ -113,12 +113,13 @@ class Recorder:
             baselines=dict(self.dataset.baselines),
             largest_class=largest_class(self.dataset.splits["test"].labels),
             positions=self._position_scores(best, test),
+            tokens=test.tokens if test else None,
             data=DataRecord.of(self.dataset),
         )
 
     def _position_scores(self, best: Best | None, test: Score | None) -> PositionScores | None:
         """Describe what is measured where positions are targets, of the test set once it is."""
-        if self.info.targets == "example":
+        if self.info.targets != "position":
             return None
         found = compute_position_scores(test, self.dataset)
         val_loss = best.get("val_loss") if best is not None else None

@@ -128,9 +128,9 @@ def is_at_chance(run: Result) -> bool:
     """Whether a finished run is no better than one answer to all, by a test of proportions."""
     majority = run.baselines.get("majority class")
     chance = majority if run.largest_class is None else run.largest_class
-    if chance is None or run.test_accuracy is None or not run.test_total:
+    if chance is None or run.test_accuracy is None or not run.test_examples:
         return False
-    sigma = math.sqrt(chance * (100.0 - chance) / run.test_total)
+    sigma = math.sqrt(chance * (100.0 - chance) / run.test_examples)
     return run.test_accuracy < chance + CHANCE_SIGMA * sigma
 
 

@@ -251,7 +251,7 @@ def compare_cells(
 
 
 def _are_right(predictions: Mapping[int, Predictions], seeds: Sequence[int]) -> list[np.ndarray]:
-    return [predictions[seed].labels == predictions[seed].predictions for seed in seeds]
+    return [predictions[seed].right == 1 for seed in seeds]
 
 
 def find_method(boards: Sequence[Board | SpeedBoard], given: str, flag: str) -> str:

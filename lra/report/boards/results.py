@@ -15,6 +15,7 @@ from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
+from lra.record.token_scores import TOKEN_COLUMNS
 from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
@@ -29,6 +30,8 @@ LARGEST_LOSS = 1e18
 
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""
+LONGEST = 2**31
+"""Limit of the lengths of examples with labels of positions."""
 
 
 def _that_can_be_drawn(value: object) -> object:
@@ -55,16 +58,28 @@ class Predictions:
     """Predictions of a model for every test example, in the order of the data."""
 
     labels: np.ndarray
-    """(examples,) true classes."""
+    """(examples,) true classes; or, where some positions have labels, how many have."""
     predictions: np.ndarray
-    """(examples,) predicted classes; NO_PREDICTION where the model gave none."""
+    """(examples,) predicted classes; NO_PREDICTION where the model gave none. Where some positions
+    have labels, how many were predicted right."""
     metadata: dict[str, np.ndarray]
     """Metadata fields by name, (examples,) numbers or strings each; length is among them."""
+    first_wrong: np.ndarray | None = None
+    """Where some positions have labels, (examples,) the first whose label was not predicted, or
+    NO_PREDICTION if there is none. Otherwise None."""
+
+    @property
+    def right(self) -> np.ndarray:
+        """Share of the labels of each example that were predicted: (examples,)."""
+        if self.first_wrong is None:
+            return self.labels == self.predictions
+        return self.predictions / self.labels
 
     def same_examples(self, other: Predictions) -> bool:
         """Whether labels and metadata equal those of other predictions."""
         return (
-            np.array_equal(self.labels, other.labels)
+            (self.first_wrong is None) == (other.first_wrong is None)
+            and np.array_equal(self.labels, other.labels)
             and self.metadata.keys() == other.metadata.keys()
             and all(
                 np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
@@ -93,6 +108,43 @@ def _check_metadata(name: str, column: np.ndarray) -> None:
         raise ValueError("a metadata field is neither whole numbers nor words")
     if not all(map(is_word, words)):
         raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
+
+
+def _take_classes(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
+    """Take the predicted classes of examples; return how many are right, and of how many.
+
+    Raises: ValueError for what is no class.
+    """
+    found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
+    _require_numbers("labels", found.labels, 0, MOST_CLASSES)
+    _require_numbers("predictions", found.predictions, NO_PREDICTION, MOST_CLASSES)
+    return found, int((found.labels == found.predictions).sum()), len(found.labels)
+
+
+def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
+    """Take how many labels of each example were predicted; return their sum, and that of labels.
+
+    Raises: ValueError for numbers that contradict each other.
+    """
+    targets, correct, first_wrong = (columns.pop(name) for name in TOKEN_COLUMNS)
+    lengths = columns["length"]
+    _require_numbers("targets", targets, 1, LONGEST)
+    _require_numbers("correct", correct, 0, LONGEST)
+    _require_numbers("first_wrong", first_wrong, NO_PREDICTION, LONGEST)
+    _require_numbers("length", lengths, 1, LONGEST)
+    is_whole = correct == targets
+    if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
+        raise ValueError("an example has more labels than positions, or than right ones")
+    if not np.array_equal(is_whole, first_wrong == NO_PREDICTION):
+        raise ValueError("an example has a first wrong position and no wrong label, or none")
+    found = Predictions(targets, correct, columns, first_wrong)
+    return found, int(correct.sum()), int(targets.sum())
+
+
+def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:
+    """Raise ValueError unless a column has whole numbers from `least` on, below `limit`."""
+    if column.dtype.kind != "i" or not ((column >= least) & (column < limit)).all():
+        raise ValueError(f"{name} are not all whole numbers from {max(0, least)} to {limit}")
 
 
 def _key(record: RunRecord) -> tuple[str, str, str, str]:
@@ -234,19 +286,11 @@ class Results:
                 without_apostrophe(str(name)): _read_cells(column.to_numpy())
                 for name, column in frame.items()
             }
-            found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
-            for name, column, least in (
-                ("labels", found.labels, 0),
-                ("predictions", found.predictions, NO_PREDICTION),
-            ):
-                if column.dtype.kind != "i" or (
-                    not ((column >= least) & (column < MOST_CLASSES)).all()
-                ):
-                    raise ValueError(f"{name} are not all whole numbers from 0 to {MOST_CLASSES}")
-            right = int((found.labels == found.predictions).sum())
-            if (len(found.labels), right) != (record.test_total, record.test_correct):
+            take = _take_classes if record.tokens is None else _take_labels
+            found, right, total = take(columns)
+            if (total, right) != (record.test_total, record.test_correct):
                 raise ValueError(
-                    f"{right} of {len(found.labels)} right, its record says "
+                    f"{right} of {total} right, its record says "
                     f"{record.test_correct} of {record.test_total}"
                 )
             for name, column in columns.items():

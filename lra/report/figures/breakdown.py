@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.intervals import wilson_interval
-from lra.report.boards.results import Results
+from lra.report.boards.results import Predictions, Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import ReportFigure, add_legend, legend_name, new_figure, plot_line
@@ -67,17 +68,18 @@ class GroupAccuracy:
 class SeedPredictions:
     """Predictions of all seeds of one method on the same test examples."""
 
-    labels: np.ndarray
-    """(examples,) true classes."""
-    predictions: np.ndarray
-    """(seeds, examples) classes."""
-    metadata: dict[str, np.ndarray]
-    """Metadata fields by name, (examples,) each."""
+    seeds: list[Predictions]
+    """The predictions of each seed."""
 
     @property
+    def metadata(self) -> dict[str, np.ndarray]:
+        """Metadata fields by name, (examples,) each."""
+        return self.seeds[0].metadata
+
+    @functools.cached_property
     def rate(self) -> np.ndarray:
-        """Fraction of the seeds that are right, (examples,)."""
-        return (self.predictions == self.labels).mean(axis=0)
+        """Share of the labels of each example that were predicted, the mean over seeds."""
+        return np.mean([one.right for one in self.seeds], axis=0)
 
 
 def join_predictions(results: Results, runs: Sequence[RunRecord]) -> SeedPredictions | None:
@@ -85,10 +87,7 @@ def join_predictions(results: Results, runs: Sequence[RunRecord]) -> SeedPredict
     found = results.predictions_on_same(runs)
     if not found:
         return None
-    first = next(iter(found.values()))
-    return SeedPredictions(
-        first.labels, np.stack([one.predictions for one in found.values()]), first.metadata
-    )
+    return SeedPredictions(list(found.values()))
 
 
 def is_number(values: np.ndarray) -> bool:
@@ -112,7 +111,7 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
             rate = float(found.rate[inside].mean())
             x = float(values[inside].mean()) if is_number(values) else float(place)
             interval = wilson_interval(rate, total)
-            seeds = len(found.predictions)
+            seeds = len(found.seeds)
             made.append(GroupAccuracy(str(name), x, 100 * rate, *interval, total, seeds))
     return made
 
@@ -150,6 +149,9 @@ def breakdown_figures(
                     partial(draw_group_accuracies, groups, field, is_number(values), styles),
                 )
             )
+        if any(one.seeds[0].first_wrong is not None for one in by_method.values()):
+            figures.append(_figure_of_prefixes(board, task, by_method, styles, slug, note))
+            continue
         figures.append(
             ReportFigure(
                 slugify("confusions", task, slug),
@@ -225,13 +227,67 @@ def confusion(found: SeedPredictions) -> np.ndarray:
 
     A row adds up to less than 100 if some of its examples were given no prediction.
     """
-    classes = 1 + int(max(found.labels.max(), found.predictions.max()))
+    labels = found.seeds[0].labels
+    classes = 1 + int(max(labels.max(), *(one.predictions.max() for one in found.seeds)))
     counts = np.zeros((classes, classes))
-    for predictions in found.predictions:
-        is_given = predictions != NO_PREDICTION
-        np.add.at(counts, (found.labels[is_given], predictions[is_given]), 1)
-    totals = len(found.predictions) * np.bincount(found.labels, minlength=classes)[:, None]
+    for one in found.seeds:
+        is_given = one.predictions != NO_PREDICTION
+        np.add.at(counts, (labels[is_given], one.predictions[is_given]), 1)
+    totals = len(found.seeds) * np.bincount(labels, minlength=classes)[:, None]
     return 100 * counts / np.maximum(totals, 1)
+
+
+def accuracies_of_prefixes(found: SeedPredictions) -> list[tuple[float, float]]:
+    """Return the share of the examples whose labels are all right up to a length, by length.
+
+    Lengths double, up to that of the longest example; an example shorter than one counts whole.
+
+    Returns: (length, percent) pairs, the mean over seeds.
+    """
+    longest = int(found.metadata["length"].max())
+    lengths = [*(2**k for k in range(longest.bit_length()) if 2**k < longest), longest]
+    made: list[tuple[float, float]] = []
+    for length in lengths:
+        right = [
+            np.mean((first == NO_PREDICTION) | (first >= length))
+            for one in found.seeds
+            if (first := one.first_wrong) is not None
+        ]
+        made.append((float(length), 100 * float(np.mean(right))))
+    return made
+
+
+def _figure_of_prefixes(  # noqa: PLR0917 (what all figures of a task have)
+    board: Board,
+    task: str,
+    by_method: Mapping[str, SeedPredictions],
+    styles: MethodStyles,
+    slug: str,
+    note: str,
+) -> ReportFigure:
+    """Make the figure of sequence accuracy over the length up to which labels must be right."""
+    points = {method: accuracies_of_prefixes(one) for method, one in sorted(by_method.items())}
+    return ReportFigure(
+        slugify("sequence-accuracy", task, slug),
+        f"{task}: sequence accuracy over length",
+        f"{board.name}. Percent of the test examples whose labels are all predicted right up to a "
+        f"position, over that position. Mean over seeds.{note}",
+        partial(_draw_prefixes, points, styles),
+    )
+
+
+def _draw_prefixes(
+    by_method: Mapping[str, Sequence[tuple[float, float]]], styles: MethodStyles
+) -> Figure:
+    figure = new_figure(by_method)
+    axes = figure.subplots()
+    for method, points in by_method.items():
+        plot_line(axes, method, points, styles[method])
+    axes.set_xscale("log", base=2)
+    axes.set_xlabel("positions that must be right")
+    axes.set_ylabel("sequence accuracy, %")
+    add_legend(figure)
+    return figure
 
 
 def _draw_confusions(matrices: Mapping[str, np.ndarray]) -> Figure:

@@ -35,7 +35,7 @@ def interval_of(cell: Cell[AnyResult], measure: Measure) -> Interval | None:
     mean, deviation = cell.mean_of(measure), cell.deviation_of(measure)
     if mean is not None and deviation is not None:
         return mean - deviation, mean + deviation
-    totals = [run.test_total for run in cell.runs if measure.of(run) is not None]
+    totals = [run.test_examples for run in cell.runs if measure.of(run) is not None]
     if mean is None or measure is not ACCURACY or not totals or not totals[0]:
         return None
     return wilson_interval(mean / 100, totals[0])

@@ -102,8 +102,8 @@ def _group_accuracies(
         if cell is None or cell.mean is None:
             continue
         name = ", ".join(text.partition("=")[2] for text in column.changes)
-        interval = wilson_interval(cell.mean / 100, column.test_total)
+        interval = wilson_interval(cell.mean / 100, column.test_examples)
         x = _x_of(column, index)
         seeds = len(cell.accuracies)
-        found.append(GroupAccuracy(name, x, cell.mean, *interval, column.test_total, seeds))
+        found.append(GroupAccuracy(name, x, cell.mean, *interval, column.test_examples, seeds))
     return found

@@ -1,0 +1,87 @@
+"""Splits whose targets are labels of single positions; other positions are not scored."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+
+from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
+from tasks.next_token import list_places
+from tasks.splits import Sequences
+
+
+class LabelledTokens(Split):
+    """Token sequences stored end to end, some of whose positions have a label.
+
+    Args:
+        tokens: (positions,) unsigned integers.
+        offsets: (examples + 1,) int64; example i is tokens[offsets[i]:offsets[i + 1]].
+        position_labels: (positions,) signed integers: a class, or NOT_SCORED.
+        fields: metadata of the examples, see `Split.metadata`.
+    """
+
+    def __init__(
+        self,
+        tokens: np.ndarray,
+        offsets: np.ndarray,
+        position_labels: np.ndarray,
+        fields: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        self.sequences = Sequences(tokens, offsets)
+        self.lengths = self.sequences.lengths
+        self.position_labels = position_labels
+        self._fields = fields or {}
+
+    @functools.cached_property
+    def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """(targets,) classes of the scored positions, example after example."""
+        return self.position_labels[self.position_labels != NOT_SCORED]
+
+    def metadata(self) -> dict[str, np.ndarray]:
+        """See `Split.metadata`."""
+        return self._fields
+
+    def check(self, info: TaskInfo) -> None:
+        """See `Split.check`."""
+        self.sequences.check(info)
+        if not len(self) or self.lengths.min() < 1 or self.lengths.max() > info.max_length:
+            raise ValueError(f"sequences are none, or not of 1 to {info.max_length} positions")
+        given, positions = self.position_labels, self.sequences.tokens.shape
+        if given.dtype.kind != "i" or given.shape != positions:
+            raise ValueError(
+                f"labels are {given.dtype} {given.shape}, expected integers {positions}"
+            )
+        is_scored = given != NOT_SCORED
+        wrong = given[(given >= info.num_classes) | is_scored & (given < 0)]
+        if len(wrong):
+            raise ValueError(
+                f"a position has label {wrong[0]}, expected a class from 0 to "
+                f"{info.num_classes - 1}, or {NOT_SCORED} where nothing is scored"
+            )
+        scored = np.logical_or.reduceat(is_scored, self.sequences.offsets[:-1])
+        if not scored.all():
+            raise ValueError(
+                f"no position of example {scored.argmin()} is scored; label at least one with a "
+                f"class from 0 to {info.num_classes - 1}"
+            )
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        where, lengths = self.input_positions(indices)
+        return Batch(
+            torch.from_numpy(self.sequences.tokens[where].astype(np.int64)),
+            torch.from_numpy(lengths[:, None]),
+            torch.from_numpy(self.position_labels[where].astype(np.int64)),
+        )
+
+    def input_positions(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Say where the inputs and labels of a batch are stored.
+
+        Args:
+            indices: (batch,) examples.
+        Returns: (positions,) indices of its positions; and (batch,) lengths.
+        """
+        lengths = self.lengths[indices]
+        return list_places(self.sequences.offsets[indices], lengths), lengths
