@@ -6,6 +6,8 @@ methods of `Generator`; so random numbers are made from raw words here.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 
@@ -19,6 +21,17 @@ class RandomWords:
         """Draw the next words: (count,) uint32."""
         wide = self._generator.random_raw(-(-count // 2)).astype("<u8", copy=False)
         return wide.view("<u4")[:count].astype(np.uint32, copy=False)
+
+    def draw_below(self, bounds: int | np.ndarray, *shape: int) -> np.ndarray:
+        """Draw whole numbers from 0 to below a bound, uniform to within 2**-32 each.
+
+        Args:
+            bounds: at most 2**32; one for all numbers, or one for each, of that shape.
+            shape: of the result.
+        Returns: int64.
+        """
+        words = self.draw(math.prod(shape)).reshape(shape).astype(np.uint64)
+        return (words * np.asarray(bounds, dtype=np.uint64) >> np.uint64(32)).astype(np.int64)
 
 
 def permutation(seed: int, stream: int, count: int) -> np.ndarray:

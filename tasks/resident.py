@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tasks.base import NOT_SCORED, Batch, Dataset, Split, send
+from tasks.labelled import LabelledTokens
 from tasks.next_token import NextToken
 from tasks.splits import PackedTokens, Pixels
 from tasks.unlabelled import Unlabelled
@@ -156,6 +157,24 @@ class ResidentNextToken(Resident):
         return Batch(self.tokens[inside].long(), torch.from_numpy(lengths[:, None]), labels)
 
 
+class ResidentLabelledTokens(Resident):
+    """Token sequences on a device, with the labels of their positions."""
+
+    split: LabelledTokens
+
+    def __init__(self, split: LabelledTokens, copy_array: CopyArray) -> None:
+        super().__init__(split)
+        self.tokens = copy_array(split.sequences.tokens)
+        self.position_labels = copy_array(split.position_labels)
+
+    def batch(self, indices: np.ndarray) -> Batch:
+        """See `Split.batch`."""
+        where, lengths = self.split.input_positions(indices)
+        (places,) = _copy_together((where,), self.tokens.device)
+        inputs, labels = self.tokens[places].long(), self.position_labels[places].long()
+        return Batch(inputs, torch.from_numpy(lengths[:, None]), labels)
+
+
 def _copy_together(arrays: Sequence[np.ndarray], device: torch.device) -> Sequence[Tensor]:
     """Copy arrays (count,) of whole numbers to a device, as int64, in one asynchronous copy."""
     joined = np.concatenate([array.astype(np.int64, copy=False) for array in arrays])
@@ -170,6 +189,11 @@ def _(split: PackedTokens, copy_array: CopyArray) -> Split:
 @copy_split.register
 def _(split: NextToken, copy_array: CopyArray) -> Split:
     return ResidentNextToken(split, copy_array)
+
+
+@copy_split.register
+def _(split: LabelledTokens, copy_array: CopyArray) -> Split:
+    return ResidentLabelledTokens(split, copy_array)
 
 
 @copy_split.register

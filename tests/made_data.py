@@ -39,6 +39,9 @@ SMALLER: dict[str, list[str]] = {
     "pathx": ["task.examples=30", "task.size=32"],
     "lm": ["task.sequence_length=16"],
     "periodic": ["task.train=40", "task.val=10", "task.test=20"],
+    "recall": ["task.train=40", "task.val=10", "task.test=20"],
+    "languages": ["task.train=40", "task.val=10", "task.test=20"],
+    "groups": ["task.train=40", "task.val=10", "task.test=20"],
 }
 """Settings by which each task has little data."""
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tasks.base import Dataset, Split
+from tasks.base import NOT_SCORED, Dataset, Split
+from tasks.labelled import LabelledTokens
 from tasks.next_token import NextToken, windows
 from tasks.resident import Resident, ResidentTokens, put_on_device
 from tasks.splits import PackedTokens, Pixels, Sequences, scale
@@ -48,6 +49,14 @@ def dataset_of(split: Split) -> Dataset:
     )  # fmt: skip
 
 
+def labelled_of(kind: type[np.integer]) -> LabelledTokens:
+    rng = np.random.default_rng(0)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(1, 20, size=30))])
+    tokens = rng.integers(0, 100, size=offsets[-1])
+    labels = np.where(rng.random(offsets[-1]) < 0.5, NOT_SCORED, tokens % 7)
+    return LabelledTokens(tokens.astype(np.uint8), offsets, labels.astype(kind))
+
+
 SPLITS = {
     "bytes": tokens_of(np.uint8, None, 1),
     "ended": tokens_of(np.uint8, 250, 1),
@@ -56,6 +65,8 @@ SPLITS = {
     "colours": pixels_of(3, scale([(100.0, 50.0)] * 3)),
     "windows": windows_of(np.uint8),
     "words": windows_of(np.uint16),
+    "labelled": labelled_of(np.int8),
+    "labelled with many classes": labelled_of(np.int32),
 }
 
 

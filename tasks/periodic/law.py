@@ -102,16 +102,11 @@ def draw(law: Law, seed: int, split: int, group: int) -> PeriodicExamples:
     random = RandomWords(seed, split << 32 | group)
     positions = law.length + 1
     longest = max(law.periods)
-    periods = np.array(law.periods)[_below(len(law.periods), random.draw(GROUP))]
-    words = _below(law.vocab_size, random.draw(GROUP * longest)).reshape(GROUP, longest)
+    periods = np.array(law.periods)[random.draw_below(len(law.periods), GROUP)]
+    words = random.draw_below(law.vocab_size, GROUP, longest)
     shape = GROUP, positions
     is_replaced = random.draw(GROUP * positions).reshape(shape) < round(law.noise * 2**32)
-    shift = 1 + _below(law.vocab_size - 1, random.draw(GROUP * positions)).reshape(shape)
+    shift = 1 + random.draw_below(law.vocab_size - 1, *shape)
     tokens = np.take_along_axis(words, np.arange(positions) % periods[:, None], axis=1)
     tokens = np.where(is_replaced, (tokens + shift) % law.vocab_size, tokens)
     return PeriodicExamples(tokens, periods, is_replaced)
-
-
-def _below(bound: int, words: np.ndarray) -> np.ndarray:
-    """Turn random words into numbers below a bound, uniform to within 2**-32 each: int64."""
-    return ((words.astype(np.uint64) * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)

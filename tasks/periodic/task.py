@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Dataset, Task, TaskInfo, check_dataset
-from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
+from tasks.base import Dataset, TaskInfo
+from tasks.cache import Build, Cache, read_cache
 from tasks.errors import DataError
+from tasks.generated import FRESH_TRAINING, SPLITS, GeneratedTask
 from tasks.next_token import NextToken
 from tasks.periodic.ideal import ideal_bits
 from tasks.periodic.law import (
@@ -28,16 +28,13 @@ from tasks.periodic.law import (
 from tasks.progress import progress
 
 COUNTS = {"train": 20_000, "val": 1_000, "test": 2_000}
-SPLITS = tuple(COUNTS)
-FRESH_TRAINING = 1000
-"""Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 IDEAL = "ideal_predictions"
 """Name of the array of what the ideal predictor needs on the test split: (examples, positions)."""
 SIGMAS = 6
 """Standard deviations by which what was drawn may differ from its law."""
 
 
-class Periodic(Task):
+class Periodic(GeneratedTask):
     """Say which token comes next, in a sequence that repeats a random word with noise.
 
     Args:
@@ -55,7 +52,7 @@ class Periodic(Task):
     """
 
     name = "periodic"
-    draws_data = True
+    default_counts = COUNTS
 
     def __init__(
         self,
@@ -97,34 +94,13 @@ class Periodic(Task):
             targets="position",
         )
 
-    def _request(self) -> dict[str, Any]:
-        return {
-            "law": {**vars(self.law), "periods": list(self.law.periods), "version": 1},
-            "seed": self.data_seed,
-            "counts": self.counts,
-        }
+    def describe_law(self) -> dict[str, Any]:
+        """See `GeneratedTask.describe_law`."""
+        return {**vars(self.law), "periods": list(self.law.periods), "version": 1}
 
-    def _folder(self, data_dir: Path) -> Path:
-        return cache_folder(data_dir, self.name, "generated", self._request())
-
-    def describe_preparation(self, data_dir: Path) -> str:
-        """See `Task.describe_preparation`."""
-        if self._folder(data_dir).exists():
-            return ""
-        count = sum(self.counts.values())
-        return f"generate {count:,} sequences of {self.law.length + 1:,} tokens"
-
-    def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_or_build(
-            self._folder(data_dir),
-            task=self.name,
-            source="generated",
-            request=self._request(),
-            build=self._build,
-        )
-        with cache.explain_errors():
-            return check_dataset(self._dataset(cache), self.info)
+    def describe_sequences(self) -> str:
+        """See `GeneratedTask.describe_sequences`."""
+        return f"sequences of {self.law.length + 1:,} tokens"
 
     def _draw(self, split: str, title: str) -> Iterator[tuple[slice, PeriodicExamples]]:
         """Draw a split, group by group: the rows of the split that each has, and its examples."""
@@ -229,22 +205,3 @@ class Periodic(Task):
                 )
             replaced += int(drawn.is_replaced.sum())
         return replaced
-
-    def export(self, dataset: Dataset, folder: Path) -> list[Path]:
-        """See `Task.export`: there is no official file structure."""
-        raise DataError(
-            f"{folder}: {self.name} has no official file structure; its arrays are in "
-            f"{dataset.folder}"
-        )
-
-    def training_examples(self) -> int:
-        """See `Task.training_examples`."""
-        return self.counts["train"]
-
-    def split_sizes(self, examples: int) -> dict[str, int]:
-        """See `Task.split_sizes`."""
-        if examples < len(SPLITS):
-            raise DataError(f"got {examples} examples, expected at least {len(SPLITS)}")
-        total = sum(COUNTS.values())
-        held_out = {split: max(1, examples * COUNTS[split] // total) for split in ("val", "test")}
-        return {"train": examples - sum(held_out.values()), **held_out}
