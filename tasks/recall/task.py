@@ -89,7 +89,7 @@ class Recall(SequenceTask):
         self.data_seed = data_seed
         self.shares = _choose_segments(longest) if mixture else _one_segment(length, pairs)
         segments = {segment for shares in self.shares.values() for segment in shares}
-        for segment in segments:
+        for segment in sorted(segments, key=lambda one: -one.length):
             _check_segment(segment, vocab_size)
         for split, shares in self.shares.items():
             if min(_divide(self.counts[split], list(shares.values()))) < 1:
