@@ -81,11 +81,17 @@ class Batch:
     """(batch, towers) int64, positions of each sequence; always on the CPU."""
     labels: Tensor
     """(batch,) int64, one for each example; or (positions,), with NOT_SCORED where a position has
-    no label."""
+    no label; or (targets,), of the positions in `scored`."""
+    scored: Tensor | None = None
+    """(targets,) int64 indices of the positions that have a label, in order; None: see `labels`."""
+    counts: Tensor | None = None
+    """(batch,) int64, how many positions of each example `scored` has; always on the CPU."""
 
     def to(self, device: torch.device) -> Batch:
         """Copy inputs and labels to a device; copies to a GPU are asynchronous."""
-        return Batch(send(self.inputs, device), self.lengths, send(self.labels, device))
+        scored = None if self.scored is None else send(self.scored, device)
+        inputs, labels = send(self.inputs, device), send(self.labels, device)
+        return Batch(inputs, self.lengths, labels, scored, self.counts)
 
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
@@ -110,6 +116,13 @@ class Batch:
         first = int(self.lengths[:start].sum())
         count = int(self.lengths[start:stop].sum())
         positions = slice(first, first + count)
+        if self.scored is not None and self.counts is not None:
+            start_label = int(self.counts[:start].sum())
+            counts = self.counts[start:stop]
+            targets = slice(start_label, start_label + int(counts.sum()))
+            scored = self.scored[targets] - first
+            lengths = self.lengths[start:stop]
+            return Batch(self.inputs[positions], lengths, self.labels[targets], scored, counts)
         # Where there are as many labels as positions and examples, both are the same range.
         of_positions = len(self.labels) == len(self.inputs)
         labels = self.labels[positions if of_positions else slice(start, stop)]

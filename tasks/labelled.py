@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -10,6 +11,22 @@ import torch
 from tasks.base import NOT_SCORED, Batch, Split, TaskInfo
 from tasks.next_token import list_places
 from tasks.splits import Sequences
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a batch of examples and of their labels is."""
+
+    positions: np.ndarray
+    """(positions,) its inputs among all tokens."""
+    lengths: np.ndarray
+    """(batch,) positions of each example."""
+    targets: np.ndarray
+    """(targets,) its labelled positions among all tokens."""
+    scored: np.ndarray
+    """(targets,) the same among the positions of the batch."""
+    counts: np.ndarray
+    """(batch,) labelled positions of each example."""
 
 
 class LabelledTokens(Split):
@@ -37,7 +54,7 @@ class LabelledTokens(Split):
     @functools.cached_property
     def labels(self) -> np.ndarray:  # pyright: ignore[reportIncompatibleVariableOverride]
         """(targets,) classes of the scored positions, example after example."""
-        return self.position_labels[self.position_labels != NOT_SCORED]
+        return self.position_labels[self._targets]
 
     def metadata(self) -> dict[str, np.ndarray]:
         """See `Split.metadata`."""
@@ -69,19 +86,43 @@ class LabelledTokens(Split):
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        where, lengths = self.input_positions(indices)
+        places = self.find(indices)
         return Batch(
-            torch.from_numpy(self.sequences.tokens[where].astype(np.int64)),
-            torch.from_numpy(lengths[:, None]),
-            torch.from_numpy(self.position_labels[where].astype(np.int64)),
+            torch.from_numpy(self.sequences.tokens[places.positions].astype(np.int64)),
+            torch.from_numpy(places.lengths[:, None]),
+            torch.from_numpy(self.position_labels[places.targets].astype(np.int64)),
+            torch.from_numpy(places.scored),
+            torch.from_numpy(places.counts),
         )
 
-    def input_positions(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def count_targets(self, indices: np.ndarray) -> int:
+        """See `Split.count_targets`."""
+        return int((self._ends[indices + 1] - self._ends[indices]).sum())
+
+    @functools.cached_property
+    def _targets(self) -> np.ndarray:
+        """(targets,) indices of all positions that have a label."""
+        return np.flatnonzero(self.position_labels != NOT_SCORED)
+
+    @functools.cached_property
+    def _ends(self) -> np.ndarray:
+        """(examples + 1,) how many labels there are before each example."""
+        return np.searchsorted(self._targets, self.sequences.offsets)
+
+    def find(self, indices: np.ndarray) -> Places:
         """Say where the inputs and labels of a batch are stored.
 
         Args:
             indices: (batch,) examples.
-        Returns: (positions,) indices of its positions; and (batch,) lengths.
         """
-        lengths = self.lengths[indices]
-        return list_places(self.sequences.offsets[indices], lengths), lengths
+        offsets, lengths = self.sequences.offsets[indices], self.lengths[indices]
+        counts = self._ends[indices + 1] - self._ends[indices]
+        targets = self._targets[list_places(self._ends[indices], counts)]
+        shifts = np.cumsum(lengths) - lengths - offsets
+        return Places(
+            positions=list_places(offsets, lengths),
+            lengths=lengths,
+            targets=targets,
+            scored=targets + np.repeat(shifts, counts),
+            counts=counts,
+        )

@@ -169,10 +169,17 @@ class ResidentLabelledTokens(Resident):
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        where, lengths = self.split.input_positions(indices)
-        (places,) = _copy_together((where,), self.tokens.device)
-        inputs, labels = self.tokens[places].long(), self.position_labels[places].long()
-        return Batch(inputs, torch.from_numpy(lengths[:, None]), labels)
+        found = self.split.find(indices)
+        positions, targets, scored = _copy_together(
+            (found.positions, found.targets, found.scored), self.tokens.device
+        )
+        return Batch(
+            self.tokens[positions].long(),
+            torch.from_numpy(found.lengths[:, None]),
+            self.position_labels[targets].long(),
+            scored,
+            torch.from_numpy(found.counts),
+        )
 
 
 def _copy_together(arrays: Sequence[np.ndarray], device: torch.device) -> Sequence[Tensor]:

@@ -27,9 +27,14 @@ def test_a_batch_has_the_labels_of_its_positions() -> None:
     batch = split.batch(np.array([2, 0]))
     assert batch.inputs.tolist() == [2, 3, 4, 5, 8, 0]
     assert batch.lengths.tolist() == [[4], [2]]
-    assert batch.labels.tolist() == [-100, -100, -100, 2, -100, 4]
+    assert batch.scored is not None and batch.counts is not None
+    assert batch.labels.tolist() == [2, 4]
+    assert batch.scored.tolist() == [3, 5] and batch.counts.tolist() == [1, 1]
     second = batch.rows(1, 2)
-    assert second.inputs.tolist() == [8, 0] and second.labels.tolist() == [-100, 4]
+    assert second.scored is not None
+    assert second.inputs.tolist() == [8, 0] and second.labels.tolist() == [4]
+    assert second.scored.tolist() == [1]
+    assert split.count_targets(np.array([2, 0])) == 2
     assert split.labels.tolist() == [4, 0, 2], "the classes of scored positions, in order"
     assert split.metadata()["kind"].tolist() == [7, 8, 9]
     assert split.lengths.tolist() == [2, 1, 4] and len(split) == 3

@@ -169,12 +169,14 @@ class Classifier(nn.Module):
             features = model.head_hidden
         self.output = LinearMap(features, info.num_classes, bias=model.head_bias)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, lengths: Tensor, scored: Tensor | None = None) -> Tensor:
         """Compute the logits of a packed batch.
 
         Args:
             inputs: (positions,) tokens or (positions, channels) real values, packed.
             lengths: (batch, towers) positions of each sequence, on the CPU.
+            scored: (targets,) the only positions whose logits are needed, where positions have
+                targets. None: all.
         Returns: (batch, classes) logits; (positions, classes) if positions have targets.
         """
         x, packing = self.embedding(inputs, lengths.flatten())
@@ -185,7 +187,7 @@ class Classifier(nn.Module):
         if self.norm is not None:
             x = self.norm(x)
         if self.targets != "example":
-            return self.output(x)
+            return self.output(x if scored is None else x.index_select(0, scored))
         features = packing.reduce(functools.partial(pool, how=self.pooling), x)
         return self.classify(features, len(lengths))
 

@@ -27,7 +27,7 @@ class ReferenceClassifier(Classifier):
         super().__init__(config, info)
         self.length = input_length(config, info)
 
-    def forward(self, inputs: Tensor, lengths: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor, lengths: Tensor, scored: Tensor | None = None) -> Tensor:
         """See `Classifier.forward`."""
         with reference_forms():
             x, mask = self._embed(inputs, lengths.flatten())
@@ -39,7 +39,8 @@ class ReferenceClassifier(Classifier):
             if self.norm is not None:
                 x = _normalise(self.norm, x)
             if self.targets != "example":
-                return self.output(x)[mask]
+                logits = self.output(x)[mask]
+                return logits if scored is None else logits[scored]
             return self.classify(pool(x, mask, self.pooling), len(lengths))
 
     def _embed(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:

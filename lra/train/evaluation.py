@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import abc
 import logging
 import math
 from collections.abc import Callable
@@ -110,28 +109,21 @@ class _ExampleTally:
         return Score(correct, total, loss / total, predictions, non_finite)
 
 
-class _ManyTargetsTally(abc.ABC):
-    """Scores positions.
+class _PositionTally:
+    """Scores positions, and adds up their losses by how far into their windows they are.
 
     Losses are read for many batches at once, as each reading would wait for a GPU.
     """
 
-    def __init__(self, split: Split) -> None:
-        self.split = split
+    def __init__(self, split: Split, info: TaskInfo) -> None:
+        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
+        self.losses = np.zeros(shape)
+        self.targets = np.zeros(shape)
+        self.ideal = None if split.ideal_bits is None else np.zeros(shape)
         self.correct = 0
         self.non_finite = 0
+        self.split = split
         self._unread: list[tuple[np.ndarray, np.ndarray, Tensor]] = []
-
-    @abc.abstractmethod
-    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
-        """Take in positions.
-
-        Args:
-            examples: (positions,) indices in the split.
-            places: (positions,) where in their example they are, from 0 on.
-            numbers: (3, positions): losses, and as 0 or 1 whether the prediction is right, and
-                whether there is a target.
-        """
 
     def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
         """See `_ExampleTally.add`."""
@@ -153,30 +145,15 @@ class _ManyTargetsTally(abc.ABC):
         for indices, lengths, _ in self._unread:
             stop = start + int(lengths.sum())
             first = np.cumsum(lengths) - lengths
-            places = np.arange(stop - start) - np.repeat(first, lengths)
-            self.take(np.repeat(indices, lengths), places, numbers[:, start:stop])
+            place = bin_of(np.arange(stop - start) - np.repeat(first, lengths))
+            where = (np.repeat(indices, lengths), place)
+            np.add.at(self.losses, where, numbers[0, start:stop])
+            np.add.at(self.targets, where, numbers[2, start:stop])
+            if self.ideal is not None and self.split.ideal_bits is not None:
+                nats = math.log(2) * self.split.ideal_bits[indices].astype(np.float64)
+                np.add.at(self.ideal, where, nats.ravel())
             start = stop
         self._unread.clear()
-
-
-class _PositionTally(_ManyTargetsTally):
-    """Scores next tokens, and adds up their losses by how far into their windows they are."""
-
-    def __init__(self, split: Split, info: TaskInfo) -> None:
-        super().__init__(split)
-        shape = len(split), int(bin_of(np.array(info.towers * info.max_length))) + 1
-        self.losses = np.zeros(shape)
-        self.targets = np.zeros(shape)
-        self.ideal = None if split.ideal_bits is None else np.zeros(shape)
-
-    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
-        """See `_ManyTargetsTally.take`."""
-        where = examples, bin_of(places)
-        np.add.at(self.losses, where, numbers[0])
-        np.add.at(self.targets, where, numbers[2])
-        if self.ideal is not None and self.split.ideal_bits is not None:
-            nats = math.log(2) * self.split.ideal_bits[examples, places].astype(np.float64)
-            np.add.at(self.ideal, where, nats)
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
@@ -190,24 +167,36 @@ class _PositionTally(_ManyTargetsTally):
         return Score(correct, total, float(loss.sum()) / total, None, non_finite, found)
 
 
-class _TokenTally(_ManyTargetsTally):
-    """Scores the positions that have labels, example by example."""
+class _TokenTally:
+    """Scores the positions that have labels, example by example; see `_ExampleTally`."""
 
     def __init__(self, split: Split, info: TaskInfo) -> None:
-        super().__init__(split)
-        self.loss = 0.0
+        self.split = split
         self.outcomes = np.zeros((len(split), 3), dtype=np.int64)
+        self.loss = 0.0
+        self.non_finite = 0
+        self._unread: list[tuple[np.ndarray, Batch, Tensor, Tensor]] = []
 
-    def take(self, examples: np.ndarray, places: np.ndarray, numbers: np.ndarray) -> None:
-        """See `_ManyTargetsTally.take`."""
-        losses, is_right, is_target = numbers[0], numbers[1] > 0, numbers[2] > 0
-        self.loss += float(losses.sum(dtype=np.float64))
-        np.add.at(self.outcomes[:, 0], examples[is_target], 1)
-        np.add.at(self.outcomes[:, 1], examples[is_right], 1)
-        wrong = is_target & ~is_right
-        # From the last to the first, so that the first one of an example stays. From 1 on, so
-        # that 0 is none.
-        self.outcomes[examples[wrong][::-1], 2] = places[wrong][::-1] + 1
+    def add(self, indices: np.ndarray, logits: Tensor, batch: Batch) -> None:
+        """See `_ExampleTally.add`."""
+        loss, correct = compute_losses(logits, batch.labels)
+        self._unread.append((indices, batch, loss, correct & loss.isfinite()))
+
+    def _read(self) -> None:
+        for indices, batch, losses, correct in self._unread:
+            assert batch.scored is not None and batch.counts is not None
+            loss, is_right, scored = (x.cpu().numpy() for x in (losses, correct, batch.scored))
+            counts, lengths = batch.counts.numpy(), batch.lengths.sum(dim=1).numpy()
+            example = np.repeat(indices, counts)
+            place = scored - np.repeat(np.cumsum(lengths) - lengths, counts)
+            self.loss += float(loss.sum(dtype=np.float64))
+            self.non_finite += int((~np.isfinite(loss)).sum())
+            self.outcomes[indices, 0] = counts
+            np.add.at(self.outcomes[:, 1], example[is_right], 1)
+            # From the last to the first, so that the first wrong one of an example stays. From 1
+            # on, so that 0 is none.
+            self.outcomes[example[~is_right][::-1], 2] = place[~is_right][::-1] + 1
+        self._unread.clear()
 
     def score(self, group: ProcessGroup) -> Score:
         """See `_ExampleTally.score`."""
@@ -264,7 +253,7 @@ class Evaluator:
                     self.check()
                     batch = split.batch(chosen[places]).to(self.device)
                     with autocast_of(self.precision, self.device):
-                        logits = self.model(batch.inputs, batch.lengths)
+                        logits = self.model(batch.inputs, batch.lengths, batch.scored)
                     receive(places, logits, batch)
         finally:
             self.model.train(was_training)

@@ -1,0 +1,254 @@
+"""Labels of positions that are no next tokens: losses, accuracies, records, and one's own tasks."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+import run_task
+from lra.check.__main__ import main as check_main
+from lra.config.schema import RunConfig
+from lra.record.run import RunRecord, load_record
+from lra.record.token_scores import SegmentScore, TokenScores, token_scores
+from lra.report.boards.results import Results
+from lra.report.figures.breakdown import accuracies_of_prefixes, join_predictions
+from lra.runtime.errors import UserError
+from lra.train.trainer import Trainer
+from requested import resolve
+from tasks.base import Dataset
+from tasks.errors import DataError
+
+CPU = torch.device("cpu")
+OWN = '''
+class LastBit:
+    """Say at each 2 whether the last bit before it was a one."""
+
+    def examples(self, split, rng):
+        lengths = rng.integers(4, 25, 200 if split == "train" else 60)
+        sequences = [rng.integers(0, 3, n) for n in lengths]
+        labels = []
+        for s in sequences:
+            s[0], s[-1] = 1, 2
+            bit, own = 0, []
+            for x in s.tolist():
+                own.append(bit if x == 2 else -1)
+                bit = x if x < 2 else bit
+            labels.append(own)
+        segment = ["short" if len(s) < 12 else "long" for s in sequences]
+        return sequences, labels, {"segment": segment}
+'''
+TINY = ["model.dim=16", "model.depth=1", "train.batch_size=12", "train.steps=6"]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Name a task of one's own whose positions have labels."""
+    path = tmp_path_factory.mktemp("own") / "bits.py"
+    path.write_text(OWN)
+    return f"{path}:LastBit"
+
+
+def config_of(own: str, *changes: str) -> RunConfig:
+    return resolve(own, "conv", preset="quick", overrides=[*TINY, *changes])
+
+
+@pytest.fixture(scope="module")
+def dataset(own: str, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return config_of(own).build_task().prepare(tmp_path_factory.mktemp("data"))
+
+
+def trainer_of(own: str, dataset: Dataset, *changes: str) -> Trainer:
+    config = config_of(own, *changes)
+    return Trainer(config, config.build_task().info, dataset, 0, CPU)
+
+
+def test_logits_of_labelled_positions_are_those_of_all(own: str, dataset: Dataset) -> None:
+    trainer = trainer_of(own, dataset)
+    batch = dataset.splits["val"].batch(np.arange(20))
+    every = trainer.model(batch.inputs, batch.lengths)
+    assert batch.scored is not None and len(every) == len(batch.inputs)
+    some = trainer.model(batch.inputs, batch.lengths, batch.scored)
+    torch.testing.assert_close(some, every[batch.scored])
+
+
+@pytest.mark.parametrize("micro_batch", ["null", "5"])
+def test_the_loss_is_the_mean_over_labels(own: str, dataset: Dataset, micro_batch: str) -> None:
+    trainer = trainer_of(own, dataset, f"train.micro_batch={micro_batch}", "model.norm=layer")
+    trainer.model.eval()
+    batch = dataset.splits["train"].batch(np.arange(12))
+    (loss, correct), targets = trainer.gradient.backward(batch)
+    logits = trainer.model(batch.inputs, batch.lengths, batch.scored).detach()
+    assert targets == len(batch.labels) == dataset.splits["train"].count_targets(np.arange(12))
+    assert float(loss) == pytest.approx(float(functional.cross_entropy(logits, batch.labels)))
+    assert int(correct) == int((logits.argmax(dim=1) == batch.labels).sum())
+
+
+def test_a_score_is_that_of_a_loop_over_examples(own: str, dataset: Dataset) -> None:
+    """Token and sequence accuracy, the first wrong position, and the mean over segments."""
+    trainer = trainer_of(own, dataset)
+    trainer.train_step()
+    split = dataset.splits["test"]
+    score = trainer.score("test", lambda: None)
+    assert score.predictions is not None and score.tokens is not None
+    trainer.model.eval()
+    by_segment: dict[str, list[tuple[int, int, bool]]] = {}
+    losses: list[float] = []
+    for i in range(len(split)):
+        one = split.batch(np.array([i]))
+        assert one.scored is not None
+        with torch.no_grad():
+            logits = trainer.model(one.inputs, one.lengths)[one.scored]
+        is_right = (logits.argmax(dim=1) == one.labels).tolist()
+        wrong = [int(place) for place, ok in zip(one.scored, is_right, strict=True) if not ok]
+        expected = [len(is_right), sum(is_right), wrong[0] if wrong else -1]
+        assert score.predictions[i].tolist() == expected
+        kept = by_segment.setdefault(str(split.metadata()["segment"][i]), [])
+        kept.append((len(is_right), sum(is_right), all(is_right)))
+        losses += functional.cross_entropy(logits, one.labels, reduction="none").tolist()
+    groups = by_segment.values()
+    token = [100 * sum(r for _, r, _ in one) / sum(n for n, _, _ in one) for one in groups]
+    whole = [100 * np.mean([all_right for *_, all_right in one]) for one in groups]
+    assert score.accuracy == pytest.approx(np.mean(token)) and score.merit == score.accuracy
+    assert score.tokens.sequence_accuracy == pytest.approx(np.mean(whole))
+    assert score.loss == pytest.approx(np.mean(losses), rel=1e-5)
+    assert (score.correct, score.total) == tuple(score.predictions.sum(axis=0)[[1, 0]])
+
+
+def test_logits_that_are_not_finite_are_wrong(own: str, dataset: Dataset) -> None:
+    trainer = trainer_of(own, dataset)
+    with torch.no_grad():
+        trainer.model.output.bias.fill_(torch.nan)
+    score = trainer.score("val", lambda: None)
+    assert score.correct == 0 and score.non_finite == score.total
+
+
+def test_segments_have_equal_weight() -> None:
+    outcomes = np.array([[4, 4, -1], [4, 2, 1], [1, 0, 3]])
+    scores = token_scores(outcomes, {"segment": np.array(["a", "a", "b"])})
+    assert scores.accuracy == pytest.approx((75 + 0) / 2)
+    assert scores.sequence_accuracy == pytest.approx((50 + 0) / 2)
+    assert scores.examples == 3
+    whole = token_scores(outcomes, {})
+    assert [one.name for one in whole.segments] == [""]
+    assert whole.accuracy == pytest.approx(100 * 6 / 9)
+
+
+@pytest.fixture(scope="module")
+def run_folder(own: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train on the task from the command line."""
+    place = tmp_path_factory.mktemp("place")
+    flags = [word for text in TINY for word in ("--set", text)]
+    flags += ["--results-dir", str(place / "results"), "--data-dir", str(place / "data")]
+    assert run_task.main(["--task", own, "--mixer", "conv", "--preset", "quick", *flags]) == 0
+    (folder,) = (place / "results").glob("runs/*/*/*")
+    return folder
+
+
+def test_a_run_records_all_accuracies(run_folder: Path) -> None:
+    record = load_record(run_folder / "result.json")
+    assert record.tokens is not None and record.test_accuracy == record.tokens.accuracy
+    assert record.test_examples == 60 < (record.test_total or 0)
+    assert {one.name for one in record.tokens.segments} == {"short", "long"}
+    with (run_folder / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert sum(int(row["targets"]) for row in rows) == record.test_total
+    assert sum(int(row["correct"]) for row in rows) == record.test_correct
+
+
+def test_the_report_reads_what_a_run_wrote(run_folder: Path) -> None:
+    results = Results(run_folder.parents[3])
+    record = load_record(run_folder / "result.json")
+    found = join_predictions(results, [record])
+    assert found is not None and not results.faults
+    points = accuracies_of_prefixes(found)
+    assert record.tokens is not None
+    whole = sum(one.correct_examples for one in record.tokens.segments)
+    assert points[-1][1] == pytest.approx(100 * whole / 60)
+    falling = [percent for _, percent in points]
+    assert falling == sorted(falling, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"), [("correct", "99"), ("targets", "0"), ("first_wrong", "-2")]
+)
+def test_predictions_that_contradict_are_left_out(
+    run_folder: Path, tmp_path: Path, column: str, value: str
+) -> None:
+    copied = tmp_path / "results" / run_folder.relative_to(run_folder.parents[3])
+    copied.mkdir(parents=True)
+    (copied / "result.json").write_bytes((run_folder / "result.json").read_bytes())
+    with (run_folder / "predictions.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    rows[3][column] = value
+    with (copied / "predictions.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys())
+        writer.writeheader()
+        writer.writerows(rows)
+    results = Results(tmp_path / "results")
+    assert results.predictions(load_record(copied / "result.json")) is None
+    assert any("not the predictions of its run" in fault for fault in results.faults)
+
+
+def changed(record: RunRecord, **changes: Any) -> dict[str, Any]:
+    return {**record.model_dump(), **changes}
+
+
+def test_a_record_whose_accuracies_contradict_is_refused(run_folder: Path) -> None:
+    record = load_record(run_folder / "result.json")
+    assert record.test_accuracy is not None and record.tokens is not None
+    RunRecord.model_validate(changed(record))
+    other = TokenScores(segments=record.tokens.segments[:1]).model_dump()
+    for changes in (
+        {"test_accuracy": min(100.0, record.test_accuracy + 0.5)},
+        {"tokens": other},
+        {"tokens": None},
+    ):
+        with pytest.raises(ValueError, match=r"test_accuracy|add up"):
+            RunRecord.model_validate(changed(record, **changes))
+    with pytest.raises(ValueError, match="more right answers"):
+        SegmentScore(name="", examples=1, correct_examples=0, targets=3, correct=4)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("model.pooling=max", "model.pooling has no effect: task LastBit predicts labels"),
+        ("model.tied_embeddings=true", "as many classes as tokens, and LastBit has 2 and 3"),
+        ("pretrain.objective=masked", "already predicts labels of positions"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(own: str, change: str, words: str) -> None:
+    with pytest.raises(UserError, match=words):
+        config_of(own, change)
+
+
+RETURNED = {
+    "[[-1] * 5] * 20": "no position of example 0 has a label",
+    "[[0] * 4] * 20": "example 0 has 5 positions and 4 labels",
+    "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected -1 to 999",
+    "[[0, 1000, 0, 0, 0]] * 20": "reach from 0 to 1000",
+    "[[0, 1, 0, 0, 0]] * 19": "20 sequences have 19 labels",
+    "[[0, 1, 0, 0, 0]] * 19 + [1]": "expected a whole number an example",
+}
+
+
+@pytest.mark.parametrize(("returned", "words"), RETURNED.items())
+def test_bad_labels_of_positions_are_named(tmp_path: Path, returned: str, words: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(
+        "class Bad:\n    def examples(self, split, rng):\n"
+        f"        return [rng.integers(0, 3, 5) for _ in range(20)], {returned}\n"
+    )
+    with pytest.raises(DataError, match=words):
+        resolve(f"{path}:Bad", "conv", preset="quick", overrides=TINY).build_task()
+
+
+def test_the_check_knows_labels_of_positions(own: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_main([own]) == 0
+    assert "all 14 checks passed" in " ".join(capsys.readouterr().out.split())
