@@ -257,8 +257,9 @@ def test_what_fits_is_kept_whatever_its_type() -> None:
         (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),
         (["--task", "own.py"], "add the name of the class, own.py:ClassName"),
         (["--task", "nowhere.py:A"], "there is no file nowhere.py"),
-        (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: image, "
-         "listops, lm, pathfinder, pathx, periodic, retrieval, text); write a task of your own as"),
+        (["--task", "Parity"], "unknown task 'Parity'; did you mean pathx? (valid: groups, "
+         "image, languages, listops, lm, pathfinder, pathx, periodic, recall, retrieval, text); "
+         "write a task of your own as"),
     ],
 )  # fmt: skip
 def test_mistakes_of_the_command_line(

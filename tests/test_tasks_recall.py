@@ -150,6 +150,12 @@ def test_one_segment_is_the_default(tmp_path: Path) -> None:
     assert dataset.baselines["random value of the sequence"] == pytest.approx(12.5)
     assert dataset.baselines["random value"] == pytest.approx(100 / 4096)
     assert task.info.num_classes == task.info.vocab_size == 8192
+    rows = {
+        tuple(row)
+        for split in dataset.splits.values()
+        for row in split.batch(np.arange(len(split))).inputs.reshape(-1, 32).tolist()
+    }
+    assert len(rows) == 390, "splits are drawn separately"
     again = small(length=32, pairs=8).prepare(tmp_path / "again")
     assert again.fingerprint == dataset.fingerprint
 
