@@ -157,7 +157,7 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
     [
         (
             {"task": "listop"},
-            ["--task", "'listop'", "did you mean listops?", "valid: image, listops"],
+            ["--task", "'listop'", "did you mean listops?", "valid: groups, image"],
         ),
         ({"mixer": "tn"}, ["--mixer", "did you mean tnn?", "transformer"]),
         ({"mixer": "S4D"}, ["--mixer", "did you mean s4d?"]),
