@@ -17,6 +17,9 @@ LARGEST_TOKEN = 2**31 - 1
 LARGEST_REAL = float(np.finfo(np.float32).max)
 LARGEST_NUMBER = 2**63 - 1
 """Largest number of a field of metadata."""
+OUTCOMES = ("targets", "correct", "first_wrong")
+"""Columns of predictions.csv where positions have labels: how many, those predicted right, and the
+first position that was not, or -1."""
 _SEQUENCES = (list, tuple, np.ndarray)
 FORMS = (
     "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "
@@ -122,13 +125,14 @@ def pack_examples(returned: object) -> Examples:
     if of_positions:
         _check_position_labels(arrays, labels)
     joined = np.concatenate(labels)
+    reserved = OUTCOMES if of_positions else ("label", "prediction")
     return Examples(
         values=values,
         lengths=np.array([len(array) for array in arrays], dtype=np.int64),
         labels=np.where(joined < 0, NOT_SCORED, joined),
         targets="token" if of_positions else "example",
         towers=towers,
-        metadata=_metadata(more[0] if more else {}, count),
+        metadata=_metadata(more[0] if more else {}, count, reserved),
     )
 
 
@@ -243,7 +247,8 @@ def _labels(answers: object, lowest: int = 0) -> np.ndarray:
     return labels.astype(np.int64)
 
 
-def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
+def _metadata(given: object, examples: int, reserved: Sequence[str]) -> dict[str, np.ndarray]:
+    """Check metadata, whose fields cannot be called as other columns of predictions are."""
     if not isinstance(given, Mapping):
         raise DataError(f"its metadata is {_kind(given)}, expected fields by their names")
     found: dict[str, np.ndarray] = {}
@@ -254,7 +259,7 @@ def _metadata(given: object, examples: int) -> dict[str, np.ndarray]:
                 f"its metadata {name!r} is {array.dtype} {array.shape}, expected a whole number or "
                 f"a word an example"
             )
-        if not is_word(name) or name in ("label", "prediction", "length"):
+        if not is_word(name) or name in (*reserved, "length"):
             raise DataError(f"its metadata cannot be called {name!r}; rename it")
         if array.dtype.kind == "U" and not all(map(is_word, array.tolist())):
             raise DataError(

@@ -233,6 +233,7 @@ RETURNED = {
     "[[0] * 4] * 20": "example 0 has 5 positions and 4 labels",
     "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected -1 to 999",
     "[[0, 1000, 0, 0, 0]] * 20": "reach from 0 to 1000",
+    "[[0, 1, 0, 0, 0]] * 20, {'correct': [0] * 20}": "cannot be called 'correct'",
     "[[0, 1, 0, 0, 0]] * 19": "20 sequences have 19 labels",
     "[[0, 1, 0, 0, 0]] * 19 + [1]": "expected a whole number an example",
 }

@@ -1,3 +1,12 @@
 """Schemas of what runs, benchmarks and evaluations leave behind, and commands on such records."""
 
-__all__ = ["benchmark", "evaluation", "frame", "merge_results", "position_losses", "run", "schema"]
+__all__ = [
+    "benchmark",
+    "evaluation",
+    "frame",
+    "merge_results",
+    "position_losses",
+    "run",
+    "schema",
+    "token_scores",
+]

@@ -12,9 +12,6 @@ from lra.record.schema import ROUNDING, Count, PositiveCount, Record, ShortText
 
 SEGMENT = "segment"
 """Field of metadata whose values divide a split into segments, which have equal weight."""
-TOKEN_COLUMNS = ("targets", "correct", "first_wrong")
-"""Columns of predictions.csv where some positions have labels: how many, those predicted right, and
-the first position that was not; NO_PREDICTION if there is none."""
 
 
 class SegmentScore(Record):

@@ -18,13 +18,13 @@ from filelock import FileLock, Timeout
 
 from lra.config.schema import RunConfig
 from lra.record.run import LARGEST_METRICS, RunRecord, load_record
-from lra.record.token_scores import TOKEN_COLUMNS
 from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import Split
 from tasks.errors import DataError
+from tasks.examples import OUTCOMES
 from tasks.files import open_to_append, remove_leftovers, write_atomically
 from tasks.untrusted import open_regular, read_regular
 
@@ -179,7 +179,7 @@ class RunFolder:
         """Write what `save_predictions` does."""
         names, results = ("label", "prediction"), [split.labels, predictions]
         if predictions.ndim > 1:
-            names, results = TOKEN_COLUMNS, [*predictions.T]
+            names, results = OUTCOMES, [*predictions.T]
         columns = dict(zip(names, results, strict=True))
         columns |= {"length": split.lengths, **split.metadata()}
         text = io.StringIO()

@@ -15,11 +15,11 @@ from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipped
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
-from lra.record.token_scores import TOKEN_COLUMNS
 from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
 from tasks.errors import DataError
+from tasks.examples import OUTCOMES
 from tasks.untrusted import explain_errors, read_regular
 
 MOST_VALIDATIONS = 10_000
@@ -126,7 +126,7 @@ def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]
 
     Raises: ValueError for numbers that contradict each other.
     """
-    targets, correct, first_wrong = (columns.pop(name) for name in TOKEN_COLUMNS)
+    targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
     lengths = columns["length"]
     _require_numbers("targets", targets, 1, LONGEST)
     _require_numbers("correct", correct, 0, LONGEST)
