@@ -24,6 +24,9 @@ MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
 NOT_SCORED = -100
 """Label of a position that has no target."""
+OUTCOMES = ("targets", "correct", "first_wrong")
+"""Columns of predictions.csv where positions have labels: how many, those predicted right, and the
+first position that was not, or -1."""
 LONGEST_WORD = 100
 """Most letters of a metadata field's name, and of its words."""
 

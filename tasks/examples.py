@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, Split, is_word
+from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, OUTCOMES, Split, is_word
 from tasks.errors import DataError
 from tasks.labelled import LabelledTokens
 from tasks.splits import Packed, PackedReals, PackedTokens, RealSequences, Sequences
@@ -17,9 +17,6 @@ LARGEST_TOKEN = 2**31 - 1
 LARGEST_REAL = float(np.finfo(np.float32).max)
 LARGEST_NUMBER = 2**63 - 1
 """Largest number of a field of metadata."""
-OUTCOMES = ("targets", "correct", "first_wrong")
-"""Columns of predictions.csv where positions have labels: how many, those predicted right, and the
-first position that was not, or -1."""
 _SEQUENCES = (list, tuple, np.ndarray)
 FORMS = (
     "a list of sequences, each of whole numbers (length,) or of real ones (length, channels), or "

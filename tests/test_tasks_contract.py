@@ -14,7 +14,7 @@ from lra.config.registry import TASKS
 from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
 from requested import compose_task
-from tasks.base import NOT_SCORED, Dataset, Task
+from tasks.base import Dataset, Task
 from tasks.errors import DataError
 
 NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
@@ -54,13 +54,18 @@ def test_examples_are_such_as_the_task_says(task: Task, dataset: Dataset) -> Non
         split.check(info)
         batch = split.batch(np.arange(len(split)))
         assert batch.lengths.shape == (len(split), info.towers)
-        targets = split if info.targets == "example" else batch.inputs
+        targets = batch.inputs if info.targets == "position" else split.labels
         assert batch.labels.dtype == torch.int64 and batch.labels.shape == (len(targets),)
         assert int(batch.lengths.sum()) == len(batch.inputs)
         if info.targets == "token":
-            is_scored = batch.labels != NOT_SCORED
-            assert batch.labels[is_scored].tolist() == split.labels.tolist()
-            assert all(part.any() for part in is_scored.split(batch.lengths[:, 0].tolist()))
+            assert batch.scored is not None and batch.counts is not None
+            assert batch.labels.tolist() == split.labels.tolist()
+            assert (batch.counts > 0).all() and int(batch.counts.sum()) == len(batch.scored)
+            ends = batch.lengths[:, 0].cumsum(0).repeat_interleave(batch.counts)
+            begins = (batch.lengths[:, 0].cumsum(0) - batch.lengths[:, 0]).repeat_interleave(
+                batch.counts
+            )
+            assert ((begins <= batch.scored) & (batch.scored < ends)).all()
         if info.vocab_size is None:
             assert batch.inputs.dtype == torch.float32
             assert batch.inputs.shape[1:] == (info.channels,)

@@ -22,9 +22,8 @@ from lra.runtime.console import as_text
 from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
 from lra.train.state import RunState
-from tasks.base import Split
+from tasks.base import OUTCOMES, Split
 from tasks.errors import DataError
-from tasks.examples import OUTCOMES
 from tasks.files import open_to_append, remove_leftovers, write_atomically
 from tasks.untrusted import open_regular, read_regular
 

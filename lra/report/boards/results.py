@@ -17,9 +17,8 @@ from lra.record.run import LARGEST_METRICS, NO_PREDICTION, RunRecord, with_shipp
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.runtime.console import without_apostrophe
 from lra.runtime.errors import UserError
-from tasks.base import LONGEST_WORD, MOST_CLASSES, is_word
+from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
 from tasks.errors import DataError
-from tasks.examples import OUTCOMES
 from tasks.untrusted import explain_errors, read_regular
 
 MOST_VALIDATIONS = 10_000
