@@ -96,6 +96,12 @@ class Batch:
         inputs, labels = send(self.inputs, device), send(self.labels, device)
         return Batch(inputs, self.lengths, labels, scored, self.counts)
 
+    @property
+    def model_inputs(self) -> tuple[Tensor, ...]:
+        """What a model takes: inputs, lengths and, if there are any, the scored positions."""
+        found = self.inputs, self.lengths
+        return found if self.scored is None else (*found, self.scored)
+
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
 

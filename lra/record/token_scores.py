@@ -99,11 +99,11 @@ def refuse_other_accuracy(
         tokens: the scores where some positions have labels; the accuracy is then theirs.
     Raises: ValueError saying so.
     """
-    expected = 100.0 * correct / total
+    expected, origin = 100.0 * correct / total, f"{correct} in {total}"
     if tokens is not None:
         sums = [(one.correct, one.targets) for one in tokens.segments]
         if (correct, total) != tuple(map(sum, zip(*sums, strict=True))):
             raise ValueError(f"the segments do not add up to {correct} of {total} right answers")
-        expected = tokens.accuracy
+        expected, origin = tokens.accuracy, "its segments"
     if abs(expected - accuracy) > ROUNDING:
-        raise ValueError(f"test_accuracy is {accuracy}, expected {expected}, that of its counts")
+        raise ValueError(f"test_accuracy is {accuracy}, expected that of {origin}")

@@ -253,7 +253,7 @@ class Evaluator:
                     self.check()
                     batch = split.batch(chosen[places]).to(self.device)
                     with autocast_of(self.precision, self.device):
-                        logits = self.model(batch.inputs, batch.lengths, batch.scored)
+                        logits = self.model(*batch.model_inputs)
                     receive(places, logits, batch)
         finally:
             self.model.train(was_training)

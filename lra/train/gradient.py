@@ -95,7 +95,7 @@ class Gradient:
             part = batch.rows(start, stop)
             with self.group.gradients_synchronized(self.parallel, number == len(passes)):
                 with autocast_of(self.train_config.precision, self.device):
-                    logits = self.parallel(part.inputs, part.lengths, part.scored)
+                    logits = self.parallel(*part.model_inputs)
                 total, correct = sum_losses(logits, part.labels)
                 loss = total * weight / max(1, targets)
                 # Of all processes' gradients the mean is taken.
