@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 BENCHMARK = ("listops", "text", "retrieval", "image", "pathfinder", "pathx")
 """The tasks of the Long Range Arena, in the order of its tables."""
 
+PROBES = ("recall", "languages", "groups")
+"""Tasks that each ask for one ability. Their results are tabulated by themselves."""
+
 MOST_CLASSES = 1000
 """Most classes of examples that a task may have: tables and predictions are made for no more."""
 NOT_SCORED = -100

@@ -107,6 +107,9 @@ class RunRecord(Record):
     """Mean FLOPs of the first steps; see `lra.runtime.flops` for what counts."""
     peak_memory_mib: Positive
     params: Count
+    state_size: Count | None = None
+    """Real numbers that a sequence of `length` positions carries from one to the next, in all
+    layers; null where a mixer has no recurrence or sees both directions, and in older records."""
     length: PositiveCount
     """Positions of the longest sequence that the task admits."""
     batch_size: PositiveCount

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.comparison import Comparisons, compare_all, find_method
+from lra.report.boards.probes import probes
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
@@ -20,6 +21,7 @@ from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.styles import assign_styles
 from lra.report.published.rows import choose_published
 from lra.report.tables.table import Table
+from tasks.base import PROBES
 
 DEFAULT_RELATIVE_TO = "tnn"
 
@@ -58,12 +60,18 @@ class ReportData:
         self.results = results
         self.options = options
         self.names = RowNames(results.records, results.bench)
-        self.boards = boards(results.records, self.names, results.is_own)
-        self.position_boards = position_boards(results.records, self.names, results.is_own)
-        self.speed_boards = speed_boards(results.records, self.names, results.is_own)
+        others = [record for record in results.records if record.task not in PROBES]
+        self.boards = boards(others, self.names, results.is_own)
+        self.position_boards = position_boards(others, self.names, results.is_own)
+        self.speed_boards = speed_boards(others, self.names, results.is_own)
         self.bench_boards = bench_boards(results.bench, self.names, results.is_own)
+        self.probes = probes(results)
         shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-        self.styles = assign_styles(method for board in shown for method in board.rows)
+        rows = [row for board in shown for row in board.rows]
+        of_probes = [
+            row for probe in self.probes for row in {*probe.rows, *probe.families.values()}
+        ]
+        self.styles = assign_styles([*rows, *of_probes])
         self.relative_to = DEFAULT_RELATIVE_TO
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")

@@ -12,6 +12,7 @@ from lra.report.boards.board import Board
 from lra.report.boards.comparison import Comparisons
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.position_bits import Windows, windows_of
+from lra.report.boards.probes import Probe
 from lra.report.boards.speeds import SpeedBoard
 from lra.report.chapters import PAGE, PAPER, README, ChapterKind, Content, ReportData
 from lra.report.figures.breakdown import breakdown_figures
@@ -22,6 +23,7 @@ from lra.report.figures.kernels import kernel_figures
 from lra.report.figures.layers import layer_figures
 from lra.report.figures.next_tokens import by_position_figures, perplexity_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
+from lra.report.figures.probes import probe_figures
 from lra.report.figures.scaling import scaling_figures
 from lra.report.published.rows import published_rows
 from lra.report.tables.accuracy import accuracy_table
@@ -31,6 +33,7 @@ from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.next_tokens import position_table
 from lra.report.tables.out_of_distribution import evaluation_tables
 from lra.report.tables.position_bits import metadata_tables, position_tables
+from lra.report.tables.probes import probe_tables
 from lra.report.tables.published import perplexity_table, published_table, suite_table
 from lra.report.tables.speed import speed_and_memory_tables, speed_table
 from lra.report.tables.table import Table
@@ -196,6 +199,21 @@ _NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
     is_main=lambda board: board.is_main,
 )  # fmt: skip
 
+_PROBES: ChapterKind[Probe] = ChapterKind(
+    lambda data: data.probes,
+    lambda probe: probe.name,
+    lambda probe: probe.slug,
+    [
+        Content("probes", PAGE | README, lambda data, probe, _: probe_tables(data.results, probe)),
+        Content("figures-of-probes", PAGE, lambda data, probe, _: (
+            probe_figures(data.results, probe, data.styles)
+        )),
+    ],
+    prefix="probe",
+    tab=lambda _: "Probes",
+)  # fmt: skip
+"""Tasks that each ask for one ability, apart from the benchmark."""
+
 _SPEED: ChapterKind[Sequence[SpeedBoard]] = ChapterKind(
     lambda data: [data.speed_boards] if data.speed_boards else [],
     lambda _: "Speed and memory",
@@ -270,7 +288,7 @@ _SETTINGS: ChapterKind[str] = ChapterKind(
 )
 
 CHAPTERS: Sequence[ChapterKind[Any]] = (
-    _COMPARISON, ACCURACY, _NEXT_TOKENS, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
+    _COMPARISON, ACCURACY, _NEXT_TOKENS, _PROBES, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
     _PUBLISHED, _SETTINGS,
 )  # fmt: skip
 """The chapters of the report, in their order."""

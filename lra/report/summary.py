@@ -9,11 +9,13 @@ from pathlib import Path
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.report.boards.board import Board, leading_board
 from lra.report.boards.cells import Cell
+from lra.report.boards.probes import Probe
 from lra.report.chapters import Chapter, ReportData
 from lra.report.tables.accuracy import accuracy_columns
 from lra.report.tables.comparison import describe_comparisons
 from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset
 from lra.report.tables.next_tokens import position_table
+from lra.report.tables.probes import probe_table
 from lra.report.tables.table import Table
 from lra.report.tables.terminal import OWN_MARK, fit_table, wrap
 
@@ -47,17 +49,24 @@ def _count(number: int, noun: str) -> str:
 
 def _describe_boards(data: ReportData, *, is_chosen: bool) -> list[str]:
     every = [*data.boards, *data.position_boards]
-    if not every:
+    if not (every or data.probes):
         return [wrap(f"There are no runs in {data.results.folder} yet.")]
-    parts = []
+    parts = [_describe_probe(probe) for probe in data.probes if probe.own_rows]
     shown = [board for board in every if board.own_rows]
-    if not shown:
+    if every and not (shown or parts):
         what = "these" if is_chosen else f"the runs in {data.results.folder}"
         parts.append(wrap(f"None of {what} is your own. All were shipped with the repository."))
         leading = data.leading_board or leading_board(data.position_boards) or every[0]
         shown = [board for board in every if board.is_main] if is_chosen else [leading]
     parts += [_describe_board(board) for board in shown]
     return [*parts, *_describe_others(shown, [board for board in every if board not in shown])]
+
+
+def _describe_probe(probe: Probe) -> str:
+    """Write the accuracies of a probe in plain text."""
+    table = probe_table(probe)
+    fitted = fit_table(table, [table.headings[1]])
+    return "\n\n".join([wrap(table.title), fitted.text, wrap(" ".join(fitted.legend))]).rstrip()
 
 
 def _describe_board(board: Board) -> str:

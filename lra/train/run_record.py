@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from pydantic import ValidationError
 
+from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
 from lra.record.position_losses import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
@@ -99,6 +100,7 @@ class Recorder:
             flops_per_step=trainer.flops_per_step,
             peak_memory_mib=session.peak_memory(),
             params=trainer.num_parameters,
+            state_size=None if is_pretraining else count_state(trainer.model, self.info.max_length),
             length=self.info.max_length,
             batch_size=config.train.batch_size,
             micro_batch=trainer.gradient.micro_batch,

@@ -1,0 +1,214 @@
+"""Results on probes: of each mixer the best attempt, and how many attempts succeed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from lra.record.frame import settings_of
+from lra.record.run import RunRecord
+from lra.report.boards.board import Board
+from lra.report.boards.cells import Cell, cell_of
+from lra.report.boards.results import Results
+from lra.report.boards.row_names import RowNames
+from lra.report.boards.slugs import slugify
+from lra.runtime.errors import UserError
+from tasks.base import PROBES
+from tasks.errors import DataError
+
+SUCCESS = 90.0
+"""Test accuracy in percent from which an attempt counts as a success."""
+
+_SIZES = ("train", "val", "test")
+_WIDTH = "model.dim="
+_WHAT_IS_COMPARED = ("mixer.", "model.")
+"""Settings in which rows differ. Others, such as the learning rate, are attempts of one row."""
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What the mixers score on one variant of a probe: a language, a group, a number of pairs."""
+
+    name: str
+    board: Board
+    """The best attempt of each row: the settings of training whose validation accuracy is best."""
+    attempts: Mapping[str, Sequence[RunRecord]]
+    """The runs of all settings of training that were tried, by row."""
+
+    def successes(self, row: str) -> str:
+        """Write how many attempts of a row succeed, such as "3 of 12"."""
+        runs = self.attempts[row]
+        count = sum((run.test_accuracy or 0.0) >= SUCCESS for run in runs)
+        return f"{count} of {len(runs)}"
+
+
+@dataclass(frozen=True)
+class Probe:
+    """The results on one task of a preset and protocol, by variant of the task."""
+
+    task: str
+    preset: str
+    protocol: str
+    variants: Sequence[Variant]
+    differing: str
+    """The task's options that tell variants apart; empty where there is one variant."""
+    families: Mapping[str, str] = field(default_factory=dict)
+    """By row, its name apart from the width of the model."""
+    widths: Mapping[str, int] = field(default_factory=dict)
+    """Channels of the model, by row."""
+
+    @property
+    def name(self) -> str:
+        """The task, with preset and protocol."""
+        return f"{self.task}, preset {self.preset}, protocol {self.protocol}"
+
+    @property
+    def slug(self) -> str:
+        """The name of the probe in files and links."""
+        return slugify(self.task, self.preset, self.protocol)
+
+    @property
+    def rows(self) -> list[str]:
+        """The rows of all variants."""
+        return sorted({row for variant in self.variants for row in variant.board.rows})
+
+    @property
+    def own_rows(self) -> list[str]:
+        """The rows in which any run is the user's own, rather than a shipped one."""
+        return sorted({row for variant in self.variants for row in variant.board.own_rows})
+
+    def cell(self, row: str, variant: Variant) -> Cell[RunRecord] | None:
+        """Return the best attempt of a row on a variant; None if there is no attempt."""
+        return variant.board.rows.get(row, {}).get(self.task)
+
+
+def probes(results: Results) -> list[Probe]:
+    """Sort the results on probes by task, preset and protocol, and then by variant of the task."""
+    records = [record for record in results.records if record.task in PROBES]
+    settings = {_name(run): _read_settings(results, run) for run in records}
+    rows, families = _name_rows(records, ""), _name_rows(records, _WIDTH)
+    found: list[Probe] = []
+    groups = _group(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
+    for _, runs in sorted(groups.items()):
+        task, preset, protocol = runs[0].task, runs[0].preset, runs[0].protocol
+        by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
+        options = [settings[_name(group[0])] for group in by_data.values()]
+        names, differing = _name_variants(options, [key[1] for key in by_data])
+        variants = [
+            _variant(results, name, group, rows)
+            for name, group in zip(names, by_data.values(), strict=True)
+        ]
+        found.append(
+            Probe(
+                task,
+                preset,
+                protocol,
+                sorted(variants, key=lambda variant: _natural(variant.name)),
+                differing,
+                {rows[_name(run)]: families[_name(run)] for run in runs},
+                {rows[_name(run)]: settings[_name(run)].get("config.model.dim", 0) for run in runs},
+            )
+        )
+    return found
+
+
+def _name(run: RunRecord) -> tuple[str, str, str, str]:
+    return run.task, run.mixer, run.run_id, run.status
+
+
+def _group(
+    runs: Iterable[RunRecord], key: Callable[[RunRecord], Key]
+) -> dict[Key, list[RunRecord]]:
+    groups: dict[Key, list[RunRecord]] = {}
+    for run in runs:
+        groups.setdefault(key(run), []).append(run)
+    return groups
+
+
+def _read_settings(results: Results, run: RunRecord) -> dict[str, Any]:
+    try:
+        return settings_of(results.path(run))
+    except (DataError, UserError, OSError) as error:
+        results.add_fault(f"settings of {results.path(run)}: {error}")
+        return {}
+
+
+def _name_rows(records: Sequence[RunRecord], left_out: str) -> dict[tuple[str, str, str, str], str]:
+    """Name rows by the settings of mixers and models alone, without one of them."""
+    compared = [
+        run.model_copy(
+            update={
+                "overrides": [
+                    text
+                    for text in run.overrides
+                    if text.startswith(_WHAT_IS_COMPARED)
+                    and not (left_out and text.startswith(left_out))
+                ],
+                "config_hash": "",
+            }
+        )
+        for run in records
+    ]
+    names = RowNames(compared)
+    return {_name(run): names.of(run) for run in compared}
+
+
+def _name_variants(
+    settings: Sequence[Mapping[str, Any]], fingerprints: Sequence[str]
+) -> tuple[list[str], str]:
+    """Name variants by the options in which they differ, or by their data if there is none.
+
+    Returns: the names, and the options.
+    """
+    options = [
+        {key.removeprefix("config.task."): value for key, value in one.items() if "task." in key}
+        for one in settings
+    ]
+    keys = sorted({key for one in options for key in one})
+    differing = [key for key in keys if len({str(one.get(key)) for one in options}) > 1]
+    for chosen in ([key for key in differing if key not in _SIZES], differing):
+        names = [_write_options(one, chosen) for one in options]
+        if len(set(names)) == len(names):
+            return names, ", ".join(chosen)
+    return [f"data {fingerprint[:8]}" for fingerprint in fingerprints], "data"
+
+
+def _write_options(options: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """Write options: the value alone of a single one."""
+    if len(keys) == 1:
+        return str(options.get(keys[0]))
+    return ", ".join(f"{key} {options.get(key)}" for key in keys)
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which whole numbers are in order of their size."""
+    return [(len(word) if word.isdigit() else 0, word) for word in name.replace(",", "").split()]
+
+
+def _variant(
+    results: Results,
+    name: str,
+    runs: Sequence[RunRecord],
+    rows: Mapping[tuple[str, str, str, str], str],
+) -> Variant:
+    best: dict[str, dict[str, Cell[RunRecord]]] = {}
+    attempts: dict[str, list[RunRecord]] = {}
+    task = runs[0].task
+    for row, group in sorted(_group(runs, lambda run: rows[_name(run)]).items()):
+        tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
+        cells = [cell_of(same, results.is_own) for same in tried.values()]
+        best[row] = {task: max(cells, key=_validated)}
+        attempts[row] = [run for cell in cells for run in cell.runs]
+    data = f"{runs[0].data.source} data"
+    board = Board(runs[0].preset, runs[0].protocol, best, {task: data}, name or data)
+    return Variant(name, board, attempts)
+
+
+def _validated(cell: Cell[RunRecord]) -> float:
+    """Return the mean validation accuracy of the finished runs of a cell in percent."""
+    found = [run.val_accuracy for run in cell.runs if run.status == "done"]
+    return statistics.mean(filter(None, found)) if any(found) else -1.0

@@ -1,0 +1,163 @@
+"""Probes in the report: best attempts, successes, lengths, and figures over sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lra.record.run import RunRecord
+from lra.record.token_scores import SegmentScore, TokenScores
+from lra.report.boards.board import boards
+from lra.report.boards.probes import Probe, probes
+from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.contents import CHAPTERS
+from lra.report.figures.probes import probe_figures
+from lra.report.figures.styles import assign_styles
+from lra.report.summary import summarize
+from lra.report.tables.probes import longest_right, probe_tables
+from lra.report.tables.table import Table
+from made_results import record, save_all
+
+
+def attempt(
+    number: int, accuracy: float, *, language: str = "parity", **changes: object
+) -> RunRecord:
+    """Make a run of the task languages; its validation accuracy is that of the test."""
+    overrides = [f"task.language={language}", *changes.pop("overrides", ())]
+    run_id = f"{number:08x}-s{changes.get('seed', 0)}"
+    data = {
+        "source": "generated",
+        "fingerprint": {"parity": "a", "even-pairs": "b"}[language] * 64,
+        "sizes": {"train": 1, "val": 100, "test": 100},
+    }
+    return record(
+        task="languages",
+        run_id=run_id,
+        config_hash=f"{number:08x}",
+        overrides=overrides,
+        test_accuracy=accuracy,
+        test_correct=round(accuracy),
+        test_total=100,
+        val_accuracy=changes.pop("val_accuracy", accuracy),
+        baselines={"chance": 50.0, "majority class": 50.0},
+        largest_class=50.0,
+        data=data,
+        **changes,
+    )
+
+
+def found_in(folder: Path, runs: list[RunRecord]) -> tuple[Results, Probe]:
+    save_all(folder, runs)
+    for run in runs:
+        language = run.overrides[0].partition("=")[2]
+        width = next((t.partition("=")[2] for t in run.overrides if "model.dim" in t), "64")
+        place = folder / "runs" / run.task / run.mixer / run.run_id
+        place.joinpath("config.yaml").write_text(
+            f"task: {{language: {language}, train: 100}}\nmodel: {{dim: {width}}}\n"
+        )
+    results = Results(folder)
+    (probe,) = probes(results)
+    assert not results.faults
+    return results, probe
+
+
+def columns_of(table: Table) -> dict[str, list[str]]:
+    return {column.name: column.texts for column in table.columns}
+
+
+def test_the_rate_that_is_best_in_validation_counts_and_successes_are_of_all(
+    tmp_path: Path,
+) -> None:
+    runs = [
+        attempt(1, 95, overrides=["train.lr=1e-3"]),
+        attempt(1, 91, overrides=["train.lr=1e-3"], seed=1),
+        attempt(2, 99, overrides=["train.lr=1e-2"], val_accuracy=80.0),
+        attempt(2, 60, overrides=["train.lr=1e-2"], val_accuracy=80.0, seed=1),
+        attempt(3, 98, overrides=["mixer.expand_ratio=2"]),
+        attempt(4, 75, language="even-pairs"),
+    ]
+    results, probe = found_in(tmp_path, runs)
+    assert probe.differing == "language"
+    accuracy, scaled = probe_tables(results, probe)
+    assert columns_of(accuracy) == {
+        "mixer": ["tnn", "tnn (mixer.expand_ratio=2)", "trivial baseline: chance"],
+        "even-pairs": ["75.00 (n=1), 0 of 1", "-", "50.00"],
+        "parity": ["93.00 ± 2.83 (n=2), 3 of 4", "98.00 (n=1), 1 of 1", "50.00"],
+    }
+    assert columns_of(scaled)["parity"] == ["0.860", "0.960"]
+
+
+def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
+    save_all(tmp_path, [record(), attempt(1, 95)])
+    results = Results(tmp_path)
+    data = ReportData(results, ReportOptions())
+    assert [board.tasks for board in data.boards] == [board.tasks for board in boards([record()])]
+    chapters = make_chapters(CHAPTERS, data)
+    assert "Probes" in {chapter.tab for chapter in chapters}
+    printed = summarize(data, chapters, tmp_path)
+    assert "languages, preset" in printed
+    assert "95.00" in printed
+    # Without the settings of the run, which are named as missing, the rest is shown.
+    assert any("config.yaml" in fault for fault in results.faults)
+
+
+def test_runs_without_a_result_are_attempts_that_failed(tmp_path: Path) -> None:
+    runs = [attempt(1, 95), attempt(2, 0, seed=1).model_copy(update={"status": "diverged"})]
+    none = dict.fromkeys(("test_accuracy", "test_correct", "test_total", "val_accuracy"))
+    runs[1] = runs[1].model_copy(update=none)
+    _, probe = found_in(tmp_path, runs)
+    (variant,) = probe.variants
+    assert (variant.name, variant.successes("tnn")) == ("", "1 of 2")
+
+
+def test_accuracy_is_drawn_over_width_and_state(tmp_path: Path) -> None:
+    runs = [
+        attempt(n, 50 + n, overrides=[f"model.dim={width}"], state_size=10 * width)
+        for n, width in enumerate((16, 32, 64), start=1)
+    ]
+    results, probe = found_in(tmp_path, runs)
+    styles = assign_styles([*probe.rows, *probe.families.values()])
+    over_width, over_state = probe_figures(results, probe, styles)
+    assert over_width.draw.args[0] == {"tnn": [(16.0, 51.0), (32.0, 52.0), (64.0, 53.0)]}
+    assert over_state.draw.args[0] == {"tnn": [(160.0, 51.0), (320.0, 52.0), (640.0, 53.0)]}
+    assert len(over_width.files()) == len(over_state.files()) == 2
+    # At one width, there is nothing to draw.
+    results, probe = found_in(tmp_path / "one", runs[:1])
+    assert not probe_figures(results, probe, styles)
+
+
+@pytest.mark.parametrize(
+    ("first_wrong", "length"),
+    [([-1] * 10, 16.0), ([3, *[-1] * 9], 16.0), ([3, 7, *[-1] * 8], 7.0), ([0] * 10, 0.0)],
+)
+def test_the_longest_length_has_nine_in_ten_right(
+    tmp_path: Path, first_wrong: list[int], length: float
+) -> None:
+    correct = [16 if wrong < 0 else wrong for wrong in first_wrong]
+    score = SegmentScore(
+        name="",
+        examples=10,
+        correct_examples=correct.count(16),
+        targets=160,
+        correct=sum(correct),
+    )
+    run = record(
+        task="groups",
+        test_accuracy=score.token_accuracy,
+        test_correct=score.correct,
+        test_total=160,
+        tokens=TokenScores(segments=[score]),
+    )
+    save_all(tmp_path, [run])
+    lines = [f"16,{n},{wrong},16" for n, wrong in zip(correct, first_wrong, strict=True)]
+    place = tmp_path / "runs" / run.task / run.mixer / run.run_id
+    place.joinpath("predictions.csv").write_text(
+        "\n".join(["targets,correct,first_wrong,length", *lines])
+    )
+    results = Results(tmp_path)
+    (probe,) = probes(results)
+    (variant,) = probe.variants
+    found = longest_right(results, probe.cell("tnn", variant))
+    assert found == length, results.faults
