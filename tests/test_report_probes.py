@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,9 +22,7 @@ from lra.report.tables.table import Table
 from made_results import record, save_all
 
 
-def attempt(
-    number: int, accuracy: float, *, language: str = "parity", **changes: object
-) -> RunRecord:
+def attempt(number: int, accuracy: float, *, language: str = "parity", **changes: Any) -> RunRecord:
     """Make a run of the task languages; its validation accuracy is that of the test."""
     overrides = [f"task.language={language}", *changes.pop("overrides", ())]
     run_id = f"{number:08x}-s{changes.get('seed', 0)}"
@@ -105,7 +104,9 @@ def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
 
 def test_runs_without_a_result_are_attempts_that_failed(tmp_path: Path) -> None:
     runs = [attempt(1, 95), attempt(2, 0, seed=1).model_copy(update={"status": "diverged"})]
-    none = dict.fromkeys(("test_accuracy", "test_correct", "test_total", "val_accuracy"))
+    none: dict[str, None] = dict.fromkeys(
+        ("test_accuracy", "test_correct", "test_total", "val_accuracy")
+    )
     runs[1] = runs[1].model_copy(update=none)
     _, probe = found_in(tmp_path, runs)
     (variant,) = probe.variants

@@ -16,6 +16,7 @@ from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, readme_slugs
 from lra.report.contents import CHAPTERS
 from lra.report.page.readme import (
+    FILES,
     check_readmes,
     make_block,
     write_readmes,
@@ -27,10 +28,10 @@ from lra.report.tables.published import suite_table
 from made_results import bench_record, made_records, record, save, save_all
 
 SHIPPED = ROOT / "results" / "shipped"
-FILES = ("README.md", "docs/results.md", "docs/reproduce.md", "results/settings.md")
 BLOCKS = {
     "README.md": ("leaderboard", "first-bubbles"),
     "docs/results.md": ("accuracy, speed, bubbles-of-each-device", "bits"),
+    "docs/probes.md": ("probes",),
     "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
     "results/settings.md": tuple(f"settings-{name}" for name in audit.names()),
 }

@@ -205,7 +205,7 @@ _PROBES: ChapterKind[Probe] = ChapterKind(
     lambda probe: probe.slug,
     [
         Content("probes", PAGE | README, lambda data, probe, _: probe_tables(data.results, probe)),
-        Content("figures-of-probes", PAGE, lambda data, probe, _: (
+        Content("figures-of-probes", PAGE | README, lambda data, probe, _: (
             probe_figures(data.results, probe, data.styles)
         )),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from functools import partial
@@ -117,9 +117,21 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
 
 
 def breakdown_figures(
-    results: Results, board: Board, styles: MethodStyles, slug: str
+    results: Results,
+    board: Board,
+    styles: MethodStyles,
+    slug: str,
+    only: Collection[str] = (),
 ) -> list[ReportFigure]:
-    """Make a figure per task and metadata field, and one of confusions per task."""
+    """Make a figure per task and metadata field, and one of confusions per task.
+
+    Args:
+        results: where predictions are.
+        board: the rows.
+        styles: of the rows.
+        slug: end of the figures' slugs.
+        only: the fields that are drawn, and no confusions; empty for all.
+    """
     figures = []
     for task in board.tasks:
         by_method, note = _read_predictions(results, board, task)
@@ -131,7 +143,8 @@ def breakdown_figures(
             if len(fields) > MOST_FIELDS
             else ""
         )
-        for field, values in itertools.islice(fields.items(), MOST_FIELDS):
+        shown = {name: one for name, one in fields.items() if not only or name in only}
+        for field, values in itertools.islice(shown.items(), MOST_FIELDS):
             groups = {
                 method: group_accuracies(one, field)
                 for method, one in by_method.items()
@@ -151,19 +164,19 @@ def breakdown_figures(
             )
         if any(one.seeds[0].first_wrong is not None for one in by_method.values()):
             figures.append(_figure_of_prefixes(board, task, by_method, styles, slug, note))
-            continue
-        figures.append(
-            ReportFigure(
-                slugify("confusions", task, slug),
-                f"{task}: confusions",
-                f"{board.name}. Each cell is the percentage of the test examples of a true class "
-                f"(row) that was predicted as a class (column), over all seeds.{note}",
-                partial(
-                    _draw_confusions,
-                    {method: confusion(one) for method, one in sorted(by_method.items())},
-                ),
+        elif not only:
+            figures.append(
+                ReportFigure(
+                    slugify("confusions", task, slug),
+                    f"{task}: confusions",
+                    f"{board.name}. Each cell is the percentage of the test examples of a true "
+                    f"class (row) that was predicted as a class (column), over all seeds.{note}",
+                    partial(
+                        _draw_confusions,
+                        {method: confusion(one) for method, one in sorted(by_method.items())},
+                    ),
+                )
             )
-        )
     return figures
 
 

@@ -18,16 +18,19 @@ from lra.report.figures.styles import MethodStyles
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_FIELDS = ("length", "segment")
+"""Metadata by which the accuracy on probes is drawn."""
+
 Points = Mapping[str, Sequence[tuple[float, float]]]
 """Points (x, accuracy in percent) of each line, by its row's name apart from the width."""
 
 
 def probe_figures(results: Results, probe: Probe, styles: MethodStyles) -> list[ReportFigure]:
-    """Make the figures of a probe: over width and state, and over length and metadata."""
+    """Make the figures of a probe: over width and state, and over length."""
     figures = [f for variant in probe.variants for f in _size_figures(probe, variant, styles)]
     for variant in probe.variants:
         slug = slugify(probe.preset, probe.protocol, variant.name)
-        figures += breakdown_figures(results, variant.board, styles, slug)
+        figures += breakdown_figures(results, variant.board, styles, slug, _FIELDS)
     return figures
 
 

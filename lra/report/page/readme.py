@@ -21,7 +21,9 @@ from lra.report.tables.table import Table
 from lra.runtime.errors import UserError, unknown
 from tasks.files import write_atomically
 
-FILES = ("README.md", "docs/results.md", "docs/reproduce.md", "results/settings.md")
+FILES = (
+    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/settings.md",
+)  # fmt: skip
 _BLOCK = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->\n((?:(?!<!-- ).*\n)*)<!-- end -->$")
 _START = re.compile(r"(?m)^<!-- made by report\.py: .* -->$")
 _END = re.compile(r"(?m)^<!-- end -->$")
