@@ -20,6 +20,7 @@ from lra.classifier.decoders import (
     Decoder,
     FullPassDecoder,
     RecurrentDecoder,
+    count_state,
     has_recurrence,
 )
 from lra.config.registry import MIXERS
@@ -75,6 +76,25 @@ def decoded(decoder: Decoder, tokens: Tensor, *parts: int) -> Iterator[tuple[int
     for part in tokens.split(sizes):
         done += len(part)
         yield done - 1, decoder.take(part)
+
+
+def test_the_state_is_counted_in_all_layers() -> None:
+    model = build("delta")
+    recurrent = [m for m in model.modules() if isinstance(m, RecurrentMixer)]
+    states = [mixer.recurrence(TRAINED).initial_state(1) for mixer in recurrent]
+    tensors = [t for state in states for t in ([state] if isinstance(state, Tensor) else state)]
+    assert count_state(model, TRAINED) == sum(t.numel() for t in tensors) > 0
+
+
+@pytest.mark.parametrize("name", [name for name in CAUSAL if name not in RECURRENT])
+def test_without_a_recurrence_no_state_is_counted(name: str) -> None:
+    assert count_state(build(name), TRAINED) is None
+
+
+def test_in_both_directions_no_state_is_counted() -> None:
+    config = resolve("listops", "s4d", preset="quick", overrides=["model.depth=1"])
+    model = Classifier(config, config.build_task().info)
+    assert count_state(model, TRAINED) is None
 
 
 def whole(model: Classifier, tokens: Tensor) -> Tensor:

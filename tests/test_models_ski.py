@@ -181,9 +181,9 @@ def config_warps() -> list[tuple[str, float, int, int]]:
     lengths = {"listops": 2048, "text": 4096, "retrieval": 4000}
     lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
     found = [("default", 0.99, 64, 2048)]
-    for task, settings in body["per_task"].items():
-        mixer = settings["mixer"]
-        found.append((task, mixer["warp"], mixer["num_inducing_points"], lengths[task]))
+    for task, length in lengths.items():
+        mixer = body["per_task"][task]["mixer"]
+        found.append((task, mixer["warp"], mixer["num_inducing_points"], length))
     return found
 
 
