@@ -10,6 +10,7 @@ __all__ = [
     "intervals",
     "measures",
     "position_bits",
+    "probes",
     "ranking",
     "results",
     "row_names",

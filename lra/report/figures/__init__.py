@@ -12,6 +12,7 @@ __all__ = [
     "layers",
     "next_tokens",
     "out_of_distribution",
+    "probes",
     "scaling",
     "series",
     "styles",

@@ -11,6 +11,7 @@ __all__ = [
     "notes",
     "out_of_distribution",
     "position_bits",
+    "probes",
     "published",
     "reproduce",
     "settings",
