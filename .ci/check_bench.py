@@ -13,7 +13,6 @@ records, faults = all_bench_records(Path(sys.argv[1]))
 assert not faults, faults
 found = {(record.mode, record.mixer) for record in records}
 expected = {(mode, name) for mode in ("step", "forward", "op", "decode") for name in ("tnn", "s4")}
-expected.add(("step", "fd-tnn"))
 assert found == expected, found
 values = {record.varied_values for record in records if record.task == "lm"}
 assert values == {("mixer.rpe_layers=1",), ("mixer.rpe_layers=2",)}, values
