@@ -83,6 +83,14 @@ class GeneratedTask(Task):
             f"{dataset.folder}"
         )
 
+    @classmethod
+    def fresh(
+        cls, options: Mapping[str, Any], *, length: int | None, examples: int
+    ) -> dict[str, Any]:
+        """See `Task.fresh`: draws new examples; a subclass adds what another length changes."""
+        few = {"train": FRESH_TRAINING, "val": 1}
+        return {"data_seed": options["data_seed"] + 1, "test": examples, **few}
+
     def training_examples(self) -> int:
         """See `Task.training_examples`."""
         return self.counts["train"]

@@ -114,6 +114,19 @@ def test_runs_without_a_result_are_attempts_that_failed(tmp_path: Path) -> None:
     assert (variant.name, variant.successes("tnn")) == ("", "1 of 2")
 
 
+def test_a_validation_accuracy_of_zero_counts_in_the_mean(tmp_path: Path) -> None:
+    runs = [
+        attempt(1, 60, overrides=["train.lr=1e-3"]),
+        attempt(2, 90, overrides=["train.lr=1e-2"]),
+        attempt(2, 0, overrides=["train.lr=1e-2"], seed=1),
+    ]
+    _, probe = found_in(tmp_path, runs)
+    (variant,) = probe.variants
+    cell = probe.cell("tnn", variant)
+    assert cell is not None
+    assert cell.accuracies == [60.0]
+
+
 def test_accuracy_is_drawn_over_width_and_state(tmp_path: Path) -> None:
     runs = [
         attempt(n, 50 + n, overrides=[f"model.dim={width}"], state_size=10 * width)

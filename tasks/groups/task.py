@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from tasks.base import TaskInfo
-from tasks.generated import FRESH_TRAINING, GROUP, SPLITS, Drawn, SequenceTask
+from tasks.generated import GROUP, SPLITS, Drawn, SequenceTask
 from tasks.groups.law import GROUPS, draw, hash_sequences, list_swaps, running_products
 from tasks.labelled import LabelledTokens
 from tasks.progress import progress
@@ -138,6 +138,5 @@ class Groups(SequenceTask):
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
         """See `Task.fresh`: draws new sequences."""
-        drawn = {"data_seed": options["data_seed"] + 1, "test": examples}
-        few = {"train": FRESH_TRAINING, "val": 1}
-        return {**drawn, **few} | ({} if length is None else {"test_length": length})
+        drawn = super().fresh(options, length=length, examples=examples)
+        return drawn if length is None else {**drawn, "test_length": length}

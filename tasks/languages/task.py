@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, PositiveInt
 
 from tasks.base import TaskInfo
-from tasks.generated import FRESH_TRAINING, SPLITS, Drawn, SequenceTask, draw_in_groups
+from tasks.generated import SPLITS, Drawn, SequenceTask, draw_in_groups
 from tasks.languages.law import LANGUAGES, draw
 from tasks.splits import PackedTokens, Sequences
 
@@ -117,11 +117,10 @@ class Languages(SequenceTask):
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
         """See `Task.fresh`: draws new sequences of at least three quarters of the length."""
-        drawn = {"data_seed": options["data_seed"] + 1, "test": examples}
-        few = {"train": FRESH_TRAINING, "val": 1}
+        drawn = super().fresh(options, length=length, examples=examples)
         if length is None:
-            return {**drawn, **few}
-        return {**drawn, **few, "test_min": max(1, 3 * length // 4), "test_max": length}
+            return drawn
+        return {**drawn, "test_min": max(1, 3 * length // 4), "test_max": length}
 
 
 class PackedLanguage(PackedTokens):

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 from tasks.base import Dataset, TaskInfo
 from tasks.cache import Build, Cache, read_cache
 from tasks.errors import DataError
-from tasks.generated import FRESH_TRAINING, SPLITS, GeneratedTask
+from tasks.generated import SPLITS, GeneratedTask
 from tasks.next_token import NextToken
 from tasks.periodic.ideal import ideal_bits
 from tasks.periodic.law import (
@@ -162,12 +162,11 @@ class Periodic(GeneratedTask):
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
         """See `Task.fresh`: draws new examples, with the periods of training at any length."""
-        drawn = {"data_seed": options["data_seed"] + 1, "test": examples}
-        few = {"train": FRESH_TRAINING, "val": 1}
+        drawn = super().fresh(options, length=length, examples=examples)
         if length is None:
-            return {**drawn, **few}
+            return drawn
         trained = options["periods_of_length"] or options["sequence_length"]
-        return {**drawn, **few, "sequence_length": length, "periods_of_length": trained}
+        return {**drawn, "sequence_length": length, "periods_of_length": trained}
 
     def verify(self, dataset: Dataset) -> list[str]:
         """See `Task.verify`: checks checksums, periods and noise, and draws all examples again."""

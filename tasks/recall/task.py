@@ -11,7 +11,6 @@ from pydantic import Field, PositiveInt
 
 from tasks.base import NOT_SCORED, TaskInfo
 from tasks.generated import (
-    FRESH_TRAINING,
     SPLITS,
     Drawn,
     SequenceTask,
@@ -161,8 +160,8 @@ class Recall(SequenceTask):
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
         """See `Task.fresh`: draws new sequences; those of a length have the pairs of training."""
-        few = {"train": FRESH_TRAINING, "val": len(MIXTURE["test"]) if options["mixture"] else 1}
-        drawn = {"data_seed": options["data_seed"] + 1, "test": examples, **few}
+        drawn = super().fresh(options, length=length, examples=examples)
+        drawn["val"] = len(MIXTURE["test"]) if options["mixture"] else 1
         if length is None:
             return drawn
         return {**drawn, "length": length, "mixture": False, "longest": LONGEST}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from lra.record.frame import settings_of
@@ -89,14 +90,14 @@ class Probe:
 def probes(results: Results) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant of the task."""
     records = [record for record in results.records if record.task in PROBES]
-    settings = {_name(run): _read_settings(results, run) for run in records}
-    rows, families = _name_rows(records, ""), _name_rows(records, _WIDTH)
+    settings = {results.path(run): _read_settings(results, run) for run in records}
+    rows, families = _name_rows(results, records), _name_rows(results, records, _WIDTH)
     found: list[Probe] = []
     groups = _group(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
     for _, runs in sorted(groups.items()):
         task, preset, protocol = runs[0].task, runs[0].preset, runs[0].protocol
         by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
-        options = [settings[_name(group[0])] for group in by_data.values()]
+        options = [settings[results.path(group[0])] for group in by_data.values()]
         names, differing = _name_variants(options, [key[1] for key in by_data])
         variants = [
             _variant(results, name, group, rows)
@@ -109,15 +110,14 @@ def probes(results: Results) -> list[Probe]:
                 protocol,
                 sorted(variants, key=lambda variant: _natural(variant.name)),
                 differing,
-                {rows[_name(run)]: families[_name(run)] for run in runs},
-                {rows[_name(run)]: settings[_name(run)].get("config.model.dim", 0) for run in runs},
+                {rows[path]: families[path] for path in map(results.path, runs)},
+                {
+                    rows[path]: settings[path].get("config.model.dim", 0)
+                    for path in map(results.path, runs)
+                },
             )
         )
     return found
-
-
-def _name(run: RunRecord) -> tuple[str, str, str, str]:
-    return run.task, run.mixer, run.run_id, run.status
 
 
 def _group(
@@ -137,16 +137,15 @@ def _read_settings(results: Results, run: RunRecord) -> dict[str, Any]:
         return {}
 
 
-def _name_rows(records: Sequence[RunRecord], left_out: str) -> dict[tuple[str, str, str, str], str]:
-    """Name rows by the settings of mixers and models alone, without one of them."""
+def _name_rows(results: Results, records: Sequence[RunRecord], *left_out: str) -> dict[Path, str]:
+    """Name the rows of runs, by folder, from the settings of mixers and models not left out."""
     compared = [
         run.model_copy(
             update={
                 "overrides": [
                     text
                     for text in run.overrides
-                    if text.startswith(_WHAT_IS_COMPARED)
-                    and not (left_out and text.startswith(left_out))
+                    if text.startswith(_WHAT_IS_COMPARED) and not text.startswith(left_out)
                 ],
                 "config_hash": "",
             }
@@ -154,7 +153,7 @@ def _name_rows(records: Sequence[RunRecord], left_out: str) -> dict[tuple[str, s
         for run in records
     ]
     names = RowNames(compared)
-    return {_name(run): names.of(run) for run in compared}
+    return {results.path(run): names.of(run) for run in compared}
 
 
 def _name_variants(
@@ -164,8 +163,9 @@ def _name_variants(
 
     Returns: the names, and the options.
     """
+    start = "config.task."
     options = [
-        {key.removeprefix("config.task."): value for key, value in one.items() if "task." in key}
+        {key.removeprefix(start): value for key, value in one.items() if key.startswith(start)}
         for one in settings
     ]
     keys = sorted({key for one in options for key in one})
@@ -193,12 +193,12 @@ def _variant(
     results: Results,
     name: str,
     runs: Sequence[RunRecord],
-    rows: Mapping[tuple[str, str, str, str], str],
+    rows: Mapping[Path, str],
 ) -> Variant:
     best: dict[str, dict[str, Cell[RunRecord]]] = {}
     attempts: dict[str, list[RunRecord]] = {}
     task = runs[0].task
-    for row, group in sorted(_group(runs, lambda run: rows[_name(run)]).items()):
+    for row, group in sorted(_group(runs, lambda run: rows[results.path(run)]).items()):
         tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
         cells = [cell_of(same, results.is_own) for same in tried.values()]
         best[row] = {task: max(cells, key=_validated)}
@@ -210,5 +210,6 @@ def _variant(
 
 def _validated(cell: Cell[RunRecord]) -> float:
     """Return the mean validation accuracy of the finished runs of a cell in percent."""
-    found = [run.val_accuracy for run in cell.runs if run.status == "done"]
-    return statistics.mean(filter(None, found)) if any(found) else -1.0
+    runs = [run for run in cell.runs if run.status == "done"]
+    found = [run.val_accuracy for run in runs if run.val_accuracy is not None]
+    return statistics.mean(found) if found else -1.0

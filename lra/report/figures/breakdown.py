@@ -150,18 +150,9 @@ def breakdown_figures(
                 for method, one in by_method.items()
                 if field in one.metadata
             }
-            if max(map(len, groups.values())) < 2:  # noqa: PLR2004
-                continue
-            figures.append(
-                ReportFigure(
-                    slugify("accuracy", task, "by", field, slug),
-                    f"{task}: accuracy by {field}",
-                    f"{board.name}. Mean accuracy over seeds on groups of at least {FEWEST} test "
-                    f"examples. Vertical bars show the 95 % binomial interval (Wilson) for the "
-                    f"number of examples in the group.{of_fields}{note}",
-                    partial(draw_group_accuracies, groups, field, is_number(values), styles),
-                )
-            )
+            if max(map(len, groups.values())) > 1:
+                draw = partial(draw_group_accuracies, groups, field, is_number(values), styles)
+                figures.append(_figure_of_field(board, task, field, slug, of_fields + note, draw))
         if any(one.seeds[0].first_wrong is not None for one in by_method.values()):
             figures.append(_figure_of_prefixes(board, task, by_method, styles, slug, note))
         elif not only:
@@ -178,6 +169,19 @@ def breakdown_figures(
                 )
             )
     return figures
+
+
+def _figure_of_field(  # noqa: PLR0917 (what all figures of a task have)
+    board: Board, task: str, field: str, slug: str, note: str, draw: partial[Figure]
+) -> ReportFigure:
+    return ReportFigure(
+        slugify("accuracy", task, "by", field, slug),
+        f"{task}: accuracy by {field}",
+        f"{board.name}. Mean accuracy over seeds on groups of at least {FEWEST} test examples. "
+        f"Vertical bars show the 95 % binomial interval (Wilson) for the number of examples in the "
+        f"group.{note}",
+        draw,
+    )
 
 
 def _read_predictions(
