@@ -137,7 +137,9 @@ def test_accuracy_is_drawn_over_width_and_state(tmp_path: Path) -> None:
     over_width, over_state = probe_figures(results, probe, styles)
     assert over_width.draw.args[0] == {"tnn": [(16.0, 51.0), (32.0, 52.0), (64.0, 53.0)]}
     assert over_state.draw.args[0] == {"tnn": [(160.0, 51.0), (320.0, 52.0), (640.0, 53.0)]}
-    assert len(over_width.files()) == len(over_state.files()) == 2
+    for figure in (over_width, over_state):
+        (svg,) = (file for name, file in figure.files().items() if name.endswith(".svg"))
+        assert b"mathdefault" not in svg
     # At one width, there is nothing to draw.
     results, probe = found_in(tmp_path / "one", runs[:1])
     assert not probe_figures(results, probe, styles)
@@ -176,3 +178,6 @@ def test_the_longest_length_has_nine_in_ten_right(
     (variant,) = probe.variants
     found = longest_right(results, probe.cell("tnn", variant))
     assert found == length, results.faults
+    (figure,) = probe_figures(results, probe, assign_styles(probe.rows))
+    (svg,) = (file for name, file in figure.files().items() if name.endswith(".svg"))
+    assert b"mathdefault" not in svg

@@ -19,7 +19,14 @@ from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Predictions, Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
-from lra.report.figures.drawing import ReportFigure, add_legend, legend_name, new_figure, plot_line
+from lra.report.figures.drawing import (
+    ReportFigure,
+    add_legend,
+    legend_name,
+    new_figure,
+    plot_line,
+    set_length_scale,
+)
 from lra.report.figures.intervals import draw_intervals
 from lra.report.figures.series import describe, mark, write_seeds
 from lra.report.figures.styles import MethodStyles
@@ -300,7 +307,7 @@ def _draw_prefixes(
     axes = figure.subplots()
     for method, points in by_method.items():
         plot_line(axes, method, points, styles[method])
-    axes.set_xscale("log", base=2)
+    set_length_scale(axes, {int(length) for points in by_method.values() for length, _ in points})
     axes.set_xlabel("positions that must be right")
     axes.set_ylabel("sequence accuracy, %")
     add_legend(figure)

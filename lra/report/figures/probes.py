@@ -11,7 +11,14 @@ from lra.report.boards.probes import Probe, Variant
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.breakdown import ACCURACY, breakdown_figures
-from lra.report.figures.drawing import ReportFigure, add_legend, new_figure, plot_line
+from lra.report.figures.drawing import (
+    ReportFigure,
+    add_legend,
+    new_figure,
+    plot_line,
+    set_length_scale,
+    set_log_scale,
+)
 from lra.report.figures.series import describe
 from lra.report.figures.styles import MethodStyles
 
@@ -20,6 +27,9 @@ if TYPE_CHECKING:
 
 _FIELDS = ("length", "segment")
 """Metadata by which the accuracy on probes is drawn."""
+
+_MOST_TICKS = 7
+"""Most sizes of which each has a tick."""
 
 Points = Mapping[str, Sequence[tuple[float, float]]]
 """Points (x, accuracy in percent) of each line, by its row's name apart from the width."""
@@ -73,10 +83,11 @@ def _draw(points: Points, label: str, styles: MethodStyles) -> Figure:
     for row, found in points.items():
         texts = [f"{label}: {x:,.0f}; {describe(ACCURACY, y)}" for x, y in found]
         plot_line(axes, row, found, styles[row], texts=texts)
-    axes.set_xscale("log", base=2)
-    ticks = sorted({x for found in points.values() for x, _ in found})
-    if len(ticks) < 8:  # noqa: PLR2004 (each is an axis of few widths)
-        axes.set_xticks(ticks, [f"{x:,.0f}" for x in ticks])
+    sizes = {int(x) for found in points.values() for x, _ in found}
+    if len(sizes) <= _MOST_TICKS:
+        set_length_scale(axes, sizes)
+    else:
+        set_log_scale(axes, "x")
     axes.set(xlabel=label, ylabel=ACCURACY, ylim=(-3, 103))
     add_legend(figure)
     return figure

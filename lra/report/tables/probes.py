@@ -72,7 +72,7 @@ def probe_table(probe: Probe) -> Table:
 
 def _entry(probe: Probe, variant: Variant, row: str) -> Entry:
     entry = result_entry(probe.cell(row, variant), ACCURACY)
-    if entry.text is None:
+    if entry.value is None:
         return entry
     return replace(entry, text=f"{entry.text}, {variant.successes(row)}")
 
