@@ -247,6 +247,16 @@ def test_mixers_without_a_recurrence_compute_full_passes(
     assert "mixer conv has no recurrence" in capsys.readouterr().err
 
 
+def test_a_mixer_with_parameters_for_positions_reaches_no_further(
+    text: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus = [f"task.corpus={text / 'own.txt'}", "task.sequence_length=32"]
+    run = train(text, "lm", "synthesizer", *corpus, "train.steps=10")
+    assert main(command(run, "--tokens", "26")) == 0
+    assert main(command(run, "--tokens", "27")) == 2
+    assert "expected at most 33 tokens, prompt included" in capsys.readouterr().err
+
+
 def test_tokens_that_are_no_text_are_numbers(
     own_folder: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

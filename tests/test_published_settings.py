@@ -25,7 +25,7 @@ from tasks.base import BENCHMARK
 
 PUBLISHED_MIXERS = (
     "tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss", "s5", "lru", "mega",
-    "long-conv", "linear", "hgrn",
+    "long-conv", "linear", "hgrn", "linformer", "synthesizer",
 )  # fmt: skip
 PROTOCOLS = ("s4", "lra")
 
@@ -228,6 +228,14 @@ TAY = {
 LINEAR_TAY = {**TAY, "pathfinder": (256, 128, 1, 64, 128, 2, 0, 0)}
 """The Linear Transformer, which has sizes of its own there on Pathfinder alone."""
 
+LONGEST_TAY = {
+    "listops": 2001, "text": 4001, "retrieval": 4001, "image": 1025, "pathfinder": 1024,
+    "pathx": 16384,
+}  # fmt: skip
+"""Positions, with the CLS position."""
+LINFORMER_TAY = {**TAY, "pathfinder": (256, 32, 1, 16, 32, 2, 0, 0)}
+SYNTHESIZER_TAY = {**TAY, "pathfinder": (256, 64, 2, 32, 64, 2, 0, 0)}
+
 
 def size_of_tay(sizes: tuple[int, ...], *, has_pairs: bool) -> int:
     rows, dim, depth, attended, inside, classes, positions, cls = sizes
@@ -252,6 +260,27 @@ def test_the_linear_transformer_of_tay_is_as_large_as_released(task: str) -> Non
     _, dim, depth, attended, *_ = LINEAR_TAY[task]
     more = depth * 4 * dim * (1 + dim - attended)
     assert count_parameters(resolve(task, "linear", protocol="lra")) == released + more
+
+
+@pytest.mark.parametrize("task", LINFORMER_TAY)
+def test_the_linformer_of_tay_is_as_large_as_released(task: str) -> None:
+    """With one projection a block, and on Text the size that is stated."""
+    attention = size_of_tay(LINFORMER_TAY[task], has_pairs=task == "retrieval")
+    projections = LINFORMER_TAY[task][2] * LONGEST_TAY[task] * (32 if task == "text" else 16)
+    assert count_parameters(resolve(task, "linformer", protocol="lra")) == attention + projections
+
+
+@pytest.mark.parametrize("task", SYNTHESIZER_TAY)
+def test_the_synthesizer_of_tay_is_as_large_as_released(task: str) -> None:
+    """With a table of pairs for each head, of rank 32 on Text and here on Path-X."""
+    config = resolve(task, "synthesizer", protocol="lra", overrides=["model.depth=1"])
+    sizes, heads = SYNTHESIZER_TAY[task], dict(config.mixer)["num_heads"]
+    one_block = (*sizes[:2], 1, *sizes[3:])
+    size = size_of_tay(one_block, has_pairs=task == "retrieval")
+    longest = LONGEST_TAY[task]
+    table = heads * longest * (2 * 32 if task in ("text", "pathx") else longest)
+    unused = 2 * sizes[1] * sizes[3] if task == "text" else 0  # no queries and keys
+    assert count_parameters(config) == size + table - unused
 
 
 APART = {

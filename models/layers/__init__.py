@@ -16,6 +16,7 @@ __all__ = [
     "shared_states",
     "short_convolution",
     "state_space",
+    "synthetic_scores",
     "toeplitz_mixer",
     "torus_positions",
     "two_axes",

@@ -11,6 +11,7 @@ __all__ = [
     "deterministic",
     "device_copy",
     "diagonal_recurrence",
+    "factor_attention",
     "hippo",
     "interpolation",
     "linear_map",

@@ -1,0 +1,148 @@
+"""Linformer: softmax attention to keys and values that are projected to fewer positions.
+
+Wang et al., "Linformer: Self-Attention with Linear Complexity", 2020 (arXiv:2006.04768), equation 7
+and the paragraphs on sharing in section 4.
+
+Symbols of the paper and their names here:
+    n: context.max_length
+    k: projected_length
+    h: num_heads
+    d_m: context.dim
+    d_k: attention_dim // num_heads
+    E, F: LengthProjection.weight, with both maps
+    W^Q, W^K, W^V: query_key_value, all three of all heads
+    W^O: output
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import Mixer, MixerContext
+from models.layers.linear_map import LinearMap
+
+Sharing = Literal["none", "heads", "key_value", "layers"]
+
+
+class LengthProjection(nn.Module):
+    """Linear maps of positions to fewer positions, for keys and values.
+
+    A shorter sequence uses the first columns, as if it were padded with zeros. Weights start with
+    the Xavier uniform distribution, as in google-research/long-range-arena.
+
+    Args:
+        max_length: longest sequence, in positions.
+        projected_length: number of positions that the maps return.
+        maps: 2 for separate maps of keys and values, 1 for a common one.
+        heads: number of heads with maps of their own, 1 if all heads share them.
+    """
+
+    def __init__(self, max_length: int, projected_length: int, *, maps: int, heads: int) -> None:
+        super().__init__()
+        bound = math.sqrt(6 / (max_length + projected_length))
+        weight = torch.empty(maps, heads, projected_length, max_length).uniform_(-bound, bound)
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, key_value: Tensor) -> Tensor:
+        """Project keys and values.
+
+        Args:
+            key_value: (2, batch, heads, length, channels), with zeros at padded positions.
+        Returns: (2, batch, heads, projected_length, channels).
+        """
+        weight = self.weight[..., : key_value.shape[3]]
+        # Maps and heads that share a weight have size 1 there, which is broadcast.
+        return torch.einsum("mhkn,mbhnc->mbhkc", weight, key_value)
+
+
+class Linformer(Mixer):
+    """Attention to projected keys and values, O(length * projected_length).
+
+    The projections have one column for each position, so no sequence can be longer than
+    max_length.
+
+    Args:
+        num_heads: number of attention heads, each with the same number of channels.
+        projected_length: number of positions that keys and values are projected to.
+        sharing: which projections are equal. "none": none, each head has its own for keys and for
+            values; "heads": those of all heads; "key_value": those of all heads, keys and values;
+            "layers": those of all heads, keys, values and blocks.
+        attention_dim: channels of queries, keys and values, over all heads. None: dim.
+        projection_bias: whether the input and output maps of the channels have a bias.
+        attention_dropout: dropout probability of attention weights.
+    Raises: ValueError if num_heads does not divide attention_dim, if the context is causal, and for
+        shared layers if blocks have sequences of different lengths.
+    """
+
+    name = "linformer"
+    takes_longer = False
+
+    @classmethod
+    def shared(cls, context: MixerContext, **options: Any) -> LengthProjection | None:
+        """Build the projection of all blocks if they share it, see `Mixer.shared`."""
+        if options["sharing"] != "layers":
+            return None
+        return LengthProjection(context.max_length, options["projected_length"], maps=1, heads=1)
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: PositiveInt = 4,
+        projected_length: PositiveInt = 64,
+        sharing: Sharing = "key_value",
+        attention_dim: PositiveInt | None = None,
+        projection_bias: bool = True,
+        attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+    ) -> None:
+        super().__init__()
+        if context.causal:
+            raise ValueError("linformer mixes all positions in its projections: it is not causal")
+        inner = attention_dim or context.dim
+        if inner % num_heads:
+            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
+            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        self.max_length = context.max_length
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
+        self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
+        self.output = LinearMap(inner, context.dim, bias=projection_bias)
+        if isinstance(context.shared, LengthProjection):
+            self.projection = context.shared
+        else:
+            self.projection = LengthProjection(
+                context.max_length,
+                projected_length,
+                maps=2 if sharing in ("none", "heads") else 1,
+                heads=num_heads if sharing == "none" else 1,
+            )
+        columns = self.projection.weight.shape[-1]
+        if columns != context.max_length:
+            raise ValueError(
+                f"sharing layers: the projection is for {columns} positions, and a block has "
+                f"sequences of {context.max_length}; use sharing key_value"
+            )
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`.
+
+        Raises: ValueError for more than max_length positions.
+        """
+        self.check_length(x.shape[1], self.max_length)
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        heads = self.query_key_value(x).unflatten(2, (3, self.num_heads, -1))
+        query, key_value = heads.permute(2, 0, 3, 1, 4).split([1, 2])
+        if mask is not None:
+            # The bias of the map is at padded positions, too.
+            key_value = key_value.masked_fill(~mask[:, None, :, None], 0)
+        key, value = self.projection(key_value)
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(query[0], key, value, dropout_p=dropout)
+        return self.output(mixed.transpose(1, 2).flatten(2))

@@ -1,0 +1,130 @@
+"""Linformer against its equation, written out head by head, and what may share projections."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor
+
+from conftest import build_mixer
+from lra.classifier.classifier import Classifier
+from lra.runtime.errors import UserError
+from models import promises
+from models.base import MixerContext
+from models.linformer import LengthProjection, Linformer, Sharing
+from references import assert_equal_with_gradients
+from requested import resolve
+
+SHARINGS = get_args(Sharing)
+
+
+def mixer_of(sharing: str, **options: Any) -> Linformer:
+    mixer = build_mixer("linformer", max_length=40, sharing=sharing, projected_length=5, **options)
+    assert isinstance(mixer, Linformer)
+    return mixer.double().eval()
+
+
+def by_equation(mixer: Linformer, x: Tensor) -> Tensor:
+    """Compute softmax(Q (E K)^T / sqrt(d_k)) (F V) W^O for one sequence, (length, dim).
+
+    Every head has its own E and F, and a shorter sequence is padded with zeros.
+    """
+    maps, outputs = mixer.query_key_value, []
+    parts = [x @ weight.T for weight in maps.weight.chunk(3)]
+    if maps.bias is not None:
+        parts = [part + bias for part, bias in zip(parts, maps.bias.chunk(3), strict=True)]
+    size = parts[0].shape[1] // mixer.num_heads
+    weight = mixer.projection.weight
+    for head in range(mixer.num_heads):
+        query, key, value = (part[:, size * head : size * (head + 1)] for part in parts)
+        own = head % weight.shape[1]
+        e, f = weight[0, own], weight[-1, own]
+        zeros = torch.zeros(mixer.max_length - len(x), size, dtype=x.dtype)
+        key, value = e @ torch.cat([key, zeros]), f @ torch.cat([value, zeros])
+        weights = torch.softmax(query @ key.T / math.sqrt(size), dim=1)
+        outputs.append(weights @ value)
+    y = torch.cat(outputs, dim=1) @ mixer.output.weight.T
+    return y if mixer.output.bias is None else y + mixer.output.bias
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"num_heads": 2, "attention_dim": 6, "projection_bias": False}],
+    ids=["default", "narrow"],
+)
+def test_it_equals_its_equation_with_gradients(sharing: str, options: dict[str, Any]) -> None:
+    mixer = mixer_of(sharing, **options)
+    x = torch.randn(2, 40, 8, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(40) < torch.tensor([[40], [23]])
+
+    def written_out() -> Tensor:
+        return torch.cat([by_equation(mixer, x[0]), by_equation(mixer, x[1, :23])])
+
+    leaves = [x, *mixer.parameters()]
+    assert_equal_with_gradients(lambda: mixer(x, mask)[mask], written_out, leaves, 1e-12)
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_every_kind_of_sharing_keeps_the_contract(sharing: str) -> None:
+    mixer = mixer_of(sharing)
+    x = torch.randn(3, 31, 8, dtype=torch.float64)
+    mask = torch.arange(31) < torch.tensor([[31], [7], [1]])
+    promises.check_padding(mixer, x, mask, (-7.0, math.inf, math.nan))
+    promises.check_rows(mixer, x, mask)
+    promises.check_padding_gradient(mixer, x, mask)
+    promises.check_longer(mixer, torch.randn(2, 41, 8, dtype=torch.float64))
+    promises.check_every_gradient(mixer, torch.randn(3, 2, 11, 8, dtype=torch.float64))
+    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
+
+
+@pytest.mark.parametrize(
+    ("sharing", "count"), [("none", 2 * 4), ("heads", 2), ("key_value", 1), ("layers", 1)]
+)
+def test_projections_are_shared_as_asked(sharing: str, count: int) -> None:
+    assert mixer_of(sharing).projection.weight.numel() == count * 5 * 40
+
+
+def model_of(sharing: str, *changes: str) -> Classifier:
+    small = ["model.dim=8", "model.depth=3", f"mixer.sharing={sharing}", *changes]
+    config = resolve("listops", "linformer", preset="quick", overrides=small)
+    return Classifier(config, config.build_task().info)
+
+
+@pytest.mark.parametrize(("sharing", "count"), [("key_value", 3), ("layers", 1)])
+def test_all_blocks_of_a_model_may_share_one(sharing: str, count: int) -> None:
+    model = model_of(sharing)
+    found = [m for m in model.modules() if isinstance(m, LengthProjection)]
+    assert len(found) == count
+    shapes = [p.shape for name, p in model.named_parameters() if "projection" in name]
+    assert shapes == count * [(1, 1, 64, 144)]
+
+
+def test_blocks_of_different_lengths_share_none() -> None:
+    context = MixerContext(dim=8, max_length=9, layer=1, depth=2)
+    shared = Linformer.shared(context, sharing="layers", projected_length=4)
+    for length in (8, 10):
+        other = MixerContext(dim=8, max_length=length, layer=1, depth=2, shared=shared)
+        with pytest.raises(ValueError, match=f"for 9 positions, .* of {length}; use sharing"):
+            Linformer(other, sharing="layers", projected_length=4)
+
+
+def test_what_it_cannot_be_is_refused() -> None:
+    with pytest.raises(UserError, match=r"linformer mixes all positions .* it is not causal"):
+        model_of("key_value", "model.causal=true")
+    with pytest.raises(UserError, match=r"num_heads 3 does not divide model\.dim 8"):
+        model_of("key_value", "mixer.num_heads=3")
+    with pytest.raises(UserError, match="num_heads 4 does not divide attention_dim 6"):
+        model_of("key_value", "mixer.attention_dim=6")
+    with pytest.raises(ValueError, match="got 41 positions, expected at most 40"):
+        mixer_of("heads")(torch.zeros(1, 41, 8, dtype=torch.float64))
+
+
+def test_attention_weights_are_dropped_in_training_only() -> None:
+    mixer, x = mixer_of("key_value", attention_dropout=0.5), torch.randn(1, 9, 8).double()
+    assert torch.equal(mixer(x), mixer(x))
+    mixer.train()
+    assert not torch.allclose(mixer(x), mixer(x))

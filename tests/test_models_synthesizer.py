@@ -1,0 +1,187 @@
+"""The Synthesizer against its equations, written out score by score, for all kinds of scores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, get_args
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from conftest import build_mixer
+from models import promises
+from models.layers.synthetic_scores import (
+    DenseScores,
+    FactorizedDenseScores,
+    FactorizedRandomScores,
+    RandomScores,
+)
+from models.synthesizer import ScoreKind, Synthesizer
+from references import assert_equal_with_gradients, by_reference
+
+KINDS = get_args(ScoreKind)
+CASES = list(product(KINDS, (False, True), (False, True)))
+LONGEST = 37
+"""Longest sequence: a prime, so that no table of rows and columns has as many entries."""
+
+
+def mixer_of(scores: str, *, causal: bool = False, **options: Any) -> Synthesizer:
+    mixer = build_mixer("synthesizer", causal=causal, max_length=LONGEST, scores=scores, **options)
+    assert isinstance(mixer, Synthesizer)
+    return mixer.double().eval()
+
+
+def linear(module: nn.Linear, x: Tensor) -> Tensor:
+    y = module.weight @ x
+    return y if module.bias is None else y + module.bias
+
+
+def synthetic_scores(mixer: Synthesizer, x: Tensor, head: int, i: int) -> Iterator[Tensor]:
+    """Compute the scores of all positions for position i of one sequence, (length, dim)."""
+    scores, heads = mixer.scores, mixer.num_heads
+    for j in range(len(x)):
+        if isinstance(scores, RandomScores):
+            yield scores.table[head, i, j]
+        elif isinstance(scores, FactorizedRandomScores):
+            yield scores.query[head, i] @ scores.key[head, j]
+        elif isinstance(scores, DenseScores):
+            hidden = linear(scores.hidden, x[i]).clamp(min=0).chunk(heads)[head]
+            bias = 0 if scores.bias is None else scores.bias[head, j, 0]
+            yield scores.key[head, j] @ hidden + bias
+        else:
+            assert isinstance(scores, FactorizedDenseScores)
+            hidden = linear(scores.hidden, x[i]).clamp(min=0).chunk(heads)[head]
+            factors = hidden @ scores.weight[head]
+            if scores.bias is not None:
+                factors = factors + scores.bias[head, 0]
+            row, column = divmod(j, 7)  # 6 rows of 7 columns have room for 37
+            yield factors[row] * factors[6 + column]
+
+
+def by_equation(mixer: Synthesizer, x: Tensor, *, causal: bool) -> Tensor:
+    """Compute softmax(B) G(X) and the output map, for one sequence (length, dim)."""
+    rows = []
+    for i in range(len(x)):
+        heads = []
+        seen = range(i + 1 if causal else len(x))
+        for head in range(mixer.num_heads):
+            scores = torch.stack(list(synthetic_scores(mixer, x, head, i)))
+            if mixer.query_key is not None:
+                part = head, mixer.num_heads + head
+                chunks = [linear(mixer.query_key, x[j]).chunk(2 * mixer.num_heads) for j in seen]
+                query = linear(mixer.query_key, x[i]).chunk(2 * mixer.num_heads)[part[0]]
+                dots = torch.stack([query @ chunk[part[1]] for chunk in chunks])
+                scores = scores[: len(seen)] + dots / math.sqrt(len(query))
+            weights = torch.softmax(scores[: len(seen)], dim=0)
+            values = [linear(mixer.value, x[j]).chunk(mixer.num_heads)[head] for j in seen]
+            heads.append(sum(weight * value for weight, value in zip(weights, values, strict=True)))
+        rows.append(linear(mixer.output, torch.cat(heads)))
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
+def test_it_equals_its_equations_with_gradients(
+    scores: str, dot_product: bool, causal: bool
+) -> None:
+    for options in ({"num_heads": 2}, {"attention_dim": 6, "projection_bias": False}):
+        given = {"num_heads": 3, "dot_product": dot_product, **options}
+        mixer = mixer_of(scores, causal=causal, **given)
+        x = torch.randn(2, 12, 8, dtype=torch.float64, requires_grad=True)
+        mask = torch.arange(12) < torch.tensor([[12], [5]])
+
+        def written_out(mixer: Synthesizer = mixer, x: Tensor = x) -> Tensor:
+            rows = [by_equation(mixer, part, causal=causal) for part in (x[0], x[1, :5])]
+            return torch.cat(rows)
+
+        def computed(mixer: Synthesizer = mixer, x: Tensor = x, mask: Tensor = mask) -> Tensor:
+            return mixer(x, mask)[mask]
+
+        assert_equal_with_gradients(computed, written_out, [x, *mixer.parameters()], 1e-12)
+
+
+@pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
+def test_the_fast_form_equals_the_table_of_scores(
+    scores: str, dot_product: bool, causal: bool
+) -> None:
+    mixer = mixer_of(scores, causal=causal, dot_product=dot_product)
+    x = torch.randn(3, LONGEST, 8, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(LONGEST) < torch.tensor([[LONGEST], [20], [1]])
+    for given in (None, mask):
+
+        def computed(given: Tensor | None = given) -> Tensor:
+            y = mixer(x, given)
+            return y if given is None else y[given]
+
+        leaves = [x, *mixer.parameters()]
+        assert_equal_with_gradients(computed, by_reference(computed), leaves, 1e-12)
+
+
+@pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
+def test_every_kind_of_scores_keeps_the_contract(
+    scores: str, dot_product: bool, causal: bool
+) -> None:
+    mixer = mixer_of(scores, causal=causal, dot_product=dot_product)
+    x = torch.randn(3, 31, 8, dtype=torch.float64)
+    mask = torch.arange(31) < torch.tensor([[31], [7], [1]])
+    promises.check_padding(mixer, x, mask, (-7.0, math.inf, math.nan))
+    promises.check_rows(mixer, x, mask)
+    promises.check_padding_gradient(mixer, x, mask)
+    promises.check_longer(mixer, torch.randn(2, LONGEST + 1, 8, dtype=torch.float64))
+    promises.check_every_gradient(mixer, torch.randn(3, 2, 31, 8, dtype=torch.float64))
+    if causal:
+        promises.check_causality(mixer, x, (1, 7, 30))
+    promises.check_empty_batch(mixer, torch.zeros(0, 20, 8, dtype=torch.float64))
+    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
+
+
+@pytest.mark.parametrize("scores", ["random", "factorized_random"])
+def test_random_scores_are_the_same_for_any_input(scores: str) -> None:
+    """The mixer is a linear map then, which each input of a batch goes through."""
+    mixer = mixer_of(scores, projection_bias=False)
+    x, other = torch.randn(2, 1, 20, 8, dtype=torch.float64)
+    torch.testing.assert_close(mixer(x + 2 * other), mixer(x) + 2 * mixer(other))
+
+
+@pytest.mark.parametrize("longest", [1, 2, 6, 36, 37, 1000])
+def test_factors_of_dense_scores_are_another_pair_for_each_position(longest: int) -> None:
+    scores = FactorizedDenseScores(4, 1, 4, longest, bias=False)
+    assert scores.rows * scores.columns >= longest > (scores.rows - 1) * scores.columns
+    assert abs(scores.rows - scores.columns) <= 1
+    nn.init.ones_(scores.hidden.weight)
+    primes = [p for p in range(2, 500) if all(p % q for q in range(2, p))]
+    with torch.no_grad():
+        scores.weight.copy_(torch.tensor(primes[: scores.weight.shape[-1]]) / 4.0)
+    found = scores(torch.ones(1, longest, 4) / 4)
+    assert found.shape == (1, 1, longest, longest)
+    assert len(found[0, 0, 0].unique()) == longest
+
+
+def test_the_rank_is_that_of_a_factorized_table() -> None:
+    assert mixer_of("factorized_random").scores.query.shape == (4, LONGEST, 8)
+    assert mixer_of("factorized_random", rank=3).scores.key.shape == (4, LONGEST, 3)
+    with pytest.raises(ValueError, match="rank concerns scores factorized_random, and scores is"):
+        mixer_of("dense", rank=3)
+
+
+def test_heads_have_to_divide_the_channels() -> None:
+    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
+        mixer_of("random", num_heads=3)
+    with pytest.raises(ValueError, match="num_heads 4 does not divide attention_dim 6"):
+        mixer_of("dense", attention_dim=6)
+
+
+@pytest.mark.parametrize("scores", KINDS)
+def test_attention_weights_are_dropped_in_training_only(scores: str) -> None:
+    """Other weights in each sequence, although scores may be common to all of them."""
+    mixer = mixer_of(scores, attention_dropout=0.5)
+    x = torch.randn(1, 20, 8).double().expand(2, -1, -1)
+    first, second = mixer(x)
+    torch.testing.assert_close(first, second)
+    for table in (False, True):
+        mixer.train()
+        compute = by_reference(lambda: mixer(x)) if table else lambda: mixer(x)
+        first, second = compute()
+        assert not torch.allclose(first, second)
