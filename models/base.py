@@ -85,6 +85,9 @@ class Mixer(nn.Module, abc.ABC):
     fixed. (0, 0): each position is independent of all others. None: all that causality allows."""
     looks_ahead: bool = True
     """Whether a result depends on later positions if the context is not causal."""
+    takes_longer: ClassVar[bool] = True
+    """Whether it also mixes sequences longer than the context's max_length. If not, because it has
+    parameters for each position, `forward` raises ValueError for them (`check_length`)."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         """Check the context before a constructor uses it.
@@ -124,6 +127,21 @@ class Mixer(nn.Module, abc.ABC):
             are the same for any content of the padding, also infinite or NaN, and for any amount
             of padding up to a length of max_length. Results at padded positions are undefined.
         """
+
+    @staticmethod
+    def check_length(length: int, max_length: int) -> None:
+        """Refuse a sequence that is too long for parameters that are bound to positions.
+
+        Args:
+            length: of the sequence, in positions.
+            max_length: number of positions that have parameters.
+        Raises: ValueError if the sequence is longer.
+        """
+        if length > max_length:
+            raise ValueError(
+                f"got {length} positions, expected at most {max_length}: the mixer has parameters "
+                f"for each position"
+            )
 
     def begin_step(self) -> bool:
         """Prepare for a training step; the function `begin_step` of this module calls it.

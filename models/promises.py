@@ -163,6 +163,30 @@ def check_rows(mixer: nn.Module, x: Tensor, mask: Tensor | None = None) -> None:
 
 
 @torch.no_grad()
+def check_longer(mixer: nn.Module, x: Tensor) -> None:
+    """Check that a sequence longer than max_length is mixed or refused, as `takes_longer` says.
+
+    Args:
+        x: (batch, length, dim), longer than the mixer was built for.
+    """
+    takes_longer = getattr(mixer, "takes_longer", True)
+    try:
+        check_output(mixer, x)
+    except ValueError as error:
+        if takes_longer:
+            raise BrokenPromise(
+                f"forward refuses sequences longer than max_length ({error}); set takes_longer to "
+                f"False, so that nothing asks for them"
+            ) from None
+        return
+    if not takes_longer:
+        raise BrokenPromise(
+            f"takes_longer is False, but forward mixes {x.shape[1]} positions, which is more than "
+            f"max_length; raise ValueError, or remove takes_longer"
+        )
+
+
+@torch.no_grad()
 def check_causality(
     mixer: nn.Module, x: Tensor, cuts: Iterable[int], mask: Tensor | None = None
 ) -> None:

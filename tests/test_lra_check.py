@@ -203,6 +203,9 @@ class Shift(Mixer):
     [
         ("REACH", "reach, looks_ahead = (1, 0), False", ""),
         ("REACH", "reach = (1, 0)", "it mixes as many positions as `reach` says: looks_ahead is"),
+        ("REACH", "reach, looks_ahead, takes_longer = (1, 0), False, False",
+         "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` says: "
+         "takes_longer is False, but"),
         ("REACH", "looks_ahead = False", "it mixes as many positions as `reach` says: a change at"),
         ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
         ("nn.functional.pad(x, (0, 0, 1, 0))",
@@ -225,7 +228,7 @@ def test_a_subclass_of_mixer_is_held_to_the_contract(
     Path("own.py").write_text(right.replace(old, new))
     assert main(["own.py:Shift"]) == (1 if failed else 0)
     shown = shown_in_one_line(capsys)
-    assert f"FAILED {failed}" in shown if failed else "all 34 checks passed" in shown
+    assert f"FAILED {failed}" in shown if failed else "all 36 checks passed" in shown
 
 
 @pytest.mark.parametrize("name", MIXERS.classes)

@@ -99,6 +99,11 @@ def test_rows_are_independent(name: str, causal: bool) -> None:
     promises.check_rows(mixer, torch.randn(4, 13, 8, dtype=torch.float64))
 
 
+def test_longer_sequences_are_mixed_or_refused(name: str, causal: bool) -> None:
+    mixer = build_mixer(name, causal=causal, max_length=64).eval()
+    promises.check_longer(mixer, torch.randn(2, 150, 8))
+
+
 def test_positions_mix(name: str, causal: bool) -> None:
     mixer = build_mixer(name, causal=causal).double().eval()
     promises.check_reach(mixer, torch.randn(1, 13, 8, dtype=torch.float64), causal=causal)

@@ -34,7 +34,7 @@ def contract_checks(
         except UserError:
             continue  # it refuses a causal model
         kind = " in a causal model" if causal else ""
-        for name, check in _checks_of(_randomize(mixer), context.dim, causal=causal):
+        for name, check in _checks_of(_randomize(mixer), context, causal=causal):
             yield f"{name}{kind}", check
 
 
@@ -45,14 +45,17 @@ def _randomize(mixer: nn.Module) -> nn.Module:
     return mixer
 
 
-def _checks_of(mixer: nn.Module, dim: int, *, causal: bool) -> Iterator[tuple[str, Check]]:
+def _checks_of(
+    mixer: nn.Module, context: MixerContext, *, causal: bool
+) -> Iterator[tuple[str, Check]]:
+    dim = context.dim
     yield (
         "every parameter has an effect",
         partial(promises.check_every_gradient, mixer, torch.randn(3, 2, 11, dim)),
     )
     yield (
         "it runs on an empty batch",
-        partial(promises.check_empty_batch, mixer, torch.zeros(0, 100, dim)),
+        partial(promises.check_empty_batch, mixer, torch.zeros(0, context.max_length, dim)),
     )
     close = partial(promises.check_bf16, mixer.eval(), torch.randn(2, 33, dim), BF16_LIMIT)
     yield "its result in bf16 is close to that in single precision", close
@@ -69,6 +72,11 @@ def _checks_of(mixer: nn.Module, dim: int, *, causal: bool) -> Iterator[tuple[st
     yield (
         "it mixes as many positions as `reach` says",
         partial(promises.check_reach, exact, x[:1, :13], causal=causal),
+    )
+    longer = torch.randn(1, 2 * context.max_length, dim, dtype=torch.float64)
+    yield (
+        "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` says",
+        partial(promises.check_longer, exact, longer),
     )
     if causal and isinstance(exact, RecurrentMixer):
         yield "its recurrence equals forward", partial(promises.check_recurrence, exact, x)

@@ -29,6 +29,11 @@ class MixerComponent(Component):
 
     cls: type[Mixer]
 
+    @property
+    def takes_longer(self) -> bool:
+        """Whether the mixer also mixes longer sequences than it was built for."""
+        return getattr(self.cls, "takes_longer", True)
+
     def build(self, context: MixerContext, options: Section) -> Mixer:
         """Construct the mixer of one block.
 

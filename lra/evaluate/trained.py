@@ -140,8 +140,8 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
         info: description of the data to evaluate on. Mixers are still built as in training: S4's
             readout, for example, is valid only for the length that it was trained at.
     Returns: the model; None if there is no checkpoint.
-    Raises: UserError if the run is still in its pretraining, if it learned fewer positions than
-        the data has, or if the weights do not fit.
+    Raises: UserError if the run is still in its pretraining, if the model or its mixer has
+        parameters for fewer positions than the data has, or if the weights do not fit.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
@@ -157,6 +157,12 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
             f"{folder}: the model has learned position embeddings for {trained.max_length:,} "
             f"positions, and this data has sequences of {info.max_length:,}; expected data of at "
             f"most {trained.max_length:,} positions (model.positions=learned)"
+        )
+    if not config.mixer_component.takes_longer and info.max_length > trained.max_length:
+        raise UserError(
+            f"{folder}: mixer {config.mixer_name} has parameters for {trained.max_length:,} "
+            f"positions, and this data has sequences of {info.max_length:,}; expected data of at "
+            f"most {trained.max_length:,} positions"
         )
     model = Classifier(config, info, trained=trained)
     trainer = state["trainer"]

@@ -138,7 +138,8 @@ def _model(folder: Path, config: RunConfig, task: Task, prompt: int, count: int)
     Raises: UserError if there is no checkpoint, or the model cannot have so many positions.
     """
     trained, needed = task.info.max_length, count_positions(prompt, count)
-    if needed > trained and config.model.positions == "learned":
+    is_bound = config.model.positions == "learned" or not config.mixer_component.takes_longer
+    if needed > trained and is_bound:
         raise UserError(
             f"--tokens {count}: with the prompt that is {needed} positions, and the model has "
             f"learned {trained}; expected at most {trained + 1} tokens, prompt included"
