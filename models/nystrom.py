@@ -57,7 +57,7 @@ class Nystrom(Mixer):
         super().__init__()
         dim = context.dim
         if context.causal:
-            raise ValueError("nystrom cannot be causal, because a landmark is a mean over positions")
+            raise ValueError("nystrom cannot be causal, as a landmark is a mean of positions")
         if dim % num_heads:
             raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
         if convolution_size is not None and convolution_size % 2 == 0:
@@ -82,7 +82,8 @@ class Nystrom(Mixer):
         with torch.autocast(x.device.type, enabled=False):
             projected = projected.to(torch.promote_types(projected.dtype, torch.float32))
             heads = projected.unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-            mixed = self._attend(*heads.unbind(), mask).transpose(1, 2).flatten(2)
+            query, key, value = heads.unbind()
+            mixed = self._attend(query, key, value, mask).transpose(1, 2).flatten(2)
             if self.taps is not None:
                 mixed = mixed + self._convolve(projected.chunk(3, dim=2)[2], self.taps, mask)
         return self.output(mixed.to(x.dtype))
@@ -97,8 +98,9 @@ class Nystrom(Mixer):
         mixed = nystrom_attention(query, key, value, averages, mask, iterations=self.iterations)
         if mask is None:
             return mixed
-        parts = (part[:, :, :few] for part in (query, key, value))
-        exact = functional.pad(_attend_exactly(*parts, mask[:, :few]), (0, 0, 0, length - few))
+        query, key, value = (part[:, :, :few] for part in (query, key, value))
+        exact = _attend_exactly(query, key, value, mask[:, :few])
+        exact = functional.pad(exact, (0, 0, 0, length - few))
         return torch.where((counts <= few)[:, None, None, None], exact, mixed)
 
     def _convolve(self, value: Tensor, taps: Tensor, mask: Tensor | None) -> Tensor:

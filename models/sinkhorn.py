@@ -16,7 +16,7 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -50,7 +50,7 @@ class Sinkhorn(Mixer):
     """
 
     name = "sinkhorn"
-    takes_longer: ClassVar[bool] = False
+    takes_longer = False
 
     def __init__(
         self,
@@ -87,11 +87,7 @@ class Sinkhorn(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         length = x.shape[1]
-        if length > self.context.max_length:
-            raise ValueError(
-                f"sinkhorn has a sort network for {self.context.max_length} positions, and the "
-                f"sequence has {length}"
-            )
+        self.check_length(length, self.context.max_length)
         if mask is None:
             mask = x.new_ones(1, length, dtype=torch.bool)
         padding = -length % self.block_size

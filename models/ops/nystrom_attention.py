@@ -13,9 +13,7 @@ from torch.nn import functional
 from models.ops.reference import fast_form_of
 
 
-def averaging_matrix(
-    counts: Tensor, length: int, num_segments: int, dtype: torch.dtype
-) -> Tensor:
+def averaging_matrix(counts: Tensor, length: int, num_segments: int, dtype: torch.dtype) -> Tensor:
     """Return the matrix that averages the real positions within segments of nearly equal size.
 
     The first segments have counts // num_segments positions each, and the last ones have one more
