@@ -14,7 +14,7 @@ from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
 from tasks.base import Task
 
-NOT_CAUSAL = {"ski-tnn", "fnet", "linformer"}
+NOT_CAUSAL = {"ski-tnn", "fnet", "linformer", "nystrom"}
 """Mixers that refuse a causal context, and so every task whose targets are positions."""
 
 

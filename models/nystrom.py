@@ -1,0 +1,117 @@
+"""Nyström attention, the token mixer of the Nyströmformer.
+
+Xiong et al., "Nyströmformer: A Nyström-based Algorithm for Approximating Self-Attention", AAAI 2021
+(arXiv:2102.03902).
+
+Symbols of the paper and their names here:
+    Q, K, V: query, key, value
+    m: num_landmarks
+    Q~, K~: query_landmarks, key_landmarks, the means of segments
+    A_S: between_landmarks
+    Z: inverse
+    k of DConv: convolution_size
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+from pydantic import Field, PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional
+
+from models.base import Mixer, MixerContext
+from models.layers.linear_map import LinearMap
+from models.ops.depthwise import depthwise_convolution
+from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
+
+
+class Nystrom(Mixer):
+    """Softmax attention by way of a few landmarks, O(length * num_landmarks).
+
+    Landmarks are the means of queries and of keys within segments of the real positions. A sequence
+    with at most num_landmarks positions has exact softmax attention.
+
+    Args:
+        num_heads: number of attention heads, each with the same number of channels.
+        num_landmarks: number of segments.
+        iterations: number of iterations of the pseudo-inverse.
+        convolution_size: number of taps of the convolution of the values that is added to the
+            result, an odd number. Each head has one filter. None: no convolution.
+    Raises: ValueError if the context is causal, if num_heads does not divide dim, or if
+        convolution_size is even.
+    """
+
+    name = "nystrom"
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: PositiveInt = 4,
+        num_landmarks: PositiveInt = 16,
+        iterations: PositiveInt = 6,
+        convolution_size: Annotated[int, Field(ge=1, lt=2**16)] | None = None,
+    ) -> None:
+        super().__init__()
+        dim = context.dim
+        if context.causal:
+            raise ValueError("nystrom cannot be causal, as a landmark is a mean of positions")
+        if dim % num_heads:
+            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        if convolution_size is not None and convolution_size % 2 == 0:
+            raise ValueError(f"convolution_size {convolution_size} is even, expected an odd number")
+        self.num_heads = num_heads
+        self.num_landmarks = num_landmarks
+        self.iterations = iterations
+        self.query_key_value = LinearMap(dim, 3 * dim)
+        self.output = LinearMap(dim, dim)
+        self.taps = None
+        if convolution_size is not None:
+            bound = convolution_size**-0.5
+            taps = torch.empty(num_heads, convolution_size).uniform_(-bound, bound)
+            self.taps = nn.Parameter(taps)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        projected = self.query_key_value(x)
+        # The pseudo-inverse amplifies rounding errors, so autocast does not reach it.
+        with torch.autocast(x.device.type, enabled=False):
+            projected = projected.to(torch.promote_types(projected.dtype, torch.float32))
+            heads = projected.unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
+            query, key, value = heads.unbind()
+            mixed = self._attend(query, key, value, mask).transpose(1, 2).flatten(2)
+            if self.taps is not None:
+                mixed = mixed + self._convolve(projected.chunk(3, dim=2)[2], self.taps, mask)
+        return self.output(mixed.to(x.dtype))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """Attend exactly in sequences of at most num_landmarks positions, and else by landmarks."""
+        length, few = query.shape[2], self.num_landmarks
+        if length <= few:
+            return _attend_exactly(query, key, value, mask)
+        counts = torch.full((1,), length, device=query.device) if mask is None else mask.sum(dim=1)
+        averages = averaging_matrix(counts, length, few, query.dtype)[:, None]
+        mixed = nystrom_attention(query, key, value, averages, mask, iterations=self.iterations)
+        if mask is None:
+            return mixed
+        query, key, value = (part[:, :, :few] for part in (query, key, value))
+        exact = _attend_exactly(query, key, value, mask[:, :few])
+        exact = functional.pad(exact, (0, 0, 0, length - few))
+        return torch.where((counts <= few)[:, None, None, None], exact, mixed)
+
+    def _convolve(self, value: Tensor, taps: Tensor, mask: Tensor | None) -> Tensor:
+        """Convolve the channels of each head with its filter: (batch, length, dim)."""
+        if mask is not None:  # a bias is not 0 at padding
+            value = value.masked_fill(~mask[..., None], 0)
+        channels = value.shape[2] // self.num_heads
+        taps = taps.to(value.dtype).repeat_interleave(channels, dim=0)
+        return depthwise_convolution(value, taps, -(taps.shape[1] // 2))
+
+
+def _attend_exactly(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+    allowed = None if mask is None else mask[:, None, None, :]
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=allowed)

@@ -1,0 +1,188 @@
+"""Nyström attention against plain computations, one sequence at a time."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from conftest import build_mixer
+from lra.classifier.match_params import count_parameters
+from models import promises
+from models.base import MixerContext
+from models.nystrom import Nystrom
+from models.ops.nystrom_attention import (
+    averaging_matrix,
+    iterate_pseudo_inverse,
+    nystrom_attention,
+)
+from references import assert_equal_with_gradients, by_reference, close, leaf
+from requested import resolve
+
+LENGTHS = [5, 6, 7, 12, 31, 32]
+
+
+def build(**options: Any) -> Nystrom:
+    mixer = build_mixer("nystrom", **{"num_heads": 2, "num_landmarks": 5, **options})
+    assert isinstance(mixer, Nystrom)
+    return mixer.double().eval()
+
+
+def padded(lengths: list[int], padding: int = 3) -> tuple[Tensor, Tensor]:
+    """Make x (sequences, longest + padding, 8) and its mask."""
+    longest = max(lengths) + padding
+    x = torch.randn(len(lengths), longest, 8, dtype=torch.float64, requires_grad=True)
+    return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
+
+
+def cut(length: int, count: int) -> list[range]:
+    """Cut positions into segments: the first ones are the shorter ones."""
+    size, longer = divmod(length, count)
+    ends = list(itertools.accumulate([size] * (count - longer) + [size + 1] * longer))
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def plain_attention(query: Tensor, key: Tensor, value: Tensor, landmarks: int) -> Tensor:
+    """Attend in one head of one sequence without padding: (length, channels)."""
+    length, channels = query.shape
+    if length <= landmarks:
+        return (query @ key.T / channels**0.5).softmax(dim=1) @ value
+    segments = cut(length, landmarks)
+    few_queries, few_keys = (
+        torch.stack([part[segment].mean(dim=0) for segment in segments]) for part in (query, key)
+    )
+    first, middle, last = (
+        (left @ right.T / channels**0.5).softmax(dim=1)
+        for left, right in ((query, few_keys), (few_queries, few_keys), (few_queries, key))
+    )
+    inverse = middle.T / max(column.sum() for column in middle.T)
+    for _ in range(6):
+        product = middle @ inverse
+        powers = [torch.linalg.matrix_power(product, power) for power in range(4)]
+        inverse = inverse @ (13 * powers[0] - 15 * powers[1] + 7 * powers[2] - powers[3]) / 4
+    return first @ inverse @ last @ value
+
+
+def plain_result(mixer: Nystrom, x: Tensor) -> Tensor:
+    """Compute the mixer for one sequence without padding: (length, 8)."""
+    parts = mixer.query_key_value(x).chunk(3, dim=1)
+    heads = []
+    for head in range(mixer.num_heads):
+        columns = torch.arange(8).chunk(mixer.num_heads)[head]
+        query, key, value = (part[:, columns] for part in parts)
+        y = plain_attention(query, key, value, mixer.num_landmarks)
+        if mixer.taps is not None:
+            half = mixer.taps.shape[1] // 2
+            y = y + sum(
+                tap * shifted(value, lag - half) for lag, tap in enumerate(mixer.taps[head])
+            )
+        heads.append(y)
+    return mixer.output(torch.cat(heads, dim=1))
+
+
+def shifted(x: Tensor, lag: int) -> Tensor:
+    """Return x[i - lag] at position i, 0 beyond the ends."""
+    zeros = x.new_zeros(len(x), x.shape[1])
+    return torch.cat([zeros, x, zeros])[len(x) - lag : 2 * len(x) - lag]
+
+
+@pytest.mark.parametrize("convolution_size", [None, 1, 5])
+def test_the_mixer_equals_a_plain_computation_of_each_sequence(
+    convolution_size: int | None,
+) -> None:
+    mixer = build(convolution_size=convolution_size)
+    x, mask = padded(LENGTHS)
+    assert_equal_with_gradients(
+        lambda: mixer(x, mask)[mask],
+        lambda: torch.cat([plain_result(mixer, row[real]) for row, real in zip(x, mask)]),  # noqa: B905
+        [x, *mixer.parameters()],
+    )
+    for row in x.detach():
+        close(mixer(row[None])[0], plain_result(mixer, row))
+
+
+def test_the_fast_form_equals_the_order_of_the_paper() -> None:
+    query, key, value = (leaf(2, 3, 23, 4) for _ in range(3))
+    mask = torch.arange(23) < torch.tensor([[23], [17]])
+    for given in (None, mask):
+        counts = torch.tensor([23]) if given is None else given.sum(dim=1)
+        averages = averaging_matrix(counts, 23, 5, torch.float64)[:, None]
+
+        def attend(given: Tensor | None = given, averages: Tensor = averages) -> Tensor:
+            return nystrom_attention(query, key, value, averages, given, iterations=6)
+
+        assert_equal_with_gradients(attend, by_reference(attend), [query, key, value])
+
+
+def test_segments_have_nearly_equal_sizes_and_no_padding() -> None:
+    for length, count in itertools.product(range(4, 30), (1, 2, 3, 4)):
+        (found,) = averaging_matrix(torch.tensor([length]), length + 6, count, torch.float64)
+        for row, segment in zip(found, cut(length, count), strict=True):
+            expected = torch.zeros(length + 6, dtype=torch.float64)
+            expected[segment.start : segment.stop] = 1 / len(segment)
+            close(row, expected)
+
+
+def test_the_iteration_converges_to_the_pseudo_inverse() -> None:
+    """Also for a matrix without full rank, which landmarks that are equal give."""
+    scores = 3 * torch.eye(6, dtype=torch.float64) + torch.rand(4, 6, 6, dtype=torch.float64)
+    scores[0, 1] = scores[0, 0]
+    matrix = scores.softmax(dim=-1)
+    close(iterate_pseudo_inverse(matrix, 12), torch.linalg.pinv(matrix))
+    close(iterate_pseudo_inverse(matrix[1:], 1), iterate_pseudo_inverse(matrix, 1)[1:])
+
+
+def test_a_short_sequence_has_exact_attention_beside_a_long_one() -> None:
+    mixer = build(num_landmarks=9)
+    x, mask = padded([9, 30], padding=0)
+    query, key, value = (
+        part.unflatten(1, (2, 4)).transpose(0, 1)
+        for part in mixer.query_key_value(x[0, :9]).chunk(3, dim=1)
+    )
+    exact = functional.scaled_dot_product_attention(query, key, value)
+    expected = mixer.output(exact.transpose(0, 1).flatten(1))
+    close(mixer(x, mask)[0, :9], expected)
+    close(mixer(x[:1, :9])[0], expected)
+    approximate = build(num_landmarks=8)
+    approximate.load_state_dict(mixer.state_dict())
+    assert (approximate(x, mask)[0, :9] - expected).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("convolution_size", [None, 7])
+def test_promises_hold_with_few_landmarks(convolution_size: int | None) -> None:
+    mixer = build(convolution_size=convolution_size)
+    for training in (True, False):
+        mixer.train(training)
+        x, mask = padded(LENGTHS, padding=40)
+        promises.check_padding_gradient(mixer, x.detach(), mask)
+        promises.check_padding(mixer, x.detach(), mask, (-7.0, float("inf"), float("nan")))
+        promises.check_rows(mixer, x.detach(), mask)
+    promises.check_every_gradient(mixer, torch.randn(2, 2, 31, 8, dtype=torch.float64))
+    promises.check_bf16(mixer.float(), torch.randn(2, 33, 8), limit=0.05)
+
+
+def test_options_that_do_not_work_together_are_refused() -> None:
+    context = MixerContext.of(dim=8, length=16)
+    with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
+        Nystrom(context, num_heads=3)
+    with pytest.raises(ValueError, match="convolution_size 4 is even, expected an odd number"):
+        Nystrom(context, convolution_size=4)
+    with pytest.raises(ValueError, match="nystrom cannot be causal"):
+        Nystrom(MixerContext.of(dim=8, length=16, causal=True))
+
+
+# By building ModelForSC and ModelForSCDual of mlpen/Nystromformer (LRA/code/model_wrapper.py) with
+# the vocabularies and the lengths of protocol lra.
+RELEASED_SIZES = {
+    "listops": 205_910, "text": 348_238, "retrieval": 372_814, "image": 158_742,
+    "pathfinder": 157_710,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("task", RELEASED_SIZES)
+def test_the_nystromformer_is_as_large_as_released(task: str) -> None:
+    assert count_parameters(resolve(task, "nystrom", protocol="lra")) == RELEASED_SIZES[task]
