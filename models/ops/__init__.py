@@ -11,6 +11,7 @@ __all__ = [
     "deterministic",
     "device_copy",
     "diagonal_recurrence",
+    "hashed_attention",
     "hippo",
     "interpolation",
     "linear_map",
