@@ -83,6 +83,9 @@ class Mixer(nn.Module, abc.ABC):
     reach: tuple[int, int] | None = None
     """(behind, ahead): how many positions on each side a result depends on, if that number is
     fixed. (0, 0): each position is independent of all others. None: all that causality allows."""
+    has_fixed_reach: ClassVar[bool] = True
+    """Whether a result depends on every position within `reach`. If not, the input determines on
+    which of them it depends."""
     looks_ahead: bool = True
     """Whether a result depends on later positions if the context is not causal."""
     takes_longer: ClassVar[bool] = True

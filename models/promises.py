@@ -226,7 +226,9 @@ def check_reach(mixer: nn.Module, x: Tensor, *, causal: bool) -> None:
     seen = (moved > SEEN).nonzero().flatten().tolist()
     reach = getattr(mixer, "reach", None)
     behind, ahead = reach or (length, 0 if causal else length)
-    if seen != [i for i in range(length) if place - ahead <= i <= place + behind]:
+    within = [i for i in range(length) if place - ahead <= i <= place + behind]
+    is_fixed = getattr(mixer, "has_fixed_reach", True)
+    if seen != within if is_fixed else not {place} <= {*seen} <= {*within}:
         raise BrokenPromise(
             f"a change at position {place} of {length} changes the results at {seen}, and `reach` "
             f"is {reach}; set reach to (positions behind, positions ahead), or to None if every "

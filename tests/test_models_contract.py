@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from conftest import EVERY_MIXER, build_mixer
 from lra.config.registry import Section, options_model
 from models import promises
-from models.base import Mixer, RecurrentMixer
+from models.base import Mixer, RecurrentMixer, begin_step
 from references import assert_prefill_equals_steps
 
 NAMES = sorted(EVERY_MIXER)
@@ -241,6 +241,7 @@ def start_and_output(name: str, **options: Any) -> tuple[list[object], torch.Ten
     ]
     torch.manual_seed(1)
     mixer = build_mixer(name, **options)
+    begin_step(mixer)
     torch.manual_seed(2)
     return start, mixer(torch.randn(2, 30, 8))
 

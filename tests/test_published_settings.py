@@ -25,7 +25,7 @@ from tasks.base import BENCHMARK
 
 PUBLISHED_MIXERS = (
     "tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss", "s5", "lru", "mega",
-    "long-conv", "linear", "hgrn", "linformer", "synthesizer",
+    "long-conv", "linear", "hgrn", "linformer", "synthesizer", "reformer",
 )  # fmt: skip
 PROTOCOLS = ("s4", "lra")
 
@@ -282,6 +282,22 @@ def test_the_synthesizer_of_tay_is_as_large_as_released(task: str) -> None:
     table = heads * longest * (2 * 32 if task in ("text", "pathx") else longest)
     unused = 2 * sizes[1] * sizes[3] if task == "text" else 0  # no queries and keys
     assert count_parameters(config) == size + table - unused
+
+
+REFORMER_TAY = {
+    **TAY, "image": (256, 64, 4, 64, 64, 10, 1025, 1), "pathfinder": (256, 64, 2, 64, 64, 2, 0, 0),
+    "pathx": (256, 32, 1, 32, 32, 2, 16384, 0),
+}  # fmt: skip
+"""Reformer, whose attention is as wide as the model there whatever the settings say."""
+
+
+@pytest.mark.parametrize("task", REFORMER_TAY)
+def test_reformer_of_tay_is_as_large_as_released(task: str) -> None:
+    """But for the map after attention, which only ours has; both share queries and keys."""
+    _, dim, depth, *_ = REFORMER_TAY[task]
+    released = size_of_tay(REFORMER_TAY[task], has_pairs=task == "retrieval") - depth * 2 * dim**2
+    found = count_parameters(resolve(task, "reformer", protocol="lra"))
+    assert found == released + depth * dim**2
 
 
 APART = {

@@ -12,6 +12,7 @@ __all__ = [
     "device_copy",
     "diagonal_recurrence",
     "factor_attention",
+    "hashed_attention",
     "hippo",
     "interpolation",
     "linear_map",

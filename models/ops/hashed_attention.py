@@ -1,0 +1,272 @@
+"""Softmax attention between positions with similar hashes, in several rounds of hashing.
+
+Kitaev, Kaiser and Levskaya, "Reformer: The Efficient Transformer", ICLR 2020 (arXiv:2001.04451),
+section 2. Queries are also the keys, divided by their length.
+
+Symbols of the paper and their names here:
+    h(x): hash_vectors
+    R: rotations
+    b: num_buckets
+    m: chunk_length
+    s_i: place
+    P_i: positions that are not in hidden
+    z(i, P_i): log_sum
+    r: a round
+
+Two things differ from the released code:
+- The first chunk has no chunk before it. There, the last chunk of all rounds comes before it, and
+  a result would depend on the padded length.
+- In a causal model each bucket starts a new chunk, and a position sees its own bucket only. There,
+  a later position that falls into an earlier bucket shifts all places after it, so that an earlier
+  result depends on it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.nn import functional
+
+from models.ops.reference import fast_form_of
+
+OWN_SCORE = -1e5
+"""Score of a position's own key: too low to matter unless the position sees no other key."""
+SMALLEST_SQUARE = 1e-6
+"""Added to the mean square of a key before the division by its root, as in the released code."""
+
+
+class Arrangement(NamedTuple):
+    """The order of positions in each round: sorted by bucket, in chunks of equal length.
+
+    A place is the number of a chunk times the chunk length, plus a number within the chunk. Places
+    may be empty.
+    """
+
+    position: Tensor
+    """(batch, heads, rounds, places): the position at each place, the length at an empty one."""
+    place: Tensor
+    """(batch, heads, rounds, length): the place of each position."""
+    group: Tensor
+    """(batch, heads, rounds, places): positions of different groups do not see each other."""
+
+
+def hash_vectors(x: Tensor, rotations: Tensor, num_buckets: int) -> Tensor:
+    """Hash vectors so that those of similar directions probably fall into the same bucket.
+
+    The bucket is the index of the largest product with a random direction or its negative
+    (section 2, "Locality sensitive hashing"). Of an odd number of buckets the last is left out.
+
+    Args:
+        x: (batch, heads, length, channels).
+        rotations: (heads, channels, rounds, half of num_buckets, rounded up).
+        num_buckets: number of buckets.
+    Returns: (batch, heads, rounds, length), whole numbers from 0. They have no gradient.
+    """
+    products = torch.einsum("bhlc,hcrd->bhrld", x.detach(), rotations)
+    return torch.cat([products, -products], dim=-1)[..., :num_buckets].argmax(dim=-1)
+
+
+def hashed_attention_reference(
+    query: Tensor,
+    value: Tensor,
+    buckets: Tensor,
+    mask: Tensor | None,
+    *,
+    num_buckets: int,
+    chunk_length: int,
+    look_ahead: bool,
+    causal: bool,
+) -> Tensor:
+    """Compute `hashed_attention` with a table of all pairs, O(rounds * length^2).
+
+    The paper's sum over rounds (appendix A) is one softmax, in which each key counts as often as
+    there are rounds in which the query sees it.
+    """
+    length = query.shape[2]
+    position = torch.arange(length, device=query.device)
+    is_real = torch.ones_like(position, dtype=torch.bool) if mask is None else mask[:, None, None]
+    is_sorted_before = _compare(buckets * length + position) < 0
+    is_possible = is_real[..., None, :].expand_as(is_sorted_before)
+    if causal:
+        is_possible = is_possible & (_compare(buckets) == 0)
+    chunk = (is_sorted_before & is_possible).sum(dim=-1) // chunk_length
+    lag = _compare(chunk)
+    visible = is_possible & (lag >= -1) & (lag <= (1 if look_ahead and not causal else 0))
+    if causal:
+        visible = visible & (_compare(position) < 0)
+    is_own = _compare(position) == 0
+    rounds = visible.sum(dim=2).masked_fill(is_own, 0)
+    rounds = rounds + (is_own & (rounds.sum(dim=-1, keepdim=True) == 0))
+    scores = query @ _normalized(query).mT * query.shape[-1] ** -0.5
+    return (scores + rounds.to(scores.dtype).log()).softmax(dim=-1) @ value
+
+
+def _compare(x: Tensor) -> Tensor:
+    """Subtract all pairs, (..., length) -> (..., length, length): below 0 if j is less than i."""
+    return x[..., None, :] - x[..., None]
+
+
+@fast_form_of(hashed_attention_reference)
+def hashed_attention(
+    query: Tensor,
+    value: Tensor,
+    buckets: Tensor,
+    mask: Tensor | None,
+    *,
+    num_buckets: int,
+    chunk_length: int,
+    look_ahead: bool,
+    causal: bool,
+) -> Tensor:
+    """Attend to real positions in the same and adjacent chunks, O(rounds * length * chunk_length).
+
+    In each round, positions are sorted by bucket and then by position, with padding last. A
+    position sees the positions in its chunk and in the one before. Its own key counts only if it
+    sees no other key in any round. Rounds are weighed by their sums of exponentials (appendix A);
+    a pair that meets in several rounds counts several times, as in the released code.
+
+    Args:
+        query: (batch, heads, length, channels). Keys are queries divided by their root mean square.
+        value: (batch, heads, length, channels).
+        buckets: (batch, heads, rounds, length), whole numbers from 0 to num_buckets - 1.
+        mask: (batch, length) bool, True at real positions, which come first. None: all are real.
+            Queries and values have to be finite at padded positions, too.
+        num_buckets: number of buckets.
+        chunk_length: in positions.
+        look_ahead: whether a position also sees the next chunk, if not causal.
+        causal: whether a position sees earlier positions only. Each bucket then has chunks of its
+            own, and a position sees its own bucket only.
+    Returns: (batch, heads, length, channels).
+    """
+    rounds = buckets.shape[2]
+    arranged = arrange(buckets, mask, num_buckets, chunk_length, causal=causal)
+    query, value = (
+        _to_places(x[:, :, None].expand(-1, -1, rounds, -1, -1), arranged)
+        .unflatten(3, (-1, chunk_length))
+        for x in (query, value)
+    )  # fmt: skip
+    key, value = (
+        _join_chunks(x, 0, look_ahead=look_ahead and not causal)
+        for x in (_normalized(query), value)
+    )
+    scores = (query * query.shape[-1] ** -0.5) @ key.mT
+    scores = scores.to(torch.promote_types(torch.float32, scores.dtype))
+    hidden = _hidden_pairs(arranged, mask, chunk_length, look_ahead=look_ahead, causal=causal)
+    slot = torch.arange(key.shape[4], device=key.device)
+    is_own = slot == chunk_length + slot[:chunk_length, None]
+    scores = scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
+    largest = scores.detach().amax(dim=-1, keepdim=True)
+    # In place, so that the backward pass keeps this tensor alone of those with all pairs.
+    weights = scores.sub_(largest).exp_()
+    total = weights.sum(dim=-1, keepdim=True)
+    mixed = weights.to(value.dtype) @ value / total
+    mixed, log_sum = (
+        _to_positions(x.flatten(3, 4), arranged) for x in (mixed, largest + total.log())
+    )
+    return (log_sum.softmax(dim=2) * mixed).sum(dim=2).to(value.dtype)
+
+
+def arrange(
+    buckets: Tensor, mask: Tensor | None, num_buckets: int, chunk_length: int, *, causal: bool
+) -> Arrangement:
+    """Sort positions by bucket; see `hashed_attention` for the arguments.
+
+    If causal, each bucket is a group, and each group starts a new chunk. The number of places is
+    that of the worst case, so that nothing waits for a GPU.
+    """
+    length = buckets.shape[-1]
+    index = torch.arange(length, device=buckets.device)
+    if mask is not None:
+        buckets = buckets.masked_fill(~mask[:, None, None], num_buckets)
+    order = (buckets * length + index).argsort(dim=-1)
+    group = buckets.gather(-1, order) if causal else torch.zeros_like(order)
+    rank = index - torch.searchsorted(group, group)
+    within = rank % chunk_length
+    place = ((within == 0).cumsum(dim=-1) - 1) * chunk_length + within
+    chunks = -(-length // chunk_length)
+    if causal:
+        chunks = length // chunk_length + min(num_buckets + 1, length)
+    empty = order.new_full((*order.shape[:-1], chunks * chunk_length), length)
+    return Arrangement(
+        position=empty.scatter(-1, place, order),
+        place=torch.empty_like(order).scatter(-1, order, place),
+        group=empty.scatter(-1, place, group),
+    )
+
+
+def _hidden_pairs(
+    arranged: Arrangement, mask: Tensor | None, chunk_length: int, *, look_ahead: bool, causal: bool
+) -> Tensor:
+    """Return which keys queries do not see: bool, (batch, heads, rounds, chunks, queries, keys)."""
+    length = arranged.place.shape[-1]
+    position, group = (
+        x.unflatten(3, (-1, chunk_length)) for x in (arranged.position, arranged.group)
+    )
+    key_position = _join_chunks(position, length, look_ahead=look_ahead and not causal)
+    if not causal:
+        # Real positions come first, so padding is what comes after as many positions.
+        count = length if mask is None else mask.sum(dim=-1)[:, None, None, None, None, None]
+        return key_position[..., None, :] >= count
+    key_group = _join_chunks(group, length, look_ahead=False)
+    is_later = key_position[..., None, :] >= position[..., None]
+    return is_later | (key_group[..., None, :] != group[..., None])
+
+
+def _join_chunks(x: Tensor, fill: int, *, look_ahead: bool) -> Tensor:
+    """Put the chunk before in front of each chunk, and the next one after it.
+
+    Args:
+        x: (batch, heads, rounds, chunks, chunk_length, ...).
+        fill: what stands in the chunks before the first and after the last one.
+    Returns: (batch, heads, rounds, chunks, 2 or 3 * chunk_length, ...).
+    """
+    edge = torch.full_like(x[:, :, :, :1], fill)
+    parts = [torch.cat([edge, x[:, :, :, :-1]], dim=3), x]
+    if look_ahead:
+        parts.append(torch.cat([x[:, :, :, 1:], edge], dim=3))
+    return torch.cat(parts, dim=4)
+
+
+def _normalized(query: Tensor) -> Tensor:
+    return functional.rms_norm(query, query.shape[-1:], eps=SMALLEST_SQUARE)
+
+
+def _take(x: Tensor, index: Tensor) -> Tensor:
+    return x.gather(-2, index[..., None].expand(*index.shape, x.shape[-1]))
+
+
+class _Rearrange(Function):
+    """Rows in another order. The gradient is a gather as well, which needs no atomic additions."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
+        ctx.save_for_backward(inverse, is_used)
+        return _take(x, index)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        inverse, is_used = ctx.saved_tensors
+        gradient = _take(gradients[0], inverse).masked_fill(~is_used[..., None], 0)
+        return gradient, None, None, None
+
+
+def _to_places(x: Tensor, arranged: Arrangement) -> Tensor:
+    """Sort rows, (..., length, channels) -> (..., places, channels); empty places get any row."""
+    position, place = arranged.position.clamp(max=x.shape[-2] - 1), arranged.place
+    return _rearrange(x, position, place, torch.ones_like(place, dtype=torch.bool))
+
+
+def _to_positions(x: Tensor, arranged: Arrangement) -> Tensor:
+    """Undo the sorting of rows, (..., places, channels) -> (..., length, channels)."""
+    length = arranged.place.shape[-1]
+    is_filled = arranged.position < length
+    return _rearrange(x, arranged.place, arranged.position.clamp(max=length - 1), is_filled)
+
+
+def _rearrange(x: Tensor, index: Tensor, inverse: Tensor, is_used: Tensor) -> Tensor:
+    result = _Rearrange.apply(x, index, inverse, is_used)
+    assert isinstance(result, Tensor)
+    return result

@@ -1,0 +1,110 @@
+"""Attention between positions with similar hashes, the token mixer of Reformer.
+
+Kitaev, Kaiser and Levskaya, "Reformer: The Efficient Transformer", ICLR 2020 (arXiv:2001.04451),
+section 2. The paper's reversible layers and its chunks of the feed-forward layer save memory
+without a change of results; they belong to the model around the mixer and are left out.
+
+Symbols of the paper and their names here:
+    Q = K: query_key, the same vectors (section 2, "Shared-QK attention")
+    V: value
+    n_rounds: num_rounds
+    n_buckets: num_buckets
+    m: chunk_length
+    R: rotations, for each head its own
+`models.ops.hashed_attention` has the others, and what differs from the released code.
+"""
+
+from __future__ import annotations
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor
+
+from models.base import Mixer, MixerContext
+from models.layers.linear_map import LinearMap
+from models.ops.hashed_attention import hash_vectors, hashed_attention
+
+
+class Reformer(Mixer):
+    """Attention by locality-sensitive hashing, O(num_rounds * length * chunk_length).
+
+    If `context.max_length` fits into one chunk, each position sees all others. In a causal model,
+    a position sees its own bucket only, and rounds take up to three times as long.
+
+    Args:
+        num_heads: number of attention heads.
+        num_rounds: number of rounds of hashing. Positions with similar queries are more likely to
+            meet in one of several rounds.
+        chunk_length: in positions. A position sees its chunk and the one before.
+        num_buckets: number of buckets of a round. None: twice the number of chunks in
+            `context.max_length`, or 1 if it fits into one chunk.
+        look_ahead: whether a position also sees the next chunk, unless the mixer is causal.
+        redraw_rotations: whether each training step draws new random rotations for the hashes (in
+            `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
+            the last training step.
+    Raises: ValueError if num_heads does not divide the channels.
+    """
+
+    name = "reformer"
+    has_fixed_reach = False
+    rotations: Tensor
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        num_heads: PositiveInt = 4,
+        num_rounds: PositiveInt = 4,
+        chunk_length: PositiveInt = 16,
+        num_buckets: PositiveInt | None = None,
+        look_ahead: bool = True,
+        redraw_rotations: bool = False,
+    ) -> None:
+        super().__init__()
+        dim = context.dim
+        if dim % num_heads:
+            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        num_chunks = -(-context.max_length // chunk_length)
+        self.num_heads = num_heads
+        self.chunk_length = chunk_length
+        self.num_buckets = num_buckets or (2 * num_chunks if num_chunks > 1 else 1)
+        self.look_ahead = look_ahead
+        self.redraw_rotations = redraw_rotations
+        self.causal = context.causal
+        self.query_key = LinearMap(dim, dim, bias=False)
+        self.value = LinearMap(dim, dim, bias=False)
+        self.output = LinearMap(dim, dim, bias=False)
+        directions = -(-self.num_buckets // 2)
+        rotations = torch.randn(num_heads, dim // num_heads, num_rounds, directions)
+        self.register_buffer("rotations", rotations)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        # A rounded query may fall into another bucket, so autocast leaves them as they are.
+        with torch.autocast(x.device.type, enabled=False):
+            query = self._heads(self.query_key(x.to(self.query_key.weight.dtype)))
+            buckets = hash_vectors(query, self.rotations, self.num_buckets)
+        mixed = hashed_attention(
+            query,
+            self._heads(self.value(x)),
+            buckets,
+            mask,
+            num_buckets=self.num_buckets,
+            chunk_length=self.chunk_length,
+            look_ahead=self.look_ahead,
+            causal=self.causal,
+        )
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Split channels: (batch, length, dim) -> (batch, heads, length, channels)."""
+        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+    @torch.no_grad()
+    def begin_step(self) -> bool:
+        """Draw new rotations if `redraw_rotations` is set; see `Mixer.begin_step`."""
+        if self.redraw_rotations:
+            self.rotations.normal_()
+        return self.redraw_rotations
