@@ -2,6 +2,7 @@
 
 __all__ = [
     "activations",
+    "attention_patterns",
     "biased_attention",
     "cauchy",
     "circulant",
@@ -21,6 +22,7 @@ __all__ = [
     "rotary",
     "scan",
     "selective_scan",
+    "sparse_attention",
     "spectral_attention",
     "spectral_tilt",
     "toeplitz",
