@@ -67,6 +67,7 @@ ALONE: dict[str, set[str]] = {
     "long-conv": {"upsample_linear1d_backward"},
     "mamba2": {"convolution", "cumsum"},
     "ski-tnn": {"convolution"},
+    "sparse": {"_scaled_dot_product_efficient_attention_backward"},
     "transformer": {"_scaled_dot_product_efficient_attention_backward"},
 }
 """Operations by which the bits of a step may change without the setting; none of other mixers."""
@@ -75,6 +76,14 @@ VARIANTS = [
     case("listops", "transformer", *SMALL, protocol="lra"),
     case("listops", "linear", *SMALL, "mixer.decay=selective"),
     case("listops", "linear", *SMALL, "mixer.decay=none", "mixer.feature=favor"),
+    case(
+        "listops",
+        "sparse",
+        *SMALL,
+        "mixer.pattern=bigbird",
+        "mixer.window=null",
+        "mixer.num_global=0",
+    ),
     case("listops", "mamba2", *SMALL, "mixer.selective=mamba1"),
     case("listops", "mamba2", *SMALL, "mixer.selective=b2s6"),
     case("retrieval", "s4d", *SMALL),

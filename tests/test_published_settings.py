@@ -31,8 +31,8 @@ PROTOCOLS = ("s4", "lra")
 
 
 def test_every_published_mixer_is_audited() -> None:
-    others = {"s4d-ft", "b2s6", "tnn-lm", "transformer-lra", "linear-lra", "data-s4", "data-lra"}
-    others |= {"nystrom", "sinkhorn"}
+    others = {"s4d-ft", "b2s6", "tnn-lm", "transformer-lra", "linear-lra", "sparse-lra"}
+    others |= {"nystrom", "sinkhorn", "data-s4", "data-lra"}
     assert set(names()) == {*PUBLISHED_MIXERS, *others}
 
 
@@ -298,6 +298,33 @@ def test_reformer_of_tay_is_as_large_as_released(task: str) -> None:
     released = size_of_tay(REFORMER_TAY[task], has_pairs=task == "retrieval") - depth * 2 * dim**2
     found = count_parameters(resolve(task, "reformer", protocol="lra"))
     assert found == released + depth * dim**2
+
+
+SPARSE_TAY = {
+    "Longformer": {
+        "image": (256, 128, 4, 64, 128, 10, 1024, 0), "pathfinder": (256, 32, 2, 16, 32, 2, 0, 0)
+    },
+    "BigBird": {
+        "image": (256, 128, 1, 64, 128, 10, 1025, 1), "pathfinder": (256, 64, 4, 32, 64, 2, 0, 0)
+    },
+    "Sparse Transformer": {
+        "image": (256, 128, 1, 64, 128, 10, 1025, 1), "pathfinder": (256, 32, 1, 16, 32, 2, 0, 0)
+    },
+    "Local Attention": {
+        "image": (256, 128, 1, 64, 128, 10, 1024, 0), "pathfinder": (256, 64, 2, 32, 64, 2, 0, 0)
+    },
+}  # fmt: skip
+"""Models with sizes of their own on these tasks; the others are those of the Transformer."""
+
+
+@pytest.mark.parametrize("task", [task for task in TAY if task != "pathx"])
+@pytest.mark.parametrize("method", SPARSE_TAY)
+def test_the_sparse_models_of_tay_are_as_large_as_released(method: str, task: str) -> None:
+    """But for maps of the Longformer for global positions, which it does not have there."""
+    changes = read_published("sparse-lra").changes(method, task)
+    sizes = SPARSE_TAY[method].get(task, TAY[task])
+    config = resolve(task, "sparse", protocol="lra", overrides=changes)
+    assert count_parameters(config) == size_of_tay(sizes, has_pairs=task == "retrieval")
 
 
 APART = {

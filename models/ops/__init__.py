@@ -2,6 +2,7 @@
 
 __all__ = [
     "activations",
+    "attention_patterns",
     "biased_attention",
     "cauchy",
     "circulant",
@@ -25,6 +26,7 @@ __all__ = [
     "scan",
     "selective_scan",
     "sinkhorn",
+    "sparse_attention",
     "spectral_attention",
     "spectral_tilt",
     "toeplitz",

@@ -1,0 +1,182 @@
+"""Softmax attention between the pairs of a sparse pattern, without a table of all pairs."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from models.ops.attention_patterns import TOGETHER, KeySet, Pattern, every_pair
+from models.ops.reference import fast_form_of
+
+
+def sparse_attention_reference(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    pattern: Pattern,
+    inner: tuple[int, int],
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Compute `sparse_attention` with a table of all pairs, O(length^2)."""
+    length = query.shape[2]
+    place = torch.arange(length, device=query.device)
+    i, j = place[:, None], place[None, :]
+    first, stop = inner
+    is_inner = (place >= first) & (place < stop)
+    last = max(0, min(stop, length) - first - 1)
+    of_pattern = pattern.pairs((i - first).clamp(0, last), (j - first).clamp(0, last))
+    allowed = of_pattern | ~is_inner[:, None] | ~is_inner[None, :]
+    if causal:
+        allowed = allowed & (j <= i)
+    if mask is not None:
+        allowed = allowed & mask[:, None, None, :]
+    # A softmax over no positions would be 0 / 0 at padding.
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed | (i == j), dropout_p=dropout
+    )
+
+
+@fast_form_of(sparse_attention_reference)
+def sparse_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    *,
+    pattern: Pattern,
+    inner: tuple[int, int],
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Attend to the real positions of a pattern, and to global ones, O(keys of each query).
+
+    Positions from the first to the second number of `inner` follow the pattern, which counts from
+    the first of them. All other positions are global: they attend to all, and all attend to them.
+
+    Args:
+        query: (batch, heads, length, channels).
+        key: (batch, heads, length, channels).
+        value: (batch, heads, length, channels).
+        mask: (batch, length) bool, True at real positions. None: all are real.
+        pattern: the pairs of inner positions.
+        inner: first inner position, and the first one after them.
+        causal: whether global positions attend to earlier ones only; the pattern has to be causal.
+        dropout: fraction of attention weights dropped.
+    Returns: (batch, heads, length, channels).
+    """
+    length = query.shape[2]
+    first = min(inner[0], length)
+    stop = min(max(inner[1], first), length)
+    place = torch.arange(length, device=query.device)
+    number = (place + 1)[None] if mask is None else (place + 1) * mask
+
+    def outer(x: Tensor, dim: int = 2) -> Tensor:
+        return torch.cat([x.narrow(dim, 0, first), x.narrow(dim, stop, length - stop)], dim=dim)
+
+    mixed, shared = value[:, :, :0], []
+    if first > 0 or stop < length:
+        mixed = attend_to_all(
+            outer(query), key, value, mask, outer(place, 0), causal=causal, dropout=dropout
+        )
+        numbers = outer(number[:, None, :, None])
+        groups = [x[:, :, None] for x in (outer(key), outer(value), numbers)]
+        shared = [KeySet(groups[0], groups[1], groups[2], TOGETHER, every_pair)]
+    if first == stop:
+        return mixed
+    numbers = (number[:, first:stop] - first).clamp(min=0)
+    query, key, value = (x[:, :, first:stop] for x in (query, key, value))
+    near = _attend_in_blocks((query, key, value), numbers, pattern, shared, dropout)
+    return torch.cat([mixed[:, :, :first], near, mixed[:, :, first:]], dim=2)
+
+
+def attend_to_all(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    place: Tensor,
+    *,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Let a few positions attend to all real ones, O(length) for each.
+
+    Args:
+        query: (batch, heads, queries, channels).
+        key: (batch, heads, length, channels).
+        value: (batch, heads, length, channels).
+        mask: (batch, length) bool, True at real positions. None: all are real.
+        place: (queries,), the positions of the queries.
+        causal: whether positions attend to earlier ones only.
+        dropout: fraction of attention weights dropped.
+    Returns: (batch, heads, queries, channels).
+    """
+    lag = place[:, None] - torch.arange(key.shape[2], device=place.device)
+    allowed = lag >= 0 if causal else torch.ones_like(lag, dtype=torch.bool)
+    if mask is not None:
+        allowed = (allowed & mask[:, None, None, :]) | (lag == 0)
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=allowed, dropout_p=dropout
+    )
+
+
+def _attend_in_blocks(
+    heads: tuple[Tensor, Tensor, Tensor],
+    number: Tensor,
+    pattern: Pattern,
+    shared: list[KeySet],
+    dropout: float,
+) -> Tensor:
+    """Attend to the sets of a pattern and to the shared ones by one softmax.
+
+    Args:
+        heads: queries, keys and values, each (batch, heads, length, channels).
+        number: (1 or batch, length), see `KeySet`.
+        pattern: which keys each block has.
+        shared: sets of keys for all queries.
+        dropout: fraction of attention weights dropped.
+    Returns: (batch, heads, length, channels).
+    """
+    query, key, value = heads
+    length, channels = query.shape[2:]
+    blocks = -(-length // pattern.block)
+    missing = blocks * pattern.block - length
+
+    def in_blocks(x: Tensor) -> Tensor:
+        return functional.pad(x, (0, 0, 0, missing)).unflatten(2, (blocks, pattern.block))
+
+    query = in_blocks(query * channels**-0.5)
+    sets = pattern.key_sets(in_blocks(key), in_blocks(value), in_blocks(number[:, None, :, None]))
+    sets = [*sets, *shared]
+    place = torch.arange(blocks * pattern.block, device=query.device)
+    place = place.view(1, 1, blocks, pattern.block, 1)
+    scores = torch.cat([_scores(query, place, keys) for keys in sets], dim=-1)
+    weights = functional.dropout(scores.softmax(dim=-1), dropout).to(value.dtype)
+    parts = weights.split([keys.key.shape[3] for keys in sets], dim=-1)
+    mixed = [
+        keys.layout.ungroup(keys.layout.group(part) @ keys.value, blocks)
+        for part, keys in zip(parts, sets, strict=True)
+    ]
+    return sum(mixed[1:], mixed[0]).flatten(2, 3)[:, :, :length]
+
+
+def _scores(query: Tensor, place: Tensor, keys: KeySet) -> Tensor:
+    """Multiply queries by the keys of a set; the lowest number stands for pairs that do not count.
+
+    It is finite, so that padded queries without any key have weights, too.
+
+    Args:
+        query: (batch, heads, blocks, block, channels).
+        place: (1, 1, blocks, block, 1), positions of the queries.
+        keys: the set.
+    Returns: (batch, heads, blocks, block, keys).
+    """
+    group, number = keys.layout.group, keys.number.mT
+    allowed = keys.pairs(group(place), number - 1) & (number > 0)
+    scores = group(query) @ keys.key.mT
+    scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    return keys.layout.ungroup(scores, query.shape[2])

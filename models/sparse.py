@@ -1,0 +1,233 @@
+"""Softmax attention between the pairs of a sparse pattern.
+
+Child et al., "Generating Long Sequences with Sparse Transformers", 2019 (arXiv:1904.10509), section
+4.3, patterns strided and fixed; Beltagy et al., "Longformer: The Long-Document Transformer", 2020
+(arXiv:2004.05150), section 3.1, pattern longformer; Zaheer et al., "Big Bird: Transformers for
+Longer Sequences", NeurIPS 2020 (arXiv:2007.14062), section 2 and appendix D, pattern bigbird; Tay
+et al., "Long Range Arena", ICLR 2021 (arXiv:2011.04006), table 1, pattern local.
+
+Symbols of the papers and their names here:
+    Q, K, V: query, key, value
+    l (Child et al.): block_size
+    c (Child et al.): num_summary
+    w (Longformer): window - 1
+    Q_g, K_g, V_g (Longformer): global_query_key_value
+    b (BigBird): block_size
+    r (BigBird): num_random
+    g (BigBird): 2, and w: 3
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, NonNegativeInt, PositiveInt
+from torch import Tensor
+
+from models.base import Mixer, MixerContext
+from models.layers.linear_map import LinearMap
+from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
+from models.ops.sparse_attention import attend_to_all, sparse_attention
+
+PatternName = Literal["strided", "fixed", "longformer", "bigbird", "local"]
+
+OPTIONS: dict[PatternName, set[str]] = {
+    "strided": {"block_size"},
+    "fixed": {"block_size", "num_summary"},
+    "longformer": {"window"},
+    "bigbird": {"block_size", "num_random", "random_within"},
+    "local": {"block_size"},
+}
+"""The options that belong to a pattern; the other options are for all patterns."""
+BLOCK_SIZE = 64
+WINDOW = 512
+NUM_RANDOM = 3
+
+
+def refuse_options_of_others(pattern: PatternName, given: set[str]) -> None:
+    """Check that the options that are not None belong to the pattern.
+
+    Raises: ValueError otherwise.
+    """
+    for option in sorted(given - OPTIONS[pattern]):
+        raise ValueError(f"{option} does not concern pattern {pattern}")
+
+
+def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer: int) -> Tensor:
+    """Draw blocks for each block of queries of BigBird (BigBird, appendix D).
+
+    Each draw is without replacement from the blocks that are not global, the query's own or beside
+    it. It depends on its arguments only, as `numpy.random.RandomState` never changes.
+
+    Args:
+        heads: number of heads, which have draws of their own.
+        blocks: number of blocks of the sequence; the first and the last are global.
+        num_random: number of blocks that are drawn.
+        within: blocks from this number on are not drawn.
+        layer: index of the mixer's block.
+    Returns: (heads, blocks - 2, num_random), numbers from the first block that is not global, and
+        -1 where there are not enough blocks.
+    """
+    table = np.full((heads, max(0, blocks - 2), num_random), -1, dtype=np.int64)
+    for head, block in np.ndindex(table.shape[:2]):
+        choice = np.arange(min(within - 1, blocks - 2))
+        choice = choice[np.abs(choice - block) > 1]
+        generator = np.random.RandomState([layer, head, block])
+        drawn = generator.permutation(choice)[:num_random]
+        table[head, block, : len(drawn)] = drawn
+    return torch.from_numpy(table)
+
+
+class Sparse(Mixer):
+    """Softmax attention to a part of the positions, which a pattern chooses.
+
+    The cost for each position is that of the keys that it attends to. Pattern longformer has
+    window + num_global of them, local has block_size, and bigbird (5 + num_random) * block_size.
+    Strided has 2 * block_size + length / block_size, and fixed has block_size + (num_summary + 1) *
+    length / block_size.
+
+    Strided and fixed never look ahead, as in the paper: only global positions do, unless the model
+    is causal. Pattern bigbird cannot be causal.
+
+    Args:
+        pattern: "strided", the last block_size positions and those at multiples of block_size
+            behind; "fixed", the position's own block up to the position, and summaries at the ends
+            of the blocks behind; "longformer", a window; "bigbird", the position's own block, the
+            two beside it, random blocks, and the first and the last block, which are global;
+            "local", the position's own block.
+        num_heads: number of attention heads, each with the same number of channels.
+        attention_dim: channels of queries, keys and values, over all heads. None: dim.
+        projection_bias: whether the input and output projections have a bias.
+        attention_dropout: dropout probability of attention weights.
+        window: number of positions that a position attends to with pattern longformer, itself
+            included. If it is even, one more is ahead than behind. None: 512.
+        block_size: positions in a block of patterns strided, fixed, bigbird and local. None: 64.
+        num_summary: last positions of each block that are summaries with pattern fixed, besides the
+            first one. None: a quarter of the block.
+        num_random: random blocks of each block and head with pattern bigbird. None: 3.
+        random_within: random blocks of bigbird are among the first random_within positions. None:
+            they are anywhere.
+        num_global: number of first positions that attend to all and that all attend to. The pattern
+            begins after them. With pattern longformer they have queries, keys and values of their
+            own. Pattern bigbird has global blocks instead.
+    Raises: ValueError if num_heads does not divide attention_dim, for options of another pattern,
+        for more summaries than a block has, and for pattern bigbird in a causal model.
+    """
+
+    name = "sparse"
+    random_blocks: Tensor
+
+    def __init__(
+        self,
+        context: MixerContext,
+        *,
+        pattern: PatternName = "longformer",
+        num_heads: PositiveInt = 4,
+        attention_dim: PositiveInt | None = None,
+        projection_bias: bool = True,
+        attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
+        window: PositiveInt | None = None,
+        block_size: PositiveInt | None = None,
+        num_summary: PositiveInt | None = None,
+        num_random: NonNegativeInt | None = None,
+        random_within: PositiveInt | None = None,
+        num_global: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__()
+        inner = attention_dim or context.dim
+        if inner % num_heads:
+            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
+            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        own = {
+            "window": window, "block_size": block_size, "num_summary": num_summary,
+            "num_random": num_random, "random_within": random_within,
+        }  # fmt: skip
+        refuse_options_of_others(pattern, {name for name, n in own.items() if n is not None})
+        if pattern == "bigbird" and (context.causal or num_global):
+            problem = "num_global does not concern" if num_global else "a causal model cannot have"
+            raise ValueError(f"{problem} pattern bigbird; use pattern longformer")
+        self.context = context
+        self.pattern: PatternName = pattern
+        self.window = window or WINDOW
+        self.block_size = size = block_size or BLOCK_SIZE
+        self.num_summary = num_summary or max(1, size // 4)
+        if pattern == "fixed" and self.num_summary >= size:
+            raise ValueError(
+                f"num_summary {self.num_summary} has to be less than block_size {size}"
+            )
+        self.num_random = NUM_RANDOM if num_random is None else num_random
+        self.random_within = random_within
+        self.num_heads = num_heads
+        self.attention_dropout = attention_dropout
+        self.num_global = num_global
+        self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
+        self.output = LinearMap(inner, context.dim, bias=projection_bias)
+        if pattern == "longformer" and num_global:
+            self.global_query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
+        if pattern == "bigbird":
+            table = self._draw_blocks(context.max_length)
+            self.register_buffer("random_blocks", table, persistent=False)
+        if pattern in ("strided", "fixed"):
+            self.looks_ahead = num_global > 0
+        elif pattern == "longformer" and not num_global:
+            self.reach = (self.window - 1) // 2, 0 if context.causal else self.window // 2
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """See `Mixer.forward`."""
+        if mask is not None:
+            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            x = x.masked_fill(~mask[..., None], 0)
+        length = x.shape[1]
+        pattern, inner = self._pattern(length)
+        dropout = self.attention_dropout if self.training else 0.0
+        causal = self.context.causal
+        query, key, value = self._heads(self.query_key_value(x))
+        mixed = sparse_attention(
+            query, key, value, mask, pattern=pattern, inner=inner, causal=causal, dropout=dropout
+        )
+        if self.pattern == "longformer" and self.num_global:
+            query, key, value = self._heads(self.global_query_key_value(x))
+            count = min(self.num_global, length)
+            place = torch.arange(count, device=x.device)
+            first = attend_to_all(
+                query[:, :, :count], key, value, mask, place, causal=causal, dropout=dropout
+            )
+            mixed = torch.cat([first, mixed[:, :, count:]], dim=2)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Split into three: (batch, length, 3 * dim) -> (batch, heads, length, dim / heads)."""
+        parts = x.unflatten(-1, (3, self.num_heads, -1))
+        return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
+
+    def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
+        """Return the pattern and the first inner position, and the first one after them."""
+        inner = self.num_global, max(length, self.num_global)
+        causal = self.context.causal
+        if self.pattern == "strided":
+            return Strided(self.block_size), inner
+        if self.pattern == "fixed":
+            return Fixed(self.block_size, self.num_summary), inner
+        if self.pattern == "local":
+            return Local(self.block_size, causal), inner
+        if self.pattern == "longformer":
+            behind, ahead = (self.window - 1) // 2, 0 if causal else self.window // 2
+            return Window(max(16, -(-self.window // 4)), behind, ahead), inner
+        longest = max(length, self.context.max_length)
+        table = self.random_blocks
+        if longest > self.context.max_length:
+            table = self._draw_blocks(longest).to(table.device)
+        last = (-(-longest // self.block_size) - 1) * self.block_size
+        return RandomBlocks(self.block_size, table), (self.block_size, last)
+
+    def _draw_blocks(self, length: int) -> Tensor:
+        """Draw the random blocks of sequences up to a length, see `draw_blocks`."""
+        return draw_blocks(
+            heads=self.num_heads,
+            blocks=-(-length // self.block_size),
+            num_random=self.num_random,
+            within=-(-(self.random_within or length) // self.block_size),
+            layer=self.context.layer,
+        )
