@@ -10,7 +10,8 @@ Symbols of the paper and their names here:
     d_m: context.dim
     d_k: attention_dim // num_heads
     E, F: LengthProjection.weight, with both maps
-    W^Q, W^K, W^V: query_key_value, all three of all heads
+    W^Q: query, of all heads
+    W^K, W^V: key_value, both of all heads
     W^O: output
 """
 
@@ -26,6 +27,7 @@ from torch.nn import functional
 
 from models.base import Mixer, MixerContext
 from models.layers.linear_map import LinearMap
+from models.ops.reference import fast_form_of
 
 Sharing = Literal["none", "heads", "key_value", "layers"]
 
@@ -111,7 +113,8 @@ class Linformer(Mixer):
         self.max_length = context.max_length
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
-        self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
+        self.query = LinearMap(context.dim, inner, bias=projection_bias)
+        self.key_value = LinearMap(context.dim, 2 * inner, bias=projection_bias)
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
         if isinstance(context.shared, LengthProjection):
             self.projection = context.shared
@@ -137,12 +140,42 @@ class Linformer(Mixer):
         self.check_length(x.shape[1], self.max_length)
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        heads = self.query_key_value(x).unflatten(2, (3, self.num_heads, -1))
-        query, key_value = heads.permute(2, 0, 3, 1, 4).split([1, 2])
+        query = self.query(x).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        key, value = self._keys_and_values(x, mask)
+        dropout = self.attention_dropout if self.training else 0.0
+        mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        return self.output(mixed.transpose(1, 2).flatten(2))
+
+    def _keys_and_values_reference(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute `_keys_and_values` as the paper does: map all positions, and project them."""
+        parts = self.key_value(x).unflatten(2, (2, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
         if mask is not None:
             # The bias of the map is at padded positions, too.
-            key_value = key_value.masked_fill(~mask[:, None, :, None], 0)
-        key, value = self.projection(key_value)
-        dropout = self.attention_dropout if self.training else 0.0
-        mixed = functional.scaled_dot_product_attention(query[0], key, value, dropout_p=dropout)
-        return self.output(mixed.transpose(1, 2).flatten(2))
+            parts = parts.masked_fill(~mask[:, None, :, None], 0)
+        return self.projection(parts)
+
+    @fast_form_of(_keys_and_values_reference)
+    def _keys_and_values(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Compute projected keys and values, for few positions if all heads share projections.
+
+        E (x W) is (E x) W, and E x has only projected_length positions that W is applied to. The
+        bias of W is multiplied by the sums of the rows of E.
+
+        Args:
+            x: (batch, length, dim), with zeros at padded positions.
+            mask: see `Mixer.forward`.
+        Returns: (2, batch, heads, projected_length, channels).
+        """
+        _, heads, projected_length, _ = self.projection.weight.shape
+        length = x.shape[1]
+        if heads > 1 or projected_length >= length:
+            return self._keys_and_values_reference(x, mask)
+        weight = self.projection.weight[:, 0, :, :length]
+        inputs = torch.einsum("mkn,bnd->mbkd", weight, x)
+        maps = self.key_value.weight.unflatten(0, (2, -1))
+        parts = torch.einsum("mbkd,mcd->mbkc", inputs, maps)
+        if self.key_value.bias is not None:
+            real = x.new_ones(1, length) if mask is None else mask.to(x.dtype)
+            sums = torch.einsum("mkn,bn->mbk", weight, real)
+            parts = parts + sums[..., None] * self.key_value.bias.unflatten(0, (2, 1, 1, -1))
+        return parts.unflatten(3, (self.num_heads, -1)).transpose(2, 3)

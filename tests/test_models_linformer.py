@@ -8,6 +8,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from conftest import build_mixer
 from lra.classifier.classifier import Classifier
@@ -15,7 +16,7 @@ from lra.runtime.errors import UserError
 from models import promises
 from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
-from references import assert_equal_with_gradients
+from references import assert_equal_with_gradients, by_reference
 from requested import resolve
 
 SHARINGS = get_args(Sharing)
@@ -32,10 +33,8 @@ def by_equation(mixer: Linformer, x: Tensor) -> Tensor:
 
     Every head has its own E and F, and a shorter sequence is padded with zeros.
     """
-    maps, outputs = mixer.query_key_value, []
-    parts = [x @ weight.T for weight in maps.weight.chunk(3)]
-    if maps.bias is not None:
-        parts = [part + bias for part, bias in zip(parts, maps.bias.chunk(3), strict=True)]
+    outputs = []
+    parts = [mixer.query(x), *mixer.key_value(x).chunk(2, dim=1)]
     size = parts[0].shape[1] // mixer.num_heads
     weight = mixer.projection.weight
     for head in range(mixer.num_heads):
@@ -66,6 +65,36 @@ def test_it_equals_its_equation_with_gradients(sharing: str, options: dict[str, 
 
     leaves = [x, *mixer.parameters()]
     assert_equal_with_gradients(lambda: mixer(x, mask)[mask], written_out, leaves, 1e-12)
+
+
+@pytest.mark.parametrize("sharing", SHARINGS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("length", [1, 5, 6, 40])
+def test_the_fast_form_equals_the_reference(sharing: str, bias: bool, length: int) -> None:
+    mixer = mixer_of(sharing, projection_bias=bias)
+    x = torch.randn(3, length, 8, dtype=torch.float64, requires_grad=True)
+    mask = torch.arange(length) < torch.tensor([[length], [length // 2 + 1], [1]])
+    for given in (None, mask):
+
+        def computed(given: Tensor | None = given) -> Tensor:
+            y = mixer(x, given)
+            return y if given is None else y[given]
+
+        leaves = [x, *mixer.parameters()]
+        assert_equal_with_gradients(computed, by_reference(computed), leaves, 1e-12)
+
+
+def test_the_fast_form_maps_projected_positions_alone() -> None:
+    """Of keys and values; queries and the output are mapped at every position."""
+    mixer = mixer_of("key_value", projection_bias=False)
+    x, counted = torch.randn(1, 40, 8, dtype=torch.float64), []
+    for compute in (lambda: mixer(x), by_reference(lambda: mixer(x))):
+        with FlopCounterMode(display=False) as counter:
+            compute()
+        counted.append(counter.get_total_flops())
+    fast, reference = counted
+    # Two maps of 8 to 8 channels at 35 positions fewer. One projection of x, and not of two maps.
+    assert reference - fast == 2 * (2 * 8 * 8 * 35 + 5 * 40 * 8)
 
 
 @pytest.mark.parametrize("sharing", SHARINGS)
