@@ -22,19 +22,18 @@ def averaging_matrix(counts: Tensor, length: int, num_segments: int, dtype: torc
     Args:
         counts: (batch,), number of real positions, which come first in each row.
         length: in positions, padding included.
-        num_segments: number of segments. Some are empty if there are fewer real positions.
+        num_segments: number of segments. A row with fewer real positions is not meaningful.
         dtype: of the result.
-    Returns: (batch, num_segments, length). Rows of empty segments are 0.
+    Returns: (batch, num_segments, length).
     """
     counts = counts[:, None]
     size = (counts // num_segments).clamp(min=1)
     num_short = num_segments * (size + 1) - counts
     position = torch.arange(length, device=counts.device)
     segment = torch.minimum(position // size, (position + num_short) // (size + 1))
-    segment = segment.masked_fill(position >= counts, num_segments)
     is_within = segment[:, None] == torch.arange(num_segments, device=counts.device)[:, None]
     members = is_within.to(dtype)
-    return members / members.sum(dim=-1, keepdim=True).clamp(min=1)
+    return members / members.sum(dim=-1, keepdim=True)
 
 
 def iterate_pseudo_inverse(matrix: Tensor, iterations: int) -> Tensor:
