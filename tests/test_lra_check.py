@@ -203,6 +203,9 @@ class Shift(Mixer):
     [
         ("REACH", "reach, looks_ahead = (1, 0), False", ""),
         ("REACH", "reach = (1, 0)", "it mixes as many positions as `reach` says: looks_ahead is"),
+        ("REACH", "reach, looks_ahead, has_fixed_reach = (2, 0), False, False", ""),
+        ("REACH", "reach, looks_ahead, has_fixed_reach = (0, 1), True, False",
+         "it mixes as many positions as `reach` says: a change at"),
         ("REACH", "looks_ahead = False", "it mixes as many positions as `reach` says: a change at"),
         ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
         ("nn.functional.pad(x, (0, 0, 1, 0))",

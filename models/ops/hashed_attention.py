@@ -157,8 +157,9 @@ def hashed_attention(
     hidden = _hidden_pairs(arranged, mask, chunk_length, look_ahead=look_ahead, causal=causal)
     slot = torch.arange(key.shape[4], device=key.device)
     is_own = slot == chunk_length + slot[:chunk_length, None]
-    scores = scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
-    largest = scores.detach().amax(dim=-1, keepdim=True)
+    with torch.no_grad():  # weights of 0 have no gradient, nor has the weight of a single key
+        scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
+        largest = scores.amax(dim=-1, keepdim=True)
     # In place, so that the backward pass keeps this tensor alone of those with all pairs.
     weights = scores.sub_(largest).exp_()
     total = weights.sum(dim=-1, keepdim=True)
