@@ -206,6 +206,9 @@ class Shift(Mixer):
         ("REACH", "reach, looks_ahead, takes_longer = (1, 0), False, False",
          "it mixes longer sequences than it was built for, or refuses them, as `takes_longer` "
          "says: takes_longer is False, but"),
+        ("REACH", "reach, looks_ahead, has_fixed_reach = (2, 0), False, False", ""),
+        ("REACH", "reach, looks_ahead, has_fixed_reach = (0, 1), True, False",
+         "it mixes as many positions as `reach` says: a change at"),
         ("REACH", "looks_ahead = False", "it mixes as many positions as `reach` says: a change at"),
         ("scale: of what is added.", "", "its docstring explains every option: the docstring of"),
         ("nn.functional.pad(x, (0, 0, 1, 0))",

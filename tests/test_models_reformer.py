@@ -255,12 +255,20 @@ def test_buckets_are_twice_the_chunks() -> None:
     assert buckets(1000, num_buckets=5) == 5
 
 
-def test_autocast_hashes_as_single_precision_does() -> None:
+def test_autocast_does_not_change_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Tensor] = []
+
+    def noted(*arguments: Any) -> Tensor:
+        found.append(hash_vectors(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr("models.reformer.hash_vectors", noted)
     mixer = build_mixer("reformer", **HASHED).eval()
-    x = torch.randn(2, 100, 8)
+    x = torch.randn(8, 100, 8)
     exact = mixer(x)
     with torch.autocast("cpu", torch.bfloat16):
         rough = mixer(x)
+    assert torch.equal(*found)
     assert (rough.float() - exact).norm() < 0.02 * exact.norm()
 
 

@@ -152,21 +152,36 @@ def hashed_attention(
         _join_chunks(x, 0, look_ahead=look_ahead and not causal)
         for x in (_normalized(query), value)
     )
+    hidden = _hidden_pairs(arranged, mask, chunk_length, look_ahead=look_ahead, causal=causal)
+    mixed, log_sum = (
+        _to_positions(x.flatten(3, 4), arranged) for x in _attend(query, key, value, hidden)
+    )
+    return (log_sum.softmax(dim=2) * mixed).sum(dim=2).to(value.dtype)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    """Attend to the keys around each chunk of queries.
+
+    Args:
+        query: (..., chunk_length, channels).
+        key: (..., keys, channels); a query's own key comes chunk_length keys after its number.
+        value: (..., keys, channels).
+        hidden: (..., chunk_length, keys) bool, True where a query does not see a key.
+    Returns: (..., chunk_length, channels), and the logarithms of sums of exponentials,
+        (..., chunk_length, 1), in single precision at least.
+    """
     scores = (query * query.shape[-1] ** -0.5) @ key.mT
     scores = scores.to(torch.promote_types(torch.float32, scores.dtype))
-    hidden = _hidden_pairs(arranged, mask, chunk_length, look_ahead=look_ahead, causal=causal)
-    slot = torch.arange(key.shape[4], device=key.device)
+    slot = torch.arange(key.shape[-2], device=key.device)
+    chunk_length = query.shape[-2]
     is_own = slot == chunk_length + slot[:chunk_length, None]
-    scores = scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
-    largest = scores.detach().amax(dim=-1, keepdim=True)
+    with torch.no_grad():  # weights of 0 have no gradient, nor has the weight of a single key
+        scores.masked_fill_(hidden, -torch.inf).masked_fill_(is_own, OWN_SCORE)
+        largest = scores.amax(dim=-1, keepdim=True)
     # In place, so that the backward pass keeps this tensor alone of those with all pairs.
     weights = scores.sub_(largest).exp_()
     total = weights.sum(dim=-1, keepdim=True)
-    mixed = weights.to(value.dtype) @ value / total
-    mixed, log_sum = (
-        _to_positions(x.flatten(3, 4), arranged) for x in (mixed, largest + total.log())
-    )
-    return (log_sum.softmax(dim=2) * mixed).sum(dim=2).to(value.dtype)
+    return weights.to(value.dtype) @ value / total, largest + total.log()
 
 
 def arrange(
