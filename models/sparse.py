@@ -10,7 +10,7 @@ Symbols of the papers and their names here:
     Q, K, V: query, key, value
     l (Child et al.): block_size
     c (Child et al.): num_summary
-    w (Longformer): window - 1
+    w (Longformer): window_size - 1
     Q_g, K_g, V_g (Longformer): global_query_key_value
     b (BigBird): block_size
     r (BigBird): num_random
@@ -36,13 +36,13 @@ PatternName = Literal["strided", "fixed", "longformer", "bigbird", "local"]
 OPTIONS: dict[PatternName, set[str]] = {
     "strided": {"block_size"},
     "fixed": {"block_size", "num_summary"},
-    "longformer": {"window"},
+    "longformer": {"window_size"},
     "bigbird": {"block_size", "num_random", "random_within"},
     "local": {"block_size"},
 }
 """The options that belong to a pattern; the other options are for all patterns."""
 BLOCK_SIZE = 64
-WINDOW = 512
+WINDOW_SIZE = 512
 NUM_RANDOM = 3
 
 
@@ -83,10 +83,10 @@ def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer:
 class Sparse(Mixer):
     """Softmax attention to a part of the positions, which a pattern chooses.
 
-    The cost for each position is that of the keys that it attends to. Pattern longformer has
-    window + num_global of them, local has block_size, and bigbird (5 + num_random) * block_size.
-    Strided has 2 * block_size + length / block_size, and fixed has block_size + (num_summary + 1) *
-    length / block_size.
+    The cost of a position is that of the keys that it attends to. Pattern longformer has about
+    window_size + num_global of them, local has block_size, and bigbird (5 + num_random) *
+    block_size. These do not grow with the length. Strided has block_size + length / block_size, and
+    fixed has block_size + (num_summary + 1) * length / block_size.
 
     Strided and fixed never look ahead, as in the paper: only global positions do, unless the model
     is causal. Pattern bigbird cannot be causal.
@@ -101,7 +101,7 @@ class Sparse(Mixer):
         attention_dim: channels of queries, keys and values, over all heads. None: dim.
         projection_bias: whether the input and output projections have a bias.
         attention_dropout: dropout probability of attention weights.
-        window: number of positions that a position attends to with pattern longformer, itself
+        window_size: number of positions that a position attends to with pattern longformer, itself
             included. If it is even, one more is ahead than behind. None: 512.
         block_size: positions in a block of patterns strided, fixed, bigbird and local. None: 64.
         num_summary: last positions of each block that are summaries with pattern fixed, besides the
@@ -128,7 +128,7 @@ class Sparse(Mixer):
         attention_dim: PositiveInt | None = None,
         projection_bias: bool = True,
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-        window: PositiveInt | None = None,
+        window_size: PositiveInt | None = None,
         block_size: PositiveInt | None = None,
         num_summary: PositiveInt | None = None,
         num_random: NonNegativeInt | None = None,
@@ -141,7 +141,7 @@ class Sparse(Mixer):
             named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
             raise ValueError(f"num_heads {num_heads} does not divide {named}")
         own = {
-            "window": window, "block_size": block_size, "num_summary": num_summary,
+            "window_size": window_size, "block_size": block_size, "num_summary": num_summary,
             "num_random": num_random, "random_within": random_within,
         }  # fmt: skip
         refuse_options_of_others(pattern, {name for name, n in own.items() if n is not None})
@@ -150,7 +150,7 @@ class Sparse(Mixer):
             raise ValueError(f"{problem} pattern bigbird; use pattern longformer")
         self.context = context
         self.pattern: PatternName = pattern
-        self.window = window or WINDOW
+        self.window_size = window_size or WINDOW_SIZE
         self.block_size = size = block_size or BLOCK_SIZE
         self.num_summary = num_summary or max(1, size // 4)
         if pattern == "fixed" and self.num_summary >= size:
@@ -172,7 +172,7 @@ class Sparse(Mixer):
         if pattern in ("strided", "fixed"):
             self.looks_ahead = num_global > 0
         elif pattern == "longformer" and not num_global:
-            self.reach = (self.window - 1) // 2, 0 if context.causal else self.window // 2
+            self.reach = (self.window_size - 1) // 2, 0 if context.causal else self.window_size // 2
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
@@ -213,8 +213,8 @@ class Sparse(Mixer):
         if self.pattern == "local":
             return Local(self.block_size, causal), inner
         if self.pattern == "longformer":
-            behind, ahead = (self.window - 1) // 2, 0 if causal else self.window // 2
-            return Window(max(16, -(-self.window // 4)), behind, ahead), inner
+            behind, ahead = (self.window_size - 1) // 2, 0 if causal else self.window_size // 2
+            return Window(max(16, -(-self.window_size // 4)), behind, ahead), inner
         longest = max(length, self.context.max_length)
         table = self.random_blocks
         if longest > self.context.max_length:

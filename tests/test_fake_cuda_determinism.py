@@ -81,7 +81,7 @@ VARIANTS = [
         "sparse",
         *SMALL,
         "mixer.pattern=bigbird",
-        "mixer.window=null",
+        "mixer.window_size=null",
         "mixer.num_global=0",
     ),
     case("listops", "mamba2", *SMALL, "mixer.selective=mamba1"),

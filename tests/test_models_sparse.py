@@ -25,9 +25,9 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "stride of one": {"pattern": "strided", "block_size": 1},
     "fixed": {"pattern": "fixed", "block_size": 7, "num_summary": 2},
     "all but one are summaries": {"pattern": "fixed", "block_size": 4, "num_summary": 3},
-    "even window": {"pattern": "longformer", "window": 10},
-    "odd window": {"pattern": "longformer", "window": 25},
-    "window of one": {"pattern": "longformer", "window": 1},
+    "even window": {"pattern": "longformer", "window_size": 10},
+    "odd window": {"pattern": "longformer", "window_size": 25},
+    "window of one": {"pattern": "longformer", "window_size": 1},
     "bigbird": {"pattern": "bigbird", "block_size": 4, "num_random": 2},
     "bigbird, random blocks nearby": {
         "pattern": "bigbird", "block_size": 4, "num_random": 3, "random_within": 24
@@ -74,8 +74,8 @@ def attended_by_definition(mixer: Sparse, head: int, i: int, length: int) -> set
         elif mixer.pattern == "local":
             found = {j for j in inner if j // size == i // size}
         else:
-            ahead = mixer.window // 2
-            found = {i + lag for lag in range(ahead - mixer.window + 1, ahead + 1)} & {*inner}
+            ahead = mixer.window_size // 2
+            found = {i + lag for lag in range(ahead - mixer.window_size + 1, ahead + 1)} & {*inner}
         found = {*range(min(first, length)), *(j + first for j in found)}
         i += first
     return {j for j in found if j <= i} if mixer.context.causal else found
@@ -242,7 +242,7 @@ def test_dropout_reaches_the_global_positions_of_sparse_attention() -> None:
         ({"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
         ({"num_heads": 3, "attention_dim": 4}, "num_heads 3 does not divide attention_dim 4"),
         ({"block_size": 4}, "block_size does not concern pattern longformer"),
-        ({"pattern": "fixed", "window": 4}, "window does not concern pattern fixed"),
+        ({"pattern": "fixed", "window_size": 4}, "window_size does not concern pattern fixed"),
         (
             {"pattern": "fixed", "block_size": 4, "num_summary": 4},
             "num_summary 4 has to be less than block_size 4",
