@@ -74,6 +74,12 @@ class Predictions:
             return self.labels == self.predictions
         return self.predictions / self.labels
 
+    @property
+    def are_all_positions_scored(self) -> bool:
+        """Whether every position of every example has a label."""
+        is_scored = self.first_wrong is not None
+        return is_scored and np.array_equal(self.labels, self.metadata["length"])
+
     def same_examples(self, other: Predictions) -> bool:
         """Whether labels and metadata equal those of other predictions."""
         return (

@@ -160,9 +160,10 @@ def breakdown_figures(
             if max(map(len, groups.values())) > 1:
                 draw = partial(draw_group_accuracies, groups, field, is_number(values), styles)
                 figures.append(_figure_of_field(board, task, field, slug, of_fields + note, draw))
-        if any(one.seeds[0].first_wrong is not None for one in by_method.values()):
+        samples = [one.seeds[0] for one in by_method.values()]
+        if any(one.are_all_positions_scored for one in samples):
             figures.append(_figure_of_prefixes(board, task, by_method, styles, slug, note))
-        elif not only:
+        elif not only and all(one.first_wrong is None for one in samples):
             figures.append(
                 ReportFigure(
                     slugify("confusions", task, slug),

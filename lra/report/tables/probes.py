@@ -113,7 +113,7 @@ def _length_table(results: Results, probe: Probe) -> list[Table]:
             number_entry(longest.get((row, variant.name)), digits=0, is_ranked=True)
             for row in probe.rows
         ]
-        columns.append(Column(_heading(variant), entries, digits=0))
+        columns.append(Column(variant.name or "positions", entries, digits=0))
     return [
         Table(
             f"longest-length-{probe.slug}",
@@ -128,12 +128,12 @@ def _length_table(results: Results, probe: Probe) -> list[Table]:
 def longest_right(results: Results, cell: Cell | None) -> float | None:
     """Return the length up to which SUCCESS percent of the test sequences have no wrong answer.
 
-    Returns: the mean over the runs of a cell; None where answers of positions are not known.
+    Returns: the mean over the runs of a cell; None where not every position has a label.
     """
     found: list[float] = []
     for run in cell.runs if cell is not None else ():
         made = results.predictions(run)
-        if made is None or made.first_wrong is None:
+        if made is None or made.first_wrong is None or not made.are_all_positions_scored:
             continue
         wrong = np.where(
             made.first_wrong == NO_PREDICTION, made.metadata["length"], made.first_wrong
