@@ -163,7 +163,7 @@ def test_every_repeated_row_is_published_and_of_its_mixer() -> None:
 
 def test_commands_have_the_settings_of_their_rows() -> None:
     found = list(repeats())
-    assert len({one.command for one in found}) == len(found) == 113
+    assert len({one.command for one in found}) == len(found) == 158
     for one in found[::7]:
         options = run_task.parse_arguments(shlex.split(one.command)[2:])
         assert run_task.configure(options).hash == one.config.hash

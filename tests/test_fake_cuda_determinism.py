@@ -60,15 +60,20 @@ with use_fake_cuda():
 json.dump(found, sys.stdout)
 """
 
+ATTENTION = {"_scaled_dot_product_efficient_attention_backward"}
 ALONE: dict[str, set[str]] = {
     "conv": {"convolution"},
     "delta": {"convolution", "cumsum"},
     "linear": {"cumsum"},
+    "linformer": ATTENTION,
     "long-conv": {"upsample_linear1d_backward"},
     "mamba2": {"convolution", "cumsum"},
+    "nystrom": {"convolution", *ATTENTION},
+    "sinkhorn": ATTENTION,
     "ski-tnn": {"convolution"},
-    "sparse": {"_scaled_dot_product_efficient_attention_backward"},
-    "transformer": {"_scaled_dot_product_efficient_attention_backward"},
+    "sparse": ATTENTION,
+    "synthesizer": ATTENTION,
+    "transformer": ATTENTION,
 }
 """Operations by which the bits of a step may change without the setting; none of other mixers."""
 

@@ -120,7 +120,8 @@ def test_published_methods_stand_beside_their_mixer() -> None:
     assert set(mixer_of.values()) - {""} <= MIXERS.classes.keys()
     for method, mixer in {
         "S4 (v1)": "s4", "S4D-LegS": "s4d", "TNN (rerun by SKI authors)": "tnn",
-        "SKI-TNN": "ski-tnn", "Transformer (Mega rerun)": "transformer", "Sparse Transformer": "",
+        "SKI-TNN": "ski-tnn", "Transformer (Mega rerun)": "transformer",
+        "Sparse Transformer": "sparse",
         "SGConv": "long-conv", "Mamba": "mamba2", "LION-S": "linear", "Liquid-S4": "",
     }.items():  # fmt: skip
         assert mixer_of[method] == mixer

@@ -187,7 +187,7 @@ def test_published_rows_are_those_of_the_suites_mixers() -> None:
     methods = {row[0] for row in suite_table(rows_of(MIXERS.classes)).rows}
     assert {"TNN", "SKI-TNN", "FD-TNN", "Transformer", "S4-LegS", "S4D-Lin", "DSS (exp)"} <= methods
     assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv", "Mamba", "B2S6"} <= methods
-    assert not methods & {"Megalodon", "S7", "Liquid-S4", "Sparse Transformer"}
+    assert not methods & {"Megalodon", "S7", "Liquid-S4"}
     assert suite_table(rows_of(MIXERS.classes)).headings[-1] == "source"
 
 
