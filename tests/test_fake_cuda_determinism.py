@@ -72,7 +72,6 @@ ALONE: dict[str, set[str]] = {
     "sinkhorn": ATTENTION,
     "ski-tnn": {"convolution"},
     "sparse": ATTENTION,
-    "synthesizer": ATTENTION,
     "transformer": ATTENTION,
 }
 """Operations by which the bits of a step may change without the setting; none of other mixers."""
