@@ -174,8 +174,8 @@ def test_every_figure_is_drawn_when_its_tab_is_opened(browser: Any) -> None:
 
 def test_each_preset_has_a_tab(browser: Any) -> None:
     tabs = [tab.text for tab in browser.find_elements("css selector", "[role=tab]")]
-    assert tabs == ["Preset budget", "Preset quick", "Speed and memory", "Benchmarks", "Published",
-                    "Runs"]  # fmt: skip
+    assert tabs == ["Preset budget", "Preset quick", "Probes", "Speed and memory", "Benchmarks",
+                    "Published", "Runs"]  # fmt: skip
     assert shown(browser, "[role=tabpanel]") == 1
     assert shown(browser, "#accuracy-budget-s4") == 1
     first = browser.find_element("css selector", "[role=tab][aria-selected=true]")

@@ -185,7 +185,7 @@ def _link(path: Path, out: Path) -> str:
 
 
 def _code(git: Mapping[str, object]) -> str:
-    return f"commit {git.get('commit')}" + ", changed" * bool(git.get("dirty"))
+    return f"commit {str(git.get('commit'))[:12]}" + ", changed" * bool(git.get("dirty"))
 
 
 def _versions(versions: Mapping[str, str]) -> str:

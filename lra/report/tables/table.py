@@ -164,7 +164,8 @@ class Table:
     def html(self) -> str:
         """Write the table in HTML; numbers link to their runs.
 
-        Rows and cells with results of the user's own have the class "own".
+        Rows and cells with results of the user's own have the class "own". They have no end tags,
+        which HTML does not need, so that the page stays small.
         """
         head = "".join(f"<th>{html.escape(column)}</th>" for column in self.headings)
         marks = self.marks
@@ -172,7 +173,6 @@ class Table:
         body = "\n".join(
             _tag("tr", ["own"] * (i in own))
             + "".join(_td(entry, marks.get((i, j))) for j, entry in enumerate(entries))
-            + "</tr>"
             for i, entries in enumerate(zip(*(c.entries for c in self.columns), strict=True))
         )
         return (
@@ -193,7 +193,7 @@ def _td(entry: Entry, mark: str | None) -> str:
         others = html.escape(" ".join(entry.other_links))
         others = f' data-runs="{others}"' if others else ""
         text = f'<a href="#{html.escape(entry.link)}"{others}>{text}</a>'
-    return f"{_tag('td', [*filter(None, [mark]), *(['own'] * entry.is_own)])}{text}</td>"
+    return f"{_tag('td', [*filter(None, [mark]), *(['own'] * entry.is_own)])}{text}"
 
 
 def _tag(name: str, classes: Sequence[str]) -> str:
