@@ -31,6 +31,7 @@ from models.base import (
     Recurrence,
     RecurrentMixer,
 )
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.layers.selective_states import StepRange
 from models.layers.short_convolution import ShortConvolution
@@ -91,9 +92,7 @@ class Delta(RecurrentMixer):
         negative_eigenvalues: Annotated[bool, Added(False)] = False,
     ) -> None:
         super().__init__()
-        dim = context.dim
-        if dim % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        dim = channels_of_heads(context, num_heads)
         self.context = context
         self.num_heads = num_heads
         self.highest_rate = 2 if negative_eigenvalues else 1

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import MixerContext, PrefillRecurrence, Recurrence, RecurrentMixer
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.decaying_attention import decaying_attention
 from models.ops.deterministic import cumulative_sum
@@ -88,9 +89,7 @@ class Linear(RecurrentMixer):
         decay: Decay = "none",
     ) -> None:
         super().__init__()
-        dim = context.dim
-        if dim % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        dim = channels_of_heads(context, num_heads)
         for option, value in {"num_random": num_random, "redraw_steps": redraw_steps}.items():
             if value is not None and feature != "favor":
                 raise ValueError(f"{option} concerns feature favor, and feature is {feature}")

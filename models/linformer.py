@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.reference import fast_form_of
 
@@ -106,10 +107,7 @@ class Linformer(Mixer):
         super().__init__()
         if context.causal:
             raise ValueError("linformer mixes all positions in its projections: it is not causal")
-        inner = attention_dim or context.dim
-        if inner % num_heads:
-            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
-            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        inner = channels_of_heads(context, num_heads, attention_dim)
         self.max_length = context.max_length
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.depthwise import depthwise_convolution
 from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
@@ -55,11 +56,9 @@ class Nystrom(Mixer):
         convolution_size: Annotated[int, Field(ge=1, lt=2**16)] | None = None,
     ) -> None:
         super().__init__()
-        dim = context.dim
         if context.causal:
             raise ValueError("nystrom cannot be causal, as a landmark is a mean of positions")
-        if dim % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        dim = channels_of_heads(context, num_heads)
         if convolution_size is not None and convolution_size % 2 == 0:
             raise ValueError(f"convolution_size {convolution_size} is even, expected an odd number")
         self.num_heads = num_heads

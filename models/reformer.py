@@ -21,6 +21,7 @@ from pydantic import PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads, split_heads
 from models.layers.linear_map import LinearMap
 from models.ops.hashed_attention import hash_vectors, hashed_attention
 
@@ -61,9 +62,7 @@ class Reformer(Mixer):
         redraw_rotations: bool = False,
     ) -> None:
         super().__init__()
-        dim = context.dim
-        if dim % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide model.dim {dim}")
+        dim = channels_of_heads(context, num_heads)
         num_chunks = -(-context.max_length // chunk_length)
         self.num_heads = num_heads
         self.chunk_length = chunk_length
@@ -84,11 +83,11 @@ class Reformer(Mixer):
             x = x.masked_fill(~mask[..., None], 0)
         # A rounded query may fall into another bucket, so autocast leaves them as they are.
         with torch.autocast(x.device.type, enabled=False):
-            query = self._heads(self.query_key(x.to(self.query_key.weight.dtype)))
+            query = split_heads(self.query_key(x.to(self.query_key.weight.dtype)), self.num_heads)
             buckets = hash_vectors(query, self.rotations, self.num_buckets)
         mixed = hashed_attention(
             query,
-            self._heads(self.value(x)),
+            split_heads(self.value(x), self.num_heads),
             buckets,
             mask,
             num_buckets=self.num_buckets,
@@ -97,10 +96,6 @@ class Reformer(Mixer):
             causal=self.causal,
         )
         return self.output(mixed.transpose(1, 2).flatten(2))
-
-    def _heads(self, x: Tensor) -> Tensor:
-        """Split channels: (batch, length, dim) -> (batch, heads, length, channels)."""
-        return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     @torch.no_grad()
     def begin_step(self) -> bool:

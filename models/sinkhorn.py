@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 
@@ -67,10 +68,7 @@ class Sinkhorn(Mixer):
         joint_softmax: bool = False,
     ) -> None:
         super().__init__()
-        inner = attention_dim or context.dim
-        if inner % num_heads:
-            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
-            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        inner = channels_of_heads(context, num_heads, attention_dim)
         self.context = context
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout

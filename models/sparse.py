@@ -27,6 +27,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
 from models.ops.sparse_attention import attend_to_all, sparse_attention
@@ -136,10 +137,7 @@ class Sparse(Mixer):
         num_global: NonNegativeInt = 0,
     ) -> None:
         super().__init__()
-        inner = attention_dim or context.dim
-        if inner % num_heads:
-            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
-            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        inner = channels_of_heads(context, num_heads, attention_dim)
         own = {
             "window_size": window_size, "block_size": block_size, "num_summary": num_summary,
             "num_random": num_random, "random_within": random_within,
@@ -152,11 +150,9 @@ class Sparse(Mixer):
         self.pattern: PatternName = pattern
         self.window_size = window_size or WINDOW_SIZE
         self.block_size = size = block_size or BLOCK_SIZE
-        self.num_summary = num_summary or max(1, size // 4)
-        if pattern == "fixed" and self.num_summary >= size:
-            raise ValueError(
-                f"num_summary {self.num_summary} has to be less than block_size {size}"
-            )
+        self.num_summary = count = num_summary or max(1, size // 4)
+        if pattern == "fixed" and count >= size:
+            raise ValueError(f"num_summary {count} has to be less than block_size {size}")
         self.num_random = NUM_RANDOM if num_random is None else num_random
         self.random_within = random_within
         self.num_heads = num_heads
@@ -172,7 +168,7 @@ class Sparse(Mixer):
         if pattern in ("strided", "fixed"):
             self.looks_ahead = num_global > 0
         elif pattern == "longformer" and not num_global:
-            self.reach = (self.window_size - 1) // 2, 0 if context.causal else self.window_size // 2
+            self.reach = self._window()
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
@@ -205,22 +201,24 @@ class Sparse(Mixer):
     def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
         """Return the pattern and the first inner position, and the first one after them."""
         inner = self.num_global, max(length, self.num_global)
-        causal = self.context.causal
         if self.pattern == "strided":
             return Strided(self.block_size), inner
         if self.pattern == "fixed":
             return Fixed(self.block_size, self.num_summary), inner
         if self.pattern == "local":
-            return Local(self.block_size, causal), inner
+            return Local(self.block_size, self.context.causal), inner
         if self.pattern == "longformer":
-            behind, ahead = (self.window_size - 1) // 2, 0 if causal else self.window_size // 2
-            return Window(max(16, -(-self.window_size // 4)), behind, ahead), inner
+            return Window(max(16, -(-self.window_size // 4)), *self._window()), inner
         longest = max(length, self.context.max_length)
         table = self.random_blocks
         if longest > self.context.max_length:
             table = self._draw_blocks(longest).to(table.device)
         last = (-(-longest // self.block_size) - 1) * self.block_size
         return RandomBlocks(self.block_size, table), (self.block_size, last)
+
+    def _window(self) -> tuple[int, int]:
+        """Return the numbers of positions behind and ahead in the window of longformer."""
+        return (self.window_size - 1) // 2, 0 if self.context.causal else self.window_size // 2
 
     def _draw_blocks(self, length: int) -> Tensor:
         """Draw the random blocks of sequences up to a length, see `draw_blocks`."""

@@ -20,6 +20,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
+from models.layers.heads import channels_of_heads, split_heads
 from models.layers.linear_map import LinearMap
 from models.layers.synthetic_scores import (
     DenseScores,
@@ -28,7 +29,6 @@ from models.layers.synthetic_scores import (
     LowRankScores,
     RandomScores,
     SyntheticScores,
-    by_head,
 )
 from models.ops.factor_attention import attend_by_factors, attend_by_scores
 from models.ops.local_attention import allowed_pairs
@@ -73,10 +73,7 @@ class Synthesizer(Mixer):
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
     ) -> None:
         super().__init__()
-        inner = attention_dim or context.dim
-        if inner % num_heads:
-            named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
-            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        inner = channels_of_heads(context, num_heads, attention_dim)
         if rank is not None and scores != "factorized_random":
             raise ValueError(f"rank concerns scores factorized_random, and scores is {scores}")
         self.context = context
@@ -109,7 +106,7 @@ class Synthesizer(Mixer):
         allowed = None if mask is None else mask[:, None, None, :]
         if self.context.causal:
             allowed = allowed_pairs(length, None, mask, causal=True, device=x.device)
-        value = by_head(self.value(x), self.num_heads)
+        value = split_heads(self.value(x), self.num_heads)
         dropout = self.attention_dropout if self.training else 0.0
         if isinstance(self.scores, LowRankScores):
             query, key = self._add_dot_product(x, *self.scores.factors(x))
@@ -125,7 +122,9 @@ class Synthesizer(Mixer):
     def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Make queries and keys of a dot product, (batch, heads, length, channels), scaled."""
         assert self.query_key is not None
-        query, key = (by_head(part, self.num_heads) for part in self.query_key(x).chunk(2, dim=-1))
+        query, key = (
+            split_heads(part, self.num_heads) for part in self.query_key(x).chunk(2, dim=-1)
+        )
         return query * query.shape[-1] ** -0.5, key
 
     def _add_dot_product(self, x: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

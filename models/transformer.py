@@ -29,6 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base import Added, Mixer, MixerContext
+from models.layers.heads import channels_of_heads
 from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from models.ops.rotary import geometric_rates, turn
@@ -78,14 +79,11 @@ class Transformer(Mixer):
         window: Annotated[int, Field(ge=1, le=2**31)] | None = None,
     ) -> None:
         super().__init__()
-        inner = attention_dim or context.dim
-        named = f"attention_dim {inner}" if attention_dim else f"model.dim {inner}"
-        if inner % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide {named}")
+        inner = channels_of_heads(context, num_heads, attention_dim)
         if rotary and inner // num_heads % 2:
             raise ValueError(
                 f"rotary turns pairs of channels, and num_heads {num_heads} leaves each head "
-                f"{inner // num_heads} of {named}"
+                f"{inner // num_heads} of {inner} channels"
             )
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout

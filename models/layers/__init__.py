@@ -5,6 +5,7 @@ __all__ = [
     "damped_average",
     "dropout",
     "gated_unit",
+    "heads",
     "kernel_cache",
     "linear_map",
     "long_convolution",

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from models.layers.heads import split_heads
 from models.layers.linear_map import LinearMap
 
 
@@ -108,7 +109,7 @@ class DenseScores(LowRankScores):
     def factors(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """See `LowRankScores.factors`; a bias adds a channel that is 1 in all queries."""
         length = x.shape[1]
-        query, key = by_head(functional.relu(self.hidden(x)), self.heads), self.key[:, :length]
+        query, key = split_heads(functional.relu(self.hidden(x)), self.heads), self.key[:, :length]
         if self.bias is not None:
             query = functional.pad(query, (0, 1), value=1.0)
             key = torch.cat([key, self.bias[:, :length]], dim=-1)
@@ -143,17 +144,12 @@ class FactorizedDenseScores(SyntheticScores):
 
     def forward(self, x: Tensor) -> Tensor:
         """See `SyntheticScores.forward`."""
-        factors = by_head(functional.relu(self.hidden(x)), self.heads) @ self.weight
+        factors = split_heads(functional.relu(self.hidden(x)), self.heads) @ self.weight
         if self.bias is not None:
             factors = factors + self.bias
         of_row, of_column = factors.split([self.rows, self.columns], dim=-1)
         table = of_row[..., :, None] * of_column[..., None, :]
         return table.flatten(3)[..., : x.shape[1]]
-
-
-def by_head(x: Tensor, heads: int) -> Tensor:
-    """Divide channels among heads: (batch, length, channels) -> (batch, heads, length, ...)."""
-    return x.unflatten(2, (heads, -1)).transpose(1, 2)
 
 
 def draw_glorot(heads: int, rows: int, columns: int) -> Tensor:

@@ -1,0 +1,30 @@
+"""Heads of attention, which have an equal number of channels each."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from models.base import MixerContext
+
+
+def channels_of_heads(
+    context: MixerContext, num_heads: int, attention_dim: int | None = None
+) -> int:
+    """Return the number of channels that the heads have together: attention_dim, if it is given.
+
+    Args:
+        context: the context of the mixer, whose dim is the default.
+        num_heads: number of heads.
+        attention_dim: the option of the mixer, None if it is not set or does not exist.
+    Raises: ValueError if num_heads does not divide the channels.
+    """
+    channels = attention_dim or context.dim
+    if channels % num_heads:
+        option = "attention_dim" if attention_dim else "model.dim"
+        raise ValueError(f"num_heads {num_heads} does not divide {option} {channels}")
+    return channels
+
+
+def split_heads(x: Tensor, num_heads: int) -> Tensor:
+    """Divide channels among heads: (batch, length, channels) -> (batch, heads, length, ...)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
