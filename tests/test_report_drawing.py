@@ -16,6 +16,7 @@ from lra.report.figures.drawing import (
     ReportFigure,
     add_legend,
     has_outlier,
+    legend_name,
     new_figure,
     plot_line,
     style,
@@ -58,6 +59,21 @@ def test_all_names_can_be_read_beside_the_axes(
     assert ["".join(text.split()) for text in found] == [
         "".join(text.split()) for text in reversed(heights)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("delta (mixer.negative_eigenvalues=true)", "delta (mixer.negative_\neigenvalues=true)"),
+        ("s4d (mixer.num_copies=2)", "s4d (mixer.num_copies=2)"),
+        ("s4d (mixer.step_max=0.25)", "s4d\n(mixer.step_max=0.25)"),
+        ("x (mixer.of_a_length_of=0.015625)", "x (mixer.of_a_length_of=\n0.015625)"),
+        ("n" * 30, "n" * 24 + "\n" + "n" * 6),
+    ],
+)
+def test_names_break_between_words_before_they_break_within_one(name: str, expected: str) -> None:
+    with style():
+        assert legend_name(name) == expected
 
 
 def test_names_are_in_the_order_in_which_lines_end() -> None:

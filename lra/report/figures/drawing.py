@@ -34,6 +34,9 @@ _LEGEND_LETTERS = 24
 """Number of letters after which a name in a legend goes on in another line, at most; narrow columns
 have fewer."""
 
+_END_OF_PART = re.compile(r"(?<=[_=])|(?<=\.)(?!\d)")
+"""Where a name such as mixer.option_name=0.5 can be broken."""
+
 _RC: Any = {
     "font.family": "sans-serif",
     # The first comes with matplotlib, so that all machines draw the same. A browser that lacks it
@@ -244,8 +247,21 @@ def legend_name(name: str) -> str:
 
     name = f"\N{THIN SPACE}{name}" if name.startswith("_") else name
     most = min(_LEGEND_LETTERS, round(5 * mpl.rcParams["figure.figsize"][0]))
-    lines = [line for part in name.split("\n") for line in textwrap.wrap(part, most)]
-    return "\n".join(lines)
+    wrapper = _NameWrapper(most)
+    return "\n".join(line for part in name.split("\n") for line in wrapper.wrap(part))
+
+
+class _NameWrapper(textwrap.TextWrapper):
+    """Breaks a word that is longer than a line between the parts of an option's name, if it can."""
+
+    def _split(self, text: str) -> list[str]:
+        chunks = super()._split(text)
+        return [
+            part
+            for chunk in chunks
+            for part in ([chunk] if len(chunk) <= self.width else _END_OF_PART.split(chunk))
+            if part
+        ]
 
 
 def legend_width(names: Iterable[str]) -> float:
