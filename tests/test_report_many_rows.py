@@ -102,7 +102,9 @@ def draws_the_best(figures: Sequence[ReportFigure], best: set[str] = BEST) -> No
         left_out = {f"m{k}" for k in range(ROWS)} - best
         _, _, named = made.caption.partition(f"leave out the other {ROWS - FEW}: ")
         assert {text.partition(",")[0] for text in named.partition(".")[0].split("; ")} == left_out
-        assert " at 0x" not in repr(made.draw.args), "the digest is of values"
+        arguments = repr(made.draw.args)
+        assert " at 0x" not in arguments, "the digest is of values"
+        assert not [name for name in left_out if repr(name) in arguments], "nor of other rows"
         with style():
             assert names_in(made.draw()) == best, made.slug
 

@@ -29,7 +29,7 @@ from lra.report.figures.drawing import (
 )
 from lra.report.figures.intervals import draw_intervals
 from lra.report.figures.series import describe, mark, write_seeds
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,7 +158,13 @@ def breakdown_figures(
                 if field in one.metadata
             }
             if max(map(len, groups.values())) > 1:
-                draw = partial(draw_group_accuracies, groups, field, is_number(values), styles)
+                draw = partial(
+                    draw_group_accuracies,
+                    groups,
+                    field,
+                    is_number(values),
+                    styles_of(groups, styles),
+                )
                 figures.append(_figure_of_field(board, task, field, slug, of_fields + note, draw))
         samples = [one.seeds[0] for one in by_method.values()]
         if any(one.are_all_positions_scored for one in samples):
@@ -297,7 +303,7 @@ def _figure_of_prefixes(  # noqa: PLR0917 (what all figures of a task have)
         f"{task}: sequence accuracy over length",
         f"{board.name}. Percent of the test examples whose labels are all predicted right up to a "
         f"position, over that position. Mean over seeds.{note}",
-        partial(_draw_prefixes, points, styles),
+        partial(_draw_prefixes, points, styles_of(points, styles)),
     )
 
 

@@ -33,7 +33,7 @@ from lra.report.figures.drawing import (
 )
 from lra.report.figures.intervals import INTERVALS, SPREAD, draw_intervals
 from lra.report.figures.series import describe, mark, write_seeds
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -97,12 +97,21 @@ def _bubbles_on(
             f"Speed and {measured}, {what}, on {device}",
             f"{board.name}. The area of a circle is the peak memory of training. {note} {bars}"
             + _LOGARITHMIC * any(has_outlier([b.x for b in panel.bubbles]) for panel in panels),
-            partial(_draw, panels, styles, relative_to if panels is relative else None),
+            partial(
+                _draw,
+                panels,
+                _styles_of(panels, styles),
+                relative_to if panels is relative else None,
+            ),
             is_wide=len(panels) > 1,
         )
         for what, panels, note in made
         if panels
     ]
+
+
+def _styles_of(panels: Sequence[Panel], styles: MethodStyles) -> MethodStyles:
+    return styles_of((bubble.method for panel in panels for bubble in panel.bubbles), styles)
 
 
 def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None = None) -> Figure:

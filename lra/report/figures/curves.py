@@ -27,7 +27,7 @@ from lra.report.figures.drawing import (
 )
 from lra.report.figures.intervals import Interval, draw_intervals
 from lra.report.figures.series import describe, write_seeds
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -191,7 +191,7 @@ def curve_figures(
                     f"{board.name}; {board.conditions[task]}. Mean over the n seeds that have "
                     f"finished, or over all where none has. {measure.intervals}"
                     f"{cost.note}{logarithmic}{note}",
-                    partial(_draw, curves, cost.label, measure.label, styles),
+                    partial(_draw, curves, cost.label, measure.label, styles_of(chosen, styles)),
                 )
             )
     return figures

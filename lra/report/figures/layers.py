@@ -17,7 +17,7 @@ from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank
 from lra.report.figures.drawing import ReportFigure, add_legend, new_figure, plot_line
 from lra.report.figures.series import describe
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,7 +119,7 @@ def layer_figures(
             f"{task}, {mode}: speed over {setting}",
             f"{', '.join(conditions.facts)}. Lines are medians over interleaved rounds, and bands "
             f"are their quartiles{after}.{note}",
-            partial(_draw, chosen, styles, setting),
+            partial(_draw, chosen, styles_of([model.method for model in chosen], styles), setting),
         )
         made.append(figure)
     return made

@@ -25,7 +25,7 @@ from lra.report.figures.drawing import (
     set_log_scale,
 )
 from lra.report.figures.series import describe
-from lra.report.figures.styles import GRAY, MethodStyles
+from lra.report.figures.styles import GRAY, MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ def perplexity_figures(
                     f"{evaluated.board.name}. Test perplexity in windows of each length, as the "
                     f"mean over seeds. The models were trained on windows of "
                     f"{evaluated.trained_lengths} positions (vertical line).{note}",
-                    partial(_draw_perplexities, chosen, sorted(trained), styles),
+                    partial(_draw_perplexities, chosen, sorted(trained), styles_of(chosen, styles)),
                 )
             )
     return made
@@ -112,7 +112,7 @@ def by_position_figures(
                     f"the model has seen, as the mean over seeds. Each range of positions is twice "
                     f"as long as the one before. The vertical line is the longest window in "
                     f"training.{note}",
-                    partial(_draw_positions, chosen, one.trained_length, styles),
+                    partial(_draw_positions, chosen, one.trained_length, styles_of(chosen, styles)),
                 )
             )
     return made

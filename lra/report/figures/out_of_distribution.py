@@ -20,7 +20,7 @@ from lra.report.figures.drawing import (
     plot_line,
     set_length_scale,
 )
-from lra.report.figures.styles import GRAY, MethodStyles
+from lra.report.figures.styles import GRAY, MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -59,7 +59,14 @@ def evaluation_figures(
             f"{' (vertical line)' if over_length else ''}. "
             f"Mean over seeds. Vertical bars show the 95 % binomial interval (Wilson) for the "
             f"number of test examples. The best trivial baseline is gray.{note}",
-            partial(_draw, groups, trivial, what, trained if over_length else [], styles),
+            partial(
+                _draw,
+                groups,
+                trivial,
+                what,
+                trained if over_length else [],
+                styles_of(groups, styles),
+            ),
         )
         made.append(figure)
     return made

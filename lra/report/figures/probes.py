@@ -20,7 +20,7 @@ from lra.report.figures.drawing import (
     set_log_scale,
 )
 from lra.report.figures.series import describe
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,12 @@ def _size_figures(probe: Probe, variant: Variant, styles: MethodStyles) -> list[
             slugify("accuracy-over", size, probe.slug, variant.name),
             " ".join(filter(None, [probe.task, variant.name])) + f": accuracy over {size}",
             f"{probe.name}. {what}",
-            partial(_draw, {row: sorted(found) for row, found in points.items()}, label, styles),
+            partial(
+                _draw,
+                {row: sorted(found) for row, found in points.items()},
+                label,
+                styles_of(points, styles),
+            ),
         )
         for size, what, label, points in (
             ("width", "Mean test accuracy over seeds, by the channels of the model.",

@@ -21,7 +21,7 @@ from lra.report.figures.drawing import (
     set_log_scale,
 )
 from lra.report.figures.series import describe, mark
-from lra.report.figures.styles import MethodStyles
+from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ def scaling_figures(board: SpeedBoard, styles: MethodStyles) -> list[ReportFigur
                     f"{board.title}; {board.device}; batch {batch_size}. {board.note} Lines "
                     f"are least-squares fits on logarithms to {FEWEST} or more lengths. n^a means "
                     f"that time grows with this power of the length, ± its standard error.{note}",
-                    partial(_draw, found, styles, board.unit),
+                    partial(_draw, found, styles_of(found, styles), board.unit),
                 )
             )
     return figures

@@ -27,17 +27,23 @@ MIXERS = {
     "linear": ("#846090", "^"),
     "delta": ("#cc0060", "X"),
     "transformer": ("#6c3cfc", "X"),
+    "linformer": ("#fc0054", "<"),
+    "nystrom": ("#009c90", "D"),
+    "reformer": ("#c04800", "v"),
+    "sinkhorn": ("#007824", "o"),
+    "sparse": ("#846c0c", "s"),
+    "synthesizer": ("#a89084", "P"),
     "mean": ("#606c54", "*"),
 }
 """Colour and marker of each mixer of the suite.
 
-Colours differ by 14 or more in CIEDE2000, from each other and from GRAY. Each has a contrast of at
+Colours differ by 13 or more in CIEDE2000, from each other and from GRAY. Each has a contrast of at
 least 3 to white and to the dark background of the page. Colours of the same marker also differ for
 eyes that lack one kind of cones.
 """
 OWN_MIXERS = (
-    ("#fc30fc", "*"), ("#007818", "P"), ("#fc5454", "^"), ("#b48478", "v"), ("#9c906c", "D"),
-    ("#a8849c", "<"), ("#606c0c", "s"), ("#846060", "D"),
+    ("#f030fc", "o"), ("#547878", "o"), ("#c0786c", "^"), ("#b47890", "v"), ("#846060", "D"),
+    ("#60780c", "D"), ("#9c9060", "s"), ("#9c90a8", "^"),
 )  # fmt: skip
 """Colours and markers that your own mixers take, in the order of their names."""
 MARKERS = "osD^vPX*<>"
@@ -49,6 +55,11 @@ GRAY = "0.5"
 
 MethodStyles = Mapping[str, Mapping[str, Any]]
 """Matplotlib's arguments `color`, `marker`, `linestyle` and `fillstyle` for each row of tables."""
+
+
+def styles_of(rows: Iterable[str], styles: MethodStyles) -> MethodStyles:
+    """Choose the styles of the rows that a figure shows, so that its digest has no others."""
+    return {row: styles[row] for row in sorted(set(rows))}
 
 
 def assign_styles(rows: Iterable[str]) -> MethodStyles:
