@@ -60,12 +60,12 @@ class LengthProjection(nn.Module):
         Returns: (2, batch, heads, projected_length, channels).
         """
         weight = self.weight[..., : key_value.shape[3]]
-        # Maps and heads that share a weight have size 1 there, which is broadcast.
+        # The dimensions of maps and heads have size 1 if a weight is shared, and are broadcast.
         return torch.einsum("mhkn,mbhnc->mbhkc", weight, key_value)
 
 
 class Linformer(Mixer):
-    """Attention to projected keys and values, O(length * projected_length).
+    """Softmax attention to keys and values of fewer positions, O(length * projected_length).
 
     The projections have one column for each position, so no sequence can be longer than
     max_length.
@@ -73,9 +73,9 @@ class Linformer(Mixer):
     Args:
         num_heads: number of attention heads, each with the same number of channels.
         projected_length: number of positions that keys and values are projected to.
-        sharing: which projections are equal. "none": none, each head has its own for keys and for
-            values; "heads": those of all heads; "key_value": those of all heads, keys and values;
-            "layers": those of all heads, keys, values and blocks.
+        sharing: what shares one projection. "none": each head has its own for keys and for values;
+            "heads": all heads share one for keys and one for values; "key_value": all heads share
+            one for keys and values; "layers": all blocks share one for all heads, keys and values.
         attention_dim: channels of queries, keys and values, over all heads. None: dim.
         projection_bias: whether the input and output maps of the channels have a bias.
         attention_dropout: dropout probability of attention weights.

@@ -29,7 +29,7 @@ from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
 
 
 class Nystrom(Mixer):
-    """Softmax attention by way of a few landmarks, O(length * num_landmarks).
+    """Softmax attention approximated through a few landmarks, O(length * num_landmarks).
 
     Landmarks are the means of queries and of keys within segments of the real positions. A sequence
     with at most num_landmarks positions has exact softmax attention.
@@ -77,7 +77,7 @@ class Nystrom(Mixer):
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
         projected = self.query_key_value(x)
-        # The pseudo-inverse amplifies rounding errors, so autocast does not reach it.
+        # The pseudo-inverse amplifies rounding errors, so it is computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
             projected = projected.to(torch.promote_types(projected.dtype, torch.float32))
             heads = projected.unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)

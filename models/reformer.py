@@ -11,7 +11,7 @@ Symbols of the paper and their names here:
     n_buckets: num_buckets
     m: chunk_length
     R: rotations, for each head its own
-`models.ops.hashed_attention` has the others, and what differs from the released code.
+`models.ops.hashed_attention` lists the other symbols, and the differences from the released code.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Reformer(Mixer):
         """See `Mixer.forward`."""
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        # A rounded query may fall into another bucket, so autocast leaves them as they are.
+        # A rounded query may fall into another bucket, so queries are computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
             query = split_heads(self.query_key(x.to(self.query_key.weight.dtype)), self.num_heads)
             buckets = hash_vectors(query, self.rotations, self.num_buckets)

@@ -30,10 +30,11 @@ from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 
 
 class Sinkhorn(Mixer):
-    """Attention within blocks and to sorted blocks, O(length * (block_size + blocks)).
+    """Softmax attention within blocks and to sorted blocks, O(length * (block_size + blocks)).
 
-    A learned doubly stochastic matrix says how much of each block goes to the place of each other
-    block. In a causal model a block goes to places after its own only.
+    Each block attends to itself and to one sorted block. The latter is a mean over all blocks, and
+    its weights are a column of a doubly stochastic matrix that the sort network and Sinkhorn's
+    normalisation compute from the keys. In a causal model the mean is over earlier blocks only.
 
     Args:
         num_heads: number of attention heads, each with the same number of channels.

@@ -57,10 +57,11 @@ def refuse_options_of_others(pattern: PatternName, given: set[str]) -> None:
 
 
 def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer: int) -> Tensor:
-    """Draw blocks for each block of queries of BigBird (BigBird, appendix D).
+    """Draw the random blocks that each block of queries attends to (BigBird, appendix D).
 
-    Each draw is without replacement from the blocks that are not global, the query's own or beside
-    it. It depends on its arguments only, as `numpy.random.RandomState` never changes.
+    Blocks are drawn without replacement from all but the global ones, the queries' own and the two
+    beside it. The same arguments always give the same blocks, as `numpy.random.RandomState` never
+    changes.
 
     Args:
         heads: number of heads, which have draws of their own.
@@ -105,9 +106,10 @@ class Sparse(Mixer):
         window_size: number of positions that a position attends to with pattern longformer, itself
             included. If it is even, one more is ahead than behind. None: 512.
         block_size: positions in a block of patterns strided, fixed, bigbird and local. None: 64.
-        num_summary: last positions of each block that are summaries with pattern fixed, besides the
-            first one. None: a quarter of the block.
-        num_random: random blocks of each block and head with pattern bigbird. None: 3.
+        num_summary: number of last positions of each block that are summaries with pattern fixed.
+            The first position of a block is a summary, too. None: a quarter of the block.
+        num_random: number of random blocks that each block attends to in each head, with pattern
+            bigbird. None: 3.
         random_within: random blocks of bigbird are among the first random_within positions. None:
             they are anywhere.
         num_global: number of first positions that attend to all and that all attend to. The pattern
@@ -173,7 +175,7 @@ class Sparse(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         if mask is not None:
-            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
         length = x.shape[1]
         pattern, inner = self._pattern(length)
@@ -199,7 +201,7 @@ class Sparse(Mixer):
         return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
 
     def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
-        """Return the pattern and the first inner position, and the first one after them."""
+        """Return the pattern, and its first position and the first one after its positions."""
         inner = self.num_global, max(length, self.num_global)
         if self.pattern == "strided":
             return Strided(self.block_size), inner

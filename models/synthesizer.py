@@ -37,7 +37,7 @@ ScoreKind = Literal["random", "factorized_random", "dense", "factorized_dense"]
 
 
 class Synthesizer(Mixer):
-    """Attention with synthetic scores, O(length^2).
+    """Softmax attention whose scores are learned or computed from single positions, O(length^2).
 
     Scores have parameters for each position, so no sequence can be longer than max_length.
 
@@ -45,7 +45,7 @@ class Synthesizer(Mixer):
         scores: how the scores of a query's position i are made. "random": a learned table of all
             pairs; "factorized_random": a learned table of rank `rank`; "dense": a network computes
             them from the input at i; "factorized_dense": a network computes factors of them.
-        rank: rank of factorized_random. None: 8.
+        rank: rank of the table of scores factorized_random. None: 8.
         dot_product: whether scores of queries and keys are added, as in ordinary attention. The
             sum is not weighted.
         num_heads: number of attention heads, each with the same number of channels.
@@ -53,8 +53,8 @@ class Synthesizer(Mixer):
             None: dim.
         projection_bias: whether all linear maps have a bias.
         attention_dropout: dropout probability of attention weights.
-    Raises: ValueError if num_heads does not divide attention_dim, and for a rank of scores that
-        have none.
+    Raises: ValueError if num_heads does not divide attention_dim, or if rank is given and scores
+        is not factorized_random.
     """
 
     name = "synthesizer"
@@ -101,7 +101,7 @@ class Synthesizer(Mixer):
         length = x.shape[1]
         self.check_length(length, self.context.max_length)
         if mask is not None:
-            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
         allowed = None if mask is None else mask[:, None, None, :]
         if self.context.causal:

@@ -97,7 +97,7 @@ class Transformer(Mixer):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """See `Mixer.forward`."""
         if mask is not None:
-            # Their weights are 0, but 0 times infinity or NaN is NaN.
+            # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
         heads = self.query_key_value(x).unflatten(2, (3, self.num_heads, self.head_dim))
         query, key, value = heads.permute(2, 0, 3, 1, 4)
