@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, State
+from models.base import GatedRecurrence, Mixer, PrefillRecurrence, Recurrence, State
 from models.ops.reference import reference_forms
 from models.ops.toeplitz import LagKernel
 
@@ -57,6 +57,20 @@ def by_reference(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
             return compute()
 
     return computed
+
+
+def assert_mixer_equals_reference(
+    mixer: Mixer, x: Tensor, mask: Tensor, tolerance: float = 1e-9
+) -> None:
+    """Compare a mixer with its reference form, with gradients, without and with the mask."""
+    for given in (None, mask):
+
+        def computed(given: Tensor | None = given) -> Tensor:
+            y = mixer(x, given)
+            return y if given is None else y[given]
+
+        leaves = [x, *mixer.parameters()]
+        assert_equal_with_gradients(computed, by_reference(computed), leaves, tolerance)
 
 
 def multiply_by_matrix(kernel: LagKernel, x: Tensor) -> Tensor:

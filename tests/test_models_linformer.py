@@ -16,7 +16,11 @@ from lra.runtime.errors import UserError
 from models import promises
 from models.base import MixerContext
 from models.linformer import LengthProjection, Linformer, Sharing
-from references import assert_equal_with_gradients, by_reference
+from references import (
+    assert_equal_with_gradients,
+    assert_mixer_equals_reference,
+    by_reference,
+)
 from requested import resolve
 
 SHARINGS = get_args(Sharing)
@@ -74,14 +78,7 @@ def test_the_fast_form_equals_the_reference(sharing: str, bias: bool, length: in
     mixer = mixer_of(sharing, projection_bias=bias)
     x = torch.randn(3, length, 8, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(length) < torch.tensor([[length], [length // 2 + 1], [1]])
-    for given in (None, mask):
-
-        def computed(given: Tensor | None = given) -> Tensor:
-            y = mixer(x, given)
-            return y if given is None else y[given]
-
-        leaves = [x, *mixer.parameters()]
-        assert_equal_with_gradients(computed, by_reference(computed), leaves, 1e-12)
+    assert_mixer_equals_reference(mixer, x, mask, 1e-12)
 
 
 def test_the_fast_form_maps_projected_positions_alone() -> None:

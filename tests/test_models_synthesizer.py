@@ -20,7 +20,11 @@ from models.layers.synthetic_scores import (
     RandomScores,
 )
 from models.synthesizer import ScoreKind, Synthesizer
-from references import assert_equal_with_gradients, by_reference
+from references import (
+    assert_equal_with_gradients,
+    assert_mixer_equals_reference,
+    by_reference,
+)
 
 KINDS = get_args(ScoreKind)
 CASES = list(product(KINDS, (False, True), (False, True)))
@@ -109,14 +113,7 @@ def test_the_fast_form_equals_the_table_of_scores(
     mixer = mixer_of(scores, causal=causal, dot_product=dot_product)
     x = torch.randn(3, LONGEST, 8, dtype=torch.float64, requires_grad=True)
     mask = torch.arange(LONGEST) < torch.tensor([[LONGEST], [20], [1]])
-    for given in (None, mask):
-
-        def computed(given: Tensor | None = given) -> Tensor:
-            y = mixer(x, given)
-            return y if given is None else y[given]
-
-        leaves = [x, *mixer.parameters()]
-        assert_equal_with_gradients(computed, by_reference(computed), leaves, 1e-12)
+    assert_mixer_equals_reference(mixer, x, mask, 1e-12)
 
 
 @pytest.mark.parametrize(("scores", "dot_product", "causal"), CASES)
