@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from attack import Place
+from fake_cuda_cases import CountingProcess
 from forked import Forked
 from lra.config.registry import MIXERS
 from lra.config.settings_layers import list_exclusive_settings
@@ -81,6 +82,14 @@ def forked() -> Iterator[Forked]:
     server = Forked()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def counting() -> Iterator[CountingProcess]:
+    """Start the process with the fake CUDA device, once for all tests of a worker."""
+    process = CountingProcess()
+    yield process
+    process.close()
 
 
 @pytest.fixture(autouse=True)
