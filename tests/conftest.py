@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
@@ -15,6 +16,7 @@ import torch
 from torch import nn
 
 from attack import Place
+from fake_cuda_cases import CountingProcess
 from forked import Forked
 from lra.config.registry import MIXERS
 from lra.config.settings_layers import list_exclusive_settings
@@ -81,6 +83,14 @@ def forked() -> Iterator[Forked]:
     server = Forked()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def counting() -> Iterator[CountingProcess]:
+    """Start the process with the fake CUDA device, once for all tests of a worker."""
+    process = CountingProcess()
+    yield process
+    process.close()
 
 
 @pytest.fixture(autouse=True)
@@ -158,6 +168,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         for marker in reasons.keys() & item.keywords.keys():
             item.add_marker(pytest.mark.skip(reason=reasons[marker]))
+    # At the end, when no other tests are left to run meanwhile, none should wait for long.
+    files = {item.path for item in items if "slow" in item.keywords}
+    items.sort(key=lambda item: item.path not in files)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # modules and thousands of tests stay, and no collection has to look through them
 
 
 def python_example(file: str, section: str = "") -> str:

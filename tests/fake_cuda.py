@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import importlib.metadata
 import importlib.util
-import json
 import shutil
 import subprocess
 import sys
@@ -58,7 +57,7 @@ def load_stub() -> None:
 
 
 def main() -> None:
-    """Print a table of mixers, or count the cases that are read from standard input."""
+    """Print a table of mixers, or answer each line of standard input, a list of cases as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -69,14 +68,13 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     parser.add_argument("--operations", action="store_true", help="list the costliest operations")
     parser.add_argument("--step-only", action="store_true", help="count only the training step")
-    parser.add_argument("--json", action="store_true", help="count the cases in standard input")
+    parser.add_argument("--json", action="store_true", help="answer lines of cases")
     arguments = parser.parse_args()
     load_stub()
-    from fake_cuda_steps import Case, count_cases, format_table
+    from fake_cuda_steps import Case, answer_lines, format_table
 
     if arguments.json:
-        cases = [Case(**case) for case in json.load(sys.stdin)]
-        json.dump(count_cases(cases), sys.stdout)
+        answer_lines(sys.stdin, sys.stdout)
         return
     case = Case(
         task=arguments.task,

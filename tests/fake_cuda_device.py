@@ -80,11 +80,13 @@ class Counts:
     """Launches of each operation."""
     waiting: Counter[str] = field(default_factory=Counter)
     """Waits of each operation."""
+    on_floats: set[str] = field(default_factory=set)
+    """Operations that were given real or complex numbers."""
 
-    def summary(self) -> dict[str, int]:
-        """Return the numbers without the operations."""
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers, and the operations on floats, as JSON has them."""
         names = ("launches", "waits", "transfers", "bytes", "peak_bytes")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in names} | {"on_floats": sorted(self.on_floats)}
 
 
 class FakeCuda(TorchDispatchMode):
@@ -108,6 +110,11 @@ class FakeCuda(TorchDispatchMode):
             yield self.counts
         finally:
             self.counts = before
+
+    def forget_held(self) -> None:
+        """Count no memory of the tensors that are held now, such as tables of earlier models."""
+        self._known.clear()
+        self.live_bytes = 0
 
     def reset_peak(self) -> None:
         """Forget the peak that `torch.cuda.max_memory_allocated` returns."""
@@ -239,6 +246,8 @@ class FakeCuda(TorchDispatchMode):
             self._hold(x)
         self.counts.peak_bytes = max(self.counts.peak_bytes, self.live_bytes)
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
+        if any(x.is_floating_point() or x.is_complex() for x in inputs):
+            self.counts.on_floats.add(_name(func).partition("::")[2])
         if not _has_kernel(func):
             return
         self.counts.launches += 1

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import json
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import numpy as np
 import torch
@@ -19,8 +20,8 @@ from fake_cuda_torch import FakeGraph, use_fake_cuda
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
+from lra.train import step_graph
 from lra.train.state import capture, restore
-from lra.train.step_graph import WARMUP_STEPS
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset, Split, TaskInfo
@@ -29,6 +30,8 @@ from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 BATCHES = 2
 """Batches of the training split, and of the validation split."""
+
+step_graph.WARMUP_STEPS = 1  # after one, a second step asks the same of a device without data
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Case:
     overrides: Sequence[str] = ()
     is_step_only: bool = False
     """Whether the validation and the checkpoint are left out."""
+    is_first_step: bool = False
+    """Whether the first step is counted, and nothing after it."""
     forgotten: str = ""
     """A part of the model that is left on the CPU by mistake, like `embedding.learned`."""
 
@@ -122,13 +127,16 @@ def count_case(mode: FakeCuda, case: Case) -> dict[str, Counts]:
 
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
-    gc.collect()  # of the case before, nothing is to count as memory
+    gc.collect()  # of the cases before, nothing is to count as memory
+    mode.forget_held()
     trainer = build_trainer(case)
-    trainer.train_step()
     found: dict[str, Counts] = {}
-    if trainer.step_graph is not None:
-        for _ in range(WARMUP_STEPS - 1):
+    if case.is_first_step:
+        with mode.counting() as found["step"]:
             trainer.train_step()
+        return found
+    trainer.train_step()
+    if trainer.step_graph is not None:
         with mode.counting() as found["replay"]:
             trainer.train_step()
         found["capture"] = cast(FakeGraph, trainer.step_graph.graph).counts
@@ -154,22 +162,23 @@ def _saved(state: Any) -> Any:
     return state.detach().cpu().clone() if isinstance(state, torch.Tensor) else state
 
 
-def count_cases(cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Count cases one after another.
-
-    Returns: for each the numbers by what was counted, or the traceback of its error.
-    """
+def answer_lines(lines: Iterable[str], out: TextIO) -> None:
+    """Count the cases of each line, a JSON list, and write the results as a line of JSON."""
     torch.set_num_threads(1)
-    results: list[dict[str, Any]] = []
     with use_fake_cuda() as mode:
-        for case in cases:
-            try:
-                found = count_case(mode, case)
-            except Exception:
-                results.append({"error": traceback.format_exc()})
-            else:
-                results.append({name: counts.summary() for name, counts in found.items()})
-    return results
+        gc.freeze()  # what was imported stays, and is not looked through before every case
+        for line in lines:
+            results = [_summarize(mode, Case(**case)) for case in json.loads(line)]
+            out.write(f"{json.dumps(results)}\n")
+            out.flush()
+
+
+def _summarize(mode: FakeCuda, case: Case) -> dict[str, Any]:
+    """Return the numbers of a case by what was counted, or the traceback of its error."""
+    try:
+        return {name: counts.summary() for name, counts in count_case(mode, case).items()}
+    except Exception:
+        return {"error": traceback.format_exc()}
 
 
 def format_table(case: Case, mixers: Sequence[str] | None, list_operations: bool) -> Iterator[str]:

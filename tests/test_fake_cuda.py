@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import fake_cuda
+from fake_cuda_cases import GROUPS, SMALL, CountingProcess, case
 from lra.config.registry import MIXERS
 
 GOLDEN = Path(__file__).parent / "golden" / "fake_cuda.csv"
@@ -25,58 +26,6 @@ TOLERANCE = 1.05
 pytestmark = pytest.mark.skipif(
     fake_cuda.find_compiler() is None, reason="needs a C++ compiler for the fake CUDA device"
 )
-
-
-def case(task: str, mixer: str, *overrides: str, **others: Any) -> dict[str, Any]:
-    """Describe a case of `fake_cuda_steps`."""
-    return {"task": task, "mixer": mixer, "overrides": overrides, **others}
-
-
-SMALL = ("model.depth=1",)
-"""One block of each mixer, because launches are proportional to blocks."""
-
-SHAPES = [
-    case("listops", "transformer", protocol="lra"),  # CLS and learned positions
-    case("retrieval", "s4d"),
-    case("retrieval", "toroidal", protocol="lra"),
-    case("image", "toroidal", "model.depth=2"),  # a native grid
-    case("image", "tnn", "model.depth=2", "model.axes=native"),
-    case("lm", "tnn", "model.tied_embeddings=true"),
-    case("lm", "mega"),
-    case("pathx", "tnn", *SMALL, preset="paper", is_step_only=True),
-    case("pathx", "transformer", *SMALL, preset="paper", is_step_only=True),
-]
-
-GROUPS = {
-    "quick": [case("listops", mixer, *SMALL) for mixer in sorted(MIXERS.classes)],
-    # One for each kind of operator; all other casts are those of linear maps.
-    "bf16": [
-        case("listops", mixer, *SMALL, "train.precision=bf16", preset="budget")
-        for mixer in ("delta", "hgrn", "linear", "mamba2", "s4", "tnn", "toroidal", "transformer")
-    ],
-    # Those whose forms depend on the length.
-    "paper": [
-        case("listops", mixer, *SMALL, preset="paper", is_step_only=True)
-        for mixer in (
-            "delta",
-            "hgrn",
-            "linear",
-            "lru",
-            "mamba2",
-            "mega",
-            "s4",
-            "s5",
-            "tnn",
-            "toroidal",
-        )
-    ],
-    "shapes": SHAPES,
-    # Those that hold most; the last two compute their blocks again to fit into 80 GiB.
-    "memory": [
-        case("pathx", mixer, preset="paper", is_step_only=True)
-        for mixer in ("tnn", "mamba2", "linear", "delta")
-    ],
-}
 
 
 def run_alone(arguments: Sequence[str], request: object) -> Any:
@@ -92,11 +41,6 @@ def run_alone(arguments: Sequence[str], request: object) -> Any:
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def count(cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Count cases in a process of their own."""
-    return run_alone([fake_cuda.__file__, "--json"], cases)
 
 
 def name_case(case: dict[str, Any]) -> str:
@@ -125,10 +69,12 @@ def write_golden(group: str, rows: list[dict[str, Any]]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", GROUPS)
-def test_costs_do_not_grow(group: str, request: pytest.FixtureRequest) -> None:
+def test_costs_do_not_grow(
+    group: str, counting: CountingProcess, request: pytest.FixtureRequest
+) -> None:
     """A run of each case works, and costs at most what is recorded, and 5 % more."""
     cases = GROUPS[group]
-    found = dict(zip(map(name_case, cases), count(cases), strict=True))
+    found = dict(zip(map(name_case, cases), counting.count(cases), strict=True))
     errors = [f"{name}:\n{parts['error']}" for name, parts in found.items() if "error" in parts]
     assert not errors, "\n".join(errors)
     rows = [
@@ -149,12 +95,12 @@ def test_costs_do_not_grow(group: str, request: pytest.FixtureRequest) -> None:
     assert not grown, "\n".join(grown)
 
 
-def test_tensors_on_two_devices_are_an_error() -> None:
+def test_tensors_on_two_devices_are_an_error(counting: CountingProcess) -> None:
     """Parts of the model that are left on the CPU by mistake are noticed."""
     forgotten = ["", "embedding.learned", "embedding.table", "blocks.0.mixer", "output"]
     settings = (*SMALL, "model.positions=learned")
     options = {"protocol": "lra", "is_step_only": True}
-    whole, *others = count(
+    whole, *others = counting.count(
         [case("listops", "transformer", *settings, forgotten=part, **options) for part in forgotten]
     )
     assert whole["step"]["launches"] > 0
@@ -163,7 +109,7 @@ def test_tensors_on_two_devices_are_an_error() -> None:
 
 
 @pytest.mark.slow
-def test_a_captured_step_neither_waits_nor_copies() -> None:
+def test_a_captured_step_neither_waits_nor_copies(counting: CountingProcess) -> None:
     """A replay would not do it again: a graph has kernels and copies within the device alone."""
     graphs = ("train.cuda_graphs=true", *SMALL)
     cases = [case("image", mixer, *graphs) for mixer in sorted(MIXERS.classes)]
@@ -172,7 +118,7 @@ def test_a_captured_step_neither_waits_nor_copies() -> None:
         case("pathfinder", "tnn", *graphs, "train.precision=bf16", "model.dropout=0.1"),
         case("pathx", "transformer", *graphs, "model.pooling=cls"),
     ]
-    for name, found in zip(map(name_case, cases), count(cases), strict=True):
+    for name, found in zip(map(name_case, cases), counting.count(cases), strict=True):
         assert found.keys() == {"replay", "capture"}, f"{name}: {found}"
         assert found["capture"]["launches"] > 50, name
         assert found["capture"]["waits"] == found["capture"]["transfers"] == 0, name

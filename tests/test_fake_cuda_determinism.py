@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import fake_cuda
-from lra.config.registry import MIXERS
-from test_fake_cuda import SMALL, case, run_alone
+from fake_cuda_cases import GROUPS, SMALL, CountingProcess, case
 
 pytestmark = pytest.mark.skipif(
     fake_cuda.find_compiler() is None, reason="needs a C++ compiler for the fake CUDA device"
@@ -31,34 +30,6 @@ REFUSED_BY_SETTING = {
     "upsample_bicubic2d_backward", "upsample_bilinear2d_backward", "upsample_linear1d_backward",
 }  # fmt: skip
 """Operations on CUDA, of floating-point numbers, that raise RuntimeError under it."""
-
-LIST_OPERATIONS = """
-import json, sys
-import fake_cuda
-fake_cuda.load_stub()
-import torch
-from fake_cuda_device import FakeCuda
-from fake_cuda_steps import Case, build_trainer
-from fake_cuda_torch import use_fake_cuda
-
-called = set()
-account = FakeCuda._account
-
-def noted(self, func, inputs, result):
-    if any(x.is_floating_point() or x.is_complex() for x in inputs):
-        called.add(func.name().partition("::")[2].partition(".")[0])
-    account(self, func, inputs, result)
-
-FakeCuda._account = noted
-torch.set_num_threads(1)
-found = []
-with use_fake_cuda():
-    for case in json.load(sys.stdin):
-        called.clear()
-        build_trainer(Case(**case)).train_step()
-        found.append(sorted(called))
-json.dump(found, sys.stdout)
-"""
 
 ATTENTION = {"_scaled_dot_product_efficient_attention_backward"}
 ALONE: dict[str, set[str]] = {
@@ -102,21 +73,20 @@ VARIANTS = [
 
 
 @pytest.mark.slow
-def test_what_each_mixer_needs_the_setting_for() -> None:
-    names = sorted(MIXERS.classes)
-    cases = [case("listops", mixer, *SMALL) for mixer in names]
-    for mixer, called in zip(names, run_alone(["-c", LIST_OPERATIONS], cases), strict=True):
-        found = {*called} & (FIXED_BY_SETTING | REFUSED_BY_SETTING)
-        assert found == ALONE.get(mixer, set()), mixer
+def test_what_each_mixer_needs_the_setting_for(counting: CountingProcess) -> None:
+    for one, found in zip(GROUPS["quick"], counting.count(GROUPS["quick"]), strict=True):
+        needed = {*found["step"]["on_floats"]} & (FIXED_BY_SETTING | REFUSED_BY_SETTING)
+        assert needed == ALONE.get(one["mixer"], set()), one["mixer"]
 
 
 @pytest.mark.slow
-def test_the_setting_is_refused_by_no_operation_of_a_step() -> None:
+def test_the_setting_is_refused_by_no_operation_of_a_step(counting: CountingProcess) -> None:
     cases = [*(case("listops", mixer, *SMALL) for mixer in ALONE), *VARIANTS]
     for one in cases:
         one["overrides"] = (*one["overrides"], "train.deterministic=true")
-    for one, called in zip(cases, run_alone(["-c", LIST_OPERATIONS], cases), strict=True):
-        assert not {*called} & REFUSED_BY_SETTING, one
+        one["is_first_step"] = True
+    for one, found in zip(cases, counting.count(cases), strict=True):
+        assert not {*found["step"]["on_floats"]} & REFUSED_BY_SETTING, one
 
 
 def test_torch_says_so_of_the_operations_that_are_replaced() -> None:

@@ -155,7 +155,8 @@ def test_a_command_names_a_module_that_hides_a_package(
     (line,) = hidden.stderr.splitlines()
     assert line.startswith(f"{program}: error: Python imports {name} from {tmp_path / name}")
     assert str(ROOT / name) in line
-    assert start(tmp_path, "-P", "-m", program, "--help").returncode == 0
+    if file == "tasks.py":  # whatever is in the folder, it is not looked into
+        assert start(tmp_path, "-P", "-m", program, "--help").returncode == 0
 
 
 def test_a_script_is_told_of_a_module_that_hides_a_package(tmp_path: Path) -> None:

@@ -64,12 +64,6 @@ def test_official_law_has_the_measured_statistics(official: Drawn) -> None:
     assert (official.facts[:, 4] == 0).mean() == pytest.approx(0.26, abs=0.025)
 
 
-@pytest.mark.slow
-def test_path_x_has_the_measured_statistics() -> None:
-    data = drawn(find_law(128, 14, border_quirk=True), 2000)
-    assert_close(data, [7.90, 35.65, 0.1371, 7.685], [0.07, 0.25, 0.0012, 0.06])
-
-
 def test_law_without_the_quirk_is_another_one() -> None:
     """As measured on a second implementation of the law, written by others from its text."""
     data = drawn(find_law(32, 14, border_quirk=False), 10_000)

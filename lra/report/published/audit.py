@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -169,11 +170,17 @@ def read_published(name: str, folder: Path = FOLDER) -> Published:
     """
     path = folder / f"{name}.yaml"
     try:
-        return Published.model_validate(parse_yaml(read_text(path), path.name))
+        return _parse(read_text(path), path.name)
     except (OSError, ValidationError) as error:
         first = error.errors()[0] if isinstance(error, ValidationError) else None
         what = f"{first['loc']}: {first['msg']}" if first else f"cannot be read: {error}"
         raise UserError(f"configs/published/{path.name}: {what}") from None
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str, origin: str) -> Published:
+    """Parse a file's text once, because the screen of every run looks into all files."""
+    return Published.model_validate(parse_yaml(text, origin))
 
 
 def read_harness(folder: Path = FOLDER) -> Published:
