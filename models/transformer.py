@@ -81,9 +81,10 @@ class Transformer(Mixer):
         super().__init__()
         inner = channels_of_heads(context, num_heads, attention_dim)
         if rotary and inner // num_heads % 2:
+            option = "attention_dim" if attention_dim else "model.dim"
             raise ValueError(
                 f"rotary turns pairs of channels, and num_heads {num_heads} leaves each head "
-                f"{inner // num_heads} of {inner} channels"
+                f"{inner // num_heads} of {option} {inner}"
             )
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
