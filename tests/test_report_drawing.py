@@ -106,6 +106,7 @@ def test_files_have_names_as_text_and_the_same_bytes_twice() -> None:
     assert {odd, "tnn"} <= set(texts)
     assert b"Verdana" in files["s.svg"], "for machines without matplotlib's font"
     assert b"metadata" not in files["s.svg"]
+    assert b"rotate(-0" not in files["s.svg"], "as matplotlib writes all upright text"
 
 
 def test_parts_of_an_svg_name_their_row_and_explain_their_points() -> None:

@@ -26,6 +26,7 @@ from lra.report.page.write import write_report
 from lra.report.tables.leaderboard import leaderboard
 from lra.runtime.errors import UserError
 from made_results import bench_record, record, save_all, write_predictions
+from written_page import read_page
 
 CODES = [digit * 16 for digit in "abc"]
 
@@ -204,7 +205,7 @@ def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:
         *(names.of(run) for run in runs), "M (code bbbbbbbb)"
     }  # fmt: skip
     write_report(ReportData(results, ReportOptions()), ["html"], tmp_path / "report")
-    page = (tmp_path / "report" / "index.html").read_text()
+    page = read_page(tmp_path / "report" / "index.html")
     for run in runs:
         assert f"{run.task} / {names.of(run)} / paper" in page
 

@@ -35,6 +35,7 @@ from lra.report.tables.position_bits import metadata_tables
 from lra.report.tables.table import Table
 from lra.report.tables.task_table import task_table
 from made_results import next_token_run, record, save, save_all, save_evaluation, scores
+from written_page import read_page
 
 LN2 = math.log(2)
 LENGTHS = (512, 2048, 16384)
@@ -269,7 +270,7 @@ def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[st
     shown = capsys.readouterr().out
     assert "next tokens of lm: bits per byte, best first" in shown
     assert "2.050 ± 0.071" in shown
-    page = (made.folder / "report" / "index.html").read_text()
+    page = read_page(made.folder / "report" / "index.html")
     assert "2.500 bits per byte, perplexity 5.657" in page
     assert "Published perplexities" in page
     found = make_chapters(CHAPTERS, ReportData(made, ReportOptions(published="TNN")))

@@ -329,7 +329,7 @@ def _draw_confusions(matrices: Mapping[str, np.ndarray]) -> Figure:
     for axes in panels[len(matrices) :]:
         axes.set_visible(False)
     for k, (axes, (method, matrix)) in enumerate(zip(panels, matrices.items(), strict=False)):
-        axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis", aspect="auto")
+        axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis", aspect="auto", interpolation="none")
         axes.grid(visible=False)
         axes.set_title(legend_name(method), fontsize=9)
         mark(axes, method)

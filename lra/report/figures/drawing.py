@@ -99,17 +99,18 @@ class ReportFigure:
 
 
 TAG = re.compile(rb"<[^>]*>")
-_UNUSED_NAME = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"')
+_UNUSED = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"| transform="rotate\(-0 [^"]*"')
+"""Names that nothing refers to, and rotations by nothing."""
 _LONG_NUMBER = re.compile(rb"-?\d+\.\d{3,}")
 
 
 def _compact(svg: bytes) -> bytes:
-    """Round the coordinates of an SVG to a hundredth of a point, and drop names of no use."""
+    """Round the coordinates of an SVG to a hundredth of a point, and drop attributes of no use."""
 
     def shorten(tag: re.Match[bytes]) -> bytes:
         if b"series" in tag[0]:  # names and numbers there are text
             return tag[0]
-        return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED_NAME.sub(b"", tag[0]))
+        return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED.sub(b"", tag[0]))
 
     return write_attributes(TAG.sub(shorten, svg))
 

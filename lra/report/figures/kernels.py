@@ -182,7 +182,7 @@ def _draw(row: str, kernels: Sequence[Kernel]) -> Figure:
         set_log_scale(decay)
         shown = kernel.matrices[kernel.strongest[0]]
         limit = float(np.abs(shown).max()) or 1.0
-        matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit)
+        matrix.imshow(shown, cmap="RdBu_r", vmin=-limit, vmax=limit, interpolation="none")
         matrix.grid(visible=False)
         matrix.set_title(f"white 0, blue -{limit:.2g}, red {limit:.2g}", fontsize=8)
         over_lag.set_ylabel(f"{kernel.name}\ncoefficient")

@@ -1,14 +1,24 @@
 // Figures: unpacking, and what each marker stands for.
 
-/** Unpack a figure; several calls unpack it once. */
-async function draw(plot) {
-  if (!plot.dataset.zlib) return;
-  const packed = Uint8Array.from(atob(plot.dataset.zlib), (letter) => letter.charCodeAt(0));
-  delete plot.dataset.zlib;
+/** Unpack the HTML that an element has packed. */
+async function unpack(element) {
+  const packed = Uint8Array.from(atob(element.dataset.zlib), (letter) => letter.charCodeAt(0));
+  delete element.dataset.zlib;
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  plot.innerHTML = await new Response(stream).text();
-  plot.style.aspectRatio = "";
-  plot.querySelector("svg").setAttribute("aria-hidden", "true");
+  const unpacked = document.createElement("template");
+  unpacked.innerHTML = await new Response(stream).text();
+  return unpacked.content;
+}
+
+/** Draw the figures of a tab; several calls draw them once. */
+async function drawFigures(panel) {
+  if (!panel.dataset.zlib) return;
+  const svgs = await unpack(panel);
+  for (const plot of all(".plot", panel)) {
+    plot.append(svgs.firstElementChild);
+    plot.style.aspectRatio = "";
+    plot.firstElementChild.setAttribute("aria-hidden", "true");
+  }
 }
 
 const tip = byId("tip");

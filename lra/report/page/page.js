@@ -1,5 +1,6 @@
 // The page: what a reader has chosen, which the address keeps, and how it is shown.
 
+byId("listed-runs").append(await unpack(byId("listed-runs")));
 const tabs = all("[role=tab]");
 const panelOf = (tab) => byId(tab.getAttribute("aria-controls"));
 // The reader's own results come first.
@@ -122,7 +123,7 @@ function show() {
   listContents();
   showDifferences(state.row);
   writeAddress();
-  all(".plot[data-zlib]", panelOf(byId(state.tab))).reduce((before, plot) => before.then(() => draw(plot)), Promise.resolve());
+  drawFigures(panelOf(byId(state.tab)));
 }
 
 function choose(changes) {

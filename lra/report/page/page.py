@@ -35,6 +35,11 @@ class Tab:
     title: str
     chapters: Sequence[Chapter]
 
+    @property
+    def figures(self) -> list[ReportFigure]:
+        """The figures of its chapters, in their order on the page."""
+        return [figure for chapter in self.chapters for figure in chapter.figures]
+
 
 @dataclass(frozen=True)
 class ListedRun:
@@ -61,13 +66,12 @@ def summary(records: Sequence[RunRecord]) -> str:
 
 @dataclass(frozen=True)
 class Image:
-    """A figure within the page; packed, it takes a fifth of its room."""
+    """A figure within the page."""
 
     width: int
     """In pixels of 1/96 inch."""
     height: int
-    packed: str
-    """The SVG compressed by zlib, in base64."""
+    svg: str
     rows: Sequence[str]
     """The rows of tables that it draws."""
 
@@ -82,8 +86,8 @@ _VARIABLES = {b"#ffffff": b"var(--paper)", b"#000000": b"var(--ink)", b"#e4e4e4"
 _NAMES = re.compile(rb'(\bid="|url\(#|href="#)')
 
 
-def pack_image(svg: bytes, prefix: str) -> Image:
-    """Pack an SVG for the page.
+def adapt_image(svg: bytes, prefix: str) -> Image:
+    """Adapt an SVG to the page: its colours and names.
 
     Args:
         svg: a figure as `ReportFigure.files` writes it.
@@ -102,8 +106,15 @@ def pack_image(svg: bytes, prefix: str) -> Image:
         return adapted
 
     inline = TAG.sub(adapt, svg[svg.index(b"<svg") :])
-    packed = base64.b64encode(zlib.compress(inline, 9)).decode()
-    return Image(width, height, packed, drawn_rows(svg))
+    return Image(width, height, inline.decode(), drawn_rows(svg))
+
+
+def pack(text: str) -> str:
+    """Compress what the page's script unpacks: by zlib, in base64.
+
+    The figures of a tab are packed together, and all runs are, because they have much in common.
+    """
+    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def make_tabs(chapters: Sequence[Chapter]) -> list[Tab]:
@@ -147,9 +158,10 @@ def write_page(
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["pack"] = pack
     template = environment.from_string(_read("page.html"))
-    packed = {
-        slug: pack_image(image, f"f{number}-")
+    adapted = {
+        slug: adapt_image(image, f"f{number}-")
         for number, (slug, image) in enumerate(images.items())
     }
     results, names = data.results, data.names
@@ -164,7 +176,7 @@ def write_page(
         mixers=mixer_colours(data),
         tabs=make_tabs(chapters),
         files_of=lambda one: files_of(one, files),
-        images=packed,
+        images=adapted,
         runs=[
             *(_listed(results, record, names.of(record), out) for record in ordered),
             *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),

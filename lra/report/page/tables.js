@@ -1,4 +1,3 @@
-"use strict";
 // Tables: which rows are of which mixer, sorting, differences from a row, and the runs behind a number.
 
 const all = (selector, root = document) => [...root.querySelectorAll(selector)];
