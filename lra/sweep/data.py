@@ -26,6 +26,8 @@ class SweepData:
         tasks = [run.config.task_name for run in found.values()]
         self.runs: dict[str, PlannedRun] = {}
         """A run that needs each data set, by a name of the data set."""
+        self.left: dict[str, str] = {}
+        """What `check` has found to be left to prepare."""
         for run in found.values():
             name = run.config.task_name
             if tasks.count(name) > 1:
@@ -38,13 +40,12 @@ class SweepData:
         Returns: what `Task.describe_preparation` says, by the name of the data set.
         Raises: DataError naming every task whose data is missing; the reasons are logged.
         """
-        left: dict[str, str] = {}
 
         def describe(name: str, task: Task, run: PlannedRun) -> None:
-            left[name] = task.describe_preparation(run.data_dir)
+            self.left[name] = task.describe_preparation(run.data_dir)
 
         self._attempt(describe, "is missing")
-        return left
+        return self.left
 
     def prepare(self) -> None:
         """Open all data; download, read or generate what is not in the cache yet.

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 SECONDS_BETWEEN_UPDATES = 1.0
 """Pause between two updates of the lines on a terminal."""
+MOST_LINES = 16
+"""Most lines for single runs on a terminal."""
 SECONDS_BETWEEN_LINES = 60.0
 """Pause between two lines where there is no terminal."""
 
@@ -27,10 +29,10 @@ class Live:
 
     Args:
         total: number of runs in all.
-        slots: number of runs at a time.
+        capacity: number of runs at a time.
     """
 
-    def __init__(self, total: int, slots: int) -> None:
+    def __init__(self, total: int, capacity: int) -> None:
         self.live = is_live()
         off = not self.live
         self.overall = tqdm(
@@ -38,7 +40,7 @@ class Live:
         )
         self.lines = [
             tqdm(bar_format="{desc}", position=1 + i, leave=False, disable=off, dynamic_ncols=True)
-            for i in range(slots)
+            for i in range(min(capacity, MOST_LINES))
         ]
         self.ends: Counter[str] = Counter()
         self._last = time.monotonic()
@@ -52,18 +54,18 @@ class Live:
         self.overall.set_postfix(self.ends, refresh=False)
         self.overall.update()
 
-    def show(self, runs: Sequence[PlannedRun | None], waiting: int) -> None:
-        """Show the progress of the runs in the slots, unless it was shown a moment ago."""
+    def show(self, runs: Sequence[PlannedRun], waiting: int) -> None:
+        """Show the progress of the runs that are at work, unless it was shown a moment ago."""
         now = time.monotonic()
         if now - self._last < (SECONDS_BETWEEN_UPDATES if self.live else SECONDS_BETWEEN_LINES):
             return
         self._last = now
-        texts = [_line(run) if run else "" for run in runs]
-        for bar, text in zip(self.lines, texts, strict=True):
+        texts = [_line(run) for run in runs[: len(self.lines)]]
+        for bar, text in zip(self.lines, [*texts, *[""] * len(self.lines)], strict=False):
             bar.set_description_str(cut(text, terminal_width() - 1))
         self.overall.refresh()
         if not self.live:
-            for text in filter(None, texts):
+            for text in texts:
                 logger.info(text)
             logger.info(f"{waiting} run{'s' * (waiting != 1)} waiting")
 

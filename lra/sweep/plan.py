@@ -7,7 +7,6 @@ import itertools
 import math
 import os
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +20,6 @@ from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.record.schema import Status
 from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
-from lra.runtime.environment import ROOT
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder, newest_attempts
@@ -78,7 +76,8 @@ def note_failure(folder: RunFolder, log: Path, code: int) -> None:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             lines = file.read().decode(errors="replace").split("\n")
         written = [line.strip() for line in lines if line.strip()]
-        message = written[-1].removeprefix(ERROR) if written else f"exit code {code}"
+        errors = [line for line in written if line.startswith(ERROR)]  # torchrun says more
+        message = (errors or written or [f"exit code {code}"])[-1].removeprefix(ERROR)
     Failure(exit_code=code, message=f"{message}; see {log}").save(folder.path)
 
 
@@ -134,10 +133,6 @@ class PlannedRun:
     def log(self) -> Path:
         """File with the output of the run's processes."""
         return self.folder.path / "log.txt"
-
-    def command(self, device: str) -> list[str]:
-        """Write the command that starts the run on a device, without limits."""
-        return [sys.executable, str(ROOT / "run_task.py"), *self.arguments(), "--device", device]
 
     def arguments(self) -> list[str]:
         """Write the arguments of run_task.py, without limits and device."""

@@ -9,9 +9,14 @@ from pathlib import Path
 import torch
 
 from lra.runtime.environment import device_name
+from lra.runtime.plain_table import plain_table
 from lra.runtime.progress import duration
+from lra.runtime.terminal import terminal_width
 from lra.sweep.plan import Limits, PlannedRun
 from lra.train.training_time import Timings
+
+NUMBERS_OF_DEVICES = (1, 4, 8, 32)
+"""How many devices of a kind the time of a whole sweep is shown for."""
 
 
 class RemainingTimes:
@@ -28,8 +33,13 @@ class RemainingTimes:
         self.timings = Timings.read(results_dir)
         self.device_name = device_name(device)
 
-    def seconds(self, run: PlannedRun) -> float | None:
-        """Estimate the seconds of training left, without evaluations; None if unknown."""
+    def seconds(self, run: PlannedRun, device: str | None = None) -> float | None:
+        """Estimate the seconds of training left, without evaluations; None if unknown.
+
+        Args:
+            device: name of a device on which the speed must have been measured. None: that of the
+                runs, or one of its kind.
+        """
         train = run.config.train
         record = run.folder.record()
         limit = math.inf
@@ -38,11 +48,9 @@ class RemainingTimes:
         if train.minutes is not None:
             done = (record.train_seconds or 0.0) if record else 0.0
             return max(0.0, min(limit, 60 * train.minutes - done))
-        speed, steps = (
-            self.timings.speed(run.config, self.device_name),
-            self.timings.steps(run.config),
-        )
-        if speed is None or steps is None:
+        speed = self.timings.speed(run.config, device or self.device_name)
+        steps = self.timings.steps(run.config)
+        if speed is None or steps is None or (device is not None and speed.device != device):
             return None
         steps = min(steps, self.limits.max_steps or steps)
         left = (steps - (record.steps if record else 0)) / speed.steps_per_second
@@ -65,3 +73,21 @@ class RemainingTimes:
         if missing := len(runs) - len(known):
             text += f" {missing} of them are not included, {unknown}."
         return text
+
+    def by_device(self, runs: Sequence[PlannedRun]) -> list[str]:
+        """Write a table of the time that all runs take on several devices of a kind.
+
+        Returns: a line for each device on which the speed of every run was measured; a run that is
+            longer than its share says how long the whole takes.
+        """
+        rows: list[dict[str, str]] = []
+        for device in sorted({record.device for record in self.timings.all}):
+            seconds = [self.seconds(run, device) for run in runs]
+            known = [second for second in seconds if second is not None]
+            if not known or len(known) < len(seconds):
+                continue
+            row = {"device": device, "hours in all": f"{sum(known) / 3600:,.2f}"}
+            for count in NUMBERS_OF_DEVICES:
+                row[f"on {count}"] = duration(max(sum(known) / count, *known))
+            rows.append(row)
+        return plain_table(rows, terminal_width()) if rows else []

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
 from types import FrameType
 from typing import Any
+
+import psutil
 
 from tasks.errors import KnownError
 
@@ -20,6 +23,23 @@ class Stopped(KnownError):
     """Training was asked to stop; its message says by what."""
 
 
+class _Parent:
+    """A process that started this one, or that started what did."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.is_direct = os.getppid() == pid
+        self.process: psutil.Process | None = None
+        if not self.is_direct:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self.process = psutil.Process(pid)
+
+    def has_ended(self) -> bool:
+        if self.is_direct:
+            return os.getppid() != self.pid
+        return self.process is None or not self.process.is_running()
+
+
 class StopRequest:
     """Remembers that a signal came or a limit passed, for the loop to act on between steps.
 
@@ -29,7 +49,7 @@ class StopRequest:
     Args:
         max_minutes: limit of this session.
         max_steps: steps of the whole run, not of this session.
-        parent: process that started this one, and whose end stops it.
+        parent: process whose end stops this one: it started this one, or what did (torchrun).
         time_flag: what max_minutes was given by.
     """
 
@@ -42,7 +62,7 @@ class StopRequest:
         time_flag: str = "--max-minutes",
     ) -> None:
         self.time_flag = time_flag
-        self.parent = parent
+        self._parent = None if parent is None else _Parent(parent)
         self.max_seconds = None if max_minutes is None else 60 * max_minutes
         self.max_steps = max_steps
         self.signal: str | None = None
@@ -68,7 +88,7 @@ class StopRequest:
         """Name what stops even an evaluation: a signal, or the end of the starting process."""
         if self.signal is not None:
             return self.signal
-        if self.parent is not None and os.getppid() != self.parent:
+        if self._parent is not None and self._parent.has_ended():
             return "the end of what started it"
         return None
 

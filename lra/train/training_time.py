@@ -48,6 +48,11 @@ class Timings:
         self.runs = runs
         self.measured = [bench for bench in measured if bench.mode == "step"]
 
+    @property
+    def all(self) -> list[RunRecord | BenchRecord]:
+        """All records of speeds."""
+        return [*self.runs, *self.measured]
+
     @classmethod
     def read(cls, results_dir: Path, config: RunConfig | None = None) -> Timings:
         """Read the records of a results folder, one's own and the shipped ones.
@@ -106,7 +111,7 @@ class Timings:
         length = config.build_task().info.max_length
         found = [
             record
-            for record in (*self.runs, *self.measured)
+            for record in self.all
             if record.steps_per_second is not None
             and _is_comparable(record, config)
             and is_cpu(record.device) == is_cpu(here)

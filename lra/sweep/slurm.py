@@ -1,10 +1,9 @@
-"""Runs of a sweep as jobs of a cluster, through submitit (an extra: `pip install submitit`)."""
+"""Runs of a sweep as jobs of Slurm, through submitit (an extra: `pip install submitit`)."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -17,10 +16,13 @@ import psutil
 from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError, nearest
 from lra.runtime.terminal import terminal_width, wrap_words
+from lra.sweep.data import SweepData
+from lra.sweep.launcher import LaunchOptions
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
+from lra.sweep.run_process import start_run, write_command
 from lra.train.run_folder import RunFolder
 from tasks.errors import DataError
-from tasks.files import open_to_append, write_atomically
+from tasks.files import write_atomically
 from tasks.untrusted import read_regular
 
 logger = logging.getLogger(__name__)
@@ -51,14 +53,9 @@ class ClusterRun:
     def __call__(self) -> int:
         """Make the run, and return the exit code of its process."""
         folder = RunFolder(self.folder)
-        limits = limit_flags(self.limits, folder)
         # A preemption signal may reach all processes of a job, but only this one answers it.
         handler = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
-        with open_to_append(self.log) as log:
-            command = [*self.command, *limits, "--stop-with", str(os.getpid())]
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        self.process = start_run([*self.command, *limit_flags(self.limits, folder)], self.log)
         signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
         note_failure(folder, self.log, code)
@@ -139,10 +136,12 @@ def make_executor(cluster: str, folder: Path, parameters: Sequence[str]) -> Any:
 
 
 def submit(
-    runs: Sequence[PlannedRun], limits: Limits, device: str, executor: Any
+    runs: Sequence[PlannedRun], limits: Limits, device: str, executor: Any, processes: int = 1
 ) -> list[tuple[PlannedRun, Any]]:
     """Submit a job for every run that no job holds yet, as one array.
 
+    Args:
+        processes: processes of each run, one for each of its GPUs.
     Returns: the submitted runs, each with its job.
     Raises: UserError if the cluster refuses them.
     """
@@ -154,7 +153,8 @@ def submit(
         with executor.batch():
             for run in free:
                 run.folder.path.mkdir(parents=True, exist_ok=True)
-                made = ClusterRun(run.command(device), run.folder.path, limits, run.log)
+                command = write_command([*run.arguments(), "--device", device], processes)
+                made = ClusterRun(command, run.folder.path, limits, run.log)
                 jobs.append(executor.submit(made))
     except RuntimeError as error:
         raise UserError(f"the cluster refused the jobs: {' '.join(str(error).split())}") from None
@@ -162,6 +162,43 @@ def submit(
         facts = {"cluster": executor.cluster, "id": job.job_id, "folder": str(executor.folder)}
         write_atomically(run.folder.path / JOB, (json.dumps(facts) + "\n").encode())
     return list(zip(free, jobs, strict=True))
+
+
+class SlurmLauncher:
+    """Submits runs as jobs of Slurm, and does not wait for them."""
+
+    def __init__(self, options: LaunchOptions) -> None:
+        self.options = options
+        self.parameters = list(options.parameters)
+        if options.gpus_per_run > 1:
+            self.parameters.insert(0, f"gpus_per_node={options.gpus_per_run}")
+        read_parameters("slurm", self.parameters)
+
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:
+        """Submit the runs that no process is at work on; see `Launcher`."""
+        options = self.options
+        executor = make_executor("slurm", options.results_dir / "jobs", self.parameters)
+        for name, what in data.left.items():
+            if what:
+                logger.info(
+                    f"data of {name}: the first job will {what}; to do it now, run python -m "
+                    f"lra.prepare"
+                )
+        free = [run for run in runs if run.state(options.limits)[0] in options.states]
+        jobs = submit(free, options.limits, options.device, executor, options.gpus_per_run)
+        for run, job in jobs:
+            logger.info(f"{run.name}: job {job.job_id}")
+        logger.info(
+            f"{len(jobs)} jobs submitted; {len(free) - len(jobs)} runs were in the queue already"
+        )
+
+
+def make_launcher(options: LaunchOptions) -> SlurmLauncher:
+    """Make the launcher.
+
+    Raises: UserError if submitit is missing, or a parameter is wrong.
+    """
+    return SlurmLauncher(options)
 
 
 def is_queued(run: PlannedRun) -> bool:

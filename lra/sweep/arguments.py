@@ -1,0 +1,141 @@
+"""The flags of sweeps."""
+
+from __future__ import annotations
+
+import argparse
+
+from lra.config.registry import MIXERS, TASKS
+from lra.runtime.cli import (
+    Parser,
+    absolute_path,
+    add_overrides,
+    add_preset,
+    name_in_help,
+    non_negative_float,
+    positive_int,
+)
+from lra.runtime.foreign_flags import TRAINING_FLAGS
+from lra.sweep.launcher import LAUNCHERS
+from lra.sweep.plan import MOST_RUNS
+
+ALL = "all"
+RESULTS = "results"
+"""Default folder of the results."""
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = Parser(
+        prog="python -m lra.sweep",
+        description="Carry out many runs: every combination of tasks, mixers, seeds and --grid "
+        "values. Run the same command again to continue: finished runs are never repeated, "
+        "unfinished ones resume from their checkpoints, and failed ones are listed.",
+        epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged or "
+        "ran out of memory, 2 mistake in the command, or missing data, 3 stopped before the end, "
+        "or submitted to a cluster, 130 interrupted twice, or while preparing data.",
+    )
+    parser.hints = TRAINING_FLAGS
+    tasks = parser.add_argument(
+        "--tasks", default=ALL,
+        help=f"{ALL}, the six of the Long Range Arena (default), or a comma-separated list of "
+        "{names}, or FILE.py:CLASS for your own",
+    )  # fmt: skip
+    name_in_help(tasks, lambda: sorted(TASKS.classes))
+    mixers = parser.add_argument(
+        "--mixers", default=ALL,
+        help=f"{ALL} (default), or a comma-separated list of {{names}}, or FILE.py:CLASS for "
+        "your own",
+    )  # fmt: skip
+    name_in_help(mixers, lambda: sorted(MIXERS.classes))
+    parser.add_argument(
+        "--seeds", default="0", help="comma-separated list of random seeds (default: 0)"
+    )
+    add_preset(parser)
+    add_overrides(parser, "change a setting of every run; if given twice, the last value counts")
+    parser.add_argument(
+        "--grid", action="append", default=[], metavar="SECTION.KEY=VALUE,VALUE",
+        help="run every value of a setting; several --grid run every combination",
+    )  # fmt: skip
+    _add_limits(parser)
+    parser.add_argument(
+        "--retry-failed", action="store_true",
+        help="also repeat runs that failed or ran out of memory",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="check the plan and the data, and print the estimated time, without running anything",
+    )  # fmt: skip
+    parser.add_argument(
+        "--print-commands", action="store_true",
+        help="print the command of every run that is not done, for another system to carry out",
+    )  # fmt: skip
+    _add_machines(parser)
+    parser.add_argument(
+        "--results-dir", type=absolute_path, default=RESULTS,
+        help=f"folder for the results, in runs/TASK/MIXER/RUN (default: {RESULTS})",
+    )  # fmt: skip
+    return parser.parse_args(arguments)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--max-runs", type=positive_int, default=MOST_RUNS,
+        help=f"refuse a sweep of more runs than this ({MOST_RUNS:,})",
+    )  # fmt: skip
+    parser.add_argument(
+        "--max-steps", type=positive_int,
+        help="stop each run at this step; a later sweep can resume it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes-per-run", type=non_negative_float,
+        help="stop each run after this time, counted over all its sessions; a later sweep can "
+        "resume it",
+    )  # fmt: skip
+    parser.add_argument(
+        "--total-minutes", type=non_negative_float,
+        help="stop the sweep after this time (preparing data is not counted); the same command "
+        "resumes it",
+    )  # fmt: skip
+
+
+def _add_machines(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("where the runs are carried out")
+    group.add_argument(
+        "--device", default="auto",
+        help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N",
+    )  # fmt: skip
+    group.add_argument(
+        "--per-device", type=positive_int,
+        help="number of runs at a time on each device (1); with --launcher ray each takes its "
+        "share of a GPU, or of a node's CPUs",
+    )  # fmt: skip
+    group.add_argument(
+        "--gpus-per-run", type=positive_int, metavar="N",
+        help="divide each run between N GPUs of a machine, by torchrun (1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--launcher", choices=tuple(LAUNCHERS), default="local",
+        help="local: this machine (default); slurm: submit the runs to Slurm; ray: a Ray cluster, "
+        "or this machine through Ray",
+    )  # fmt: skip
+    group.add_argument(
+        "--cluster", action="append", default=[], metavar="NAME=VALUE",
+        help="what each run asks of a cluster. slurm: a parameter of submitit, for example "
+        "timeout_min=600 or slurm_partition=gpu; ray: num_cpus, num_gpus, memory, "
+        "accelerator_type or resources.NAME",
+    )  # fmt: skip
+    group.add_argument(
+        "--ray-address", metavar="ADDRESS",
+        help="address of a Ray cluster, or auto for the one of this machine (without it, Ray is "
+        "started here)",
+    )  # fmt: skip
+    group.add_argument(
+        "--hand-back", type=non_negative_float, metavar="MINUTES",
+        help="with --launcher ray, for nodes that do not share the results folder: copy each run "
+        "here when it ends, and its checkpoint every so many minutes",
+    )  # fmt: skip
+    group.add_argument(
+        "--data-from", type=absolute_path, metavar="FOLDER",
+        help="with --launcher ray: each node first copies this folder, which it can read, into "
+        "its data folder",
+    )  # fmt: skip

@@ -1,0 +1,283 @@
+"""Runs as tasks of Ray, on this machine or a cluster (an extra: `pip install ray`)."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from lra.runtime.cli import STOPPED
+from lra.runtime.environment import ROOT, code_digest
+from lra.runtime.errors import UserError
+from lra.sweep.data import SweepData
+from lra.sweep.launcher import AGAIN, LaunchOptions
+from lra.sweep.parcel import pack, unpack
+from lra.sweep.plan import PlannedRun, limit_flags
+from lra.sweep.ray_needs import Needs, read_parameters
+from lra.sweep.ray_node import Order
+from lra.sweep.work import Work
+from lra.train.stopping import StopRequest
+from tasks.cores import core_count
+from tasks.files import write_atomically
+
+logger = logging.getLogger(__name__)
+
+OBJECT_STORE_BYTES = 256 * 2**20
+"""Memory for what tasks hand back, where Ray is started on this machine."""
+
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
+"""Settings of Ray that differ from its own: it reports nothing, and runs have the usual priority."""
+
+
+def _import_ray() -> ModuleType:
+    for variable, value in SETTINGS.items():
+        os.environ.setdefault(variable, value)
+    try:
+        import ray
+    except ImportError:
+        raise UserError("--launcher ray needs ray: pip install ray") from None
+    return ray
+
+
+def _make_task() -> Any:
+    """Make the function that nodes carry out.
+
+    Ray sends a function within a function by value, so that it can look for the suite first.
+    """
+
+    def carry_out(root: str, order: dict[str, Any], stopping: Any) -> Iterator[Any]:
+        import pathlib
+        import platform
+        import sys
+
+        if not (pathlib.Path(root) / "lra" / "sweep").is_dir():
+            yield f"{platform.node()} has no copy of the suite in {root}"
+            return
+        if root not in sys.path:
+            sys.path.insert(0, root)
+        import ray
+
+        from lra.sweep.ray_node import Order, make_run
+
+        yield from make_run(Order(**order), lambda: ray.get(stopping.is_asked.remote()))
+
+    return carry_out
+
+
+class Stopping:
+    """Tells the nodes whether the runs are to stop."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def ask(self) -> None:
+        """Ask all runs to save and stop."""
+        self.asked = True
+
+    def is_asked(self) -> bool:
+        """Whether the runs are to stop."""
+        return self.asked
+
+
+class RayAttempt:
+    """A task of Ray that works on a run.
+
+    Args:
+        run: the run.
+        reports: what the task yields.
+        stopping: actor that tells nodes whether to stop, see `Stopping`.
+        held: lock on the run's folder that this process holds while the run is at work on a node
+            that does not share the folder.
+    """
+
+    def __init__(
+        self, run: PlannedRun, reports: Any, stopping: Any, held: contextlib.ExitStack
+    ) -> None:
+        self.ray = _import_ray()
+        self.run = run
+        self.reports = reports
+        self.stopping = stopping
+        self.held = held
+
+    def poll(self) -> int | None:
+        """Return the exit code of the run, or `AGAIN` if it was lost; None while it works.
+
+        Raises: UserError if a node cannot make any run of the sweep.
+        """
+        ready, _ = self.ray.wait([self.reports], timeout=0)
+        if not ready:
+            return None
+        try:
+            report = self.ray.get(next(self.reports))
+        except (StopIteration, self.ray.exceptions.RayError) as error:
+            logger.warning(f"{self.run.name}: lost: {_first_line(error)}")
+            return self._end(AGAIN)
+        if isinstance(report, str):
+            raise UserError(f"a node of the Ray cluster cannot make runs: {report}")
+        if report.parcel is not None:
+            unpack(report.parcel, self.run.folder)
+        if report.exit_code is None:
+            return None
+        return self._end(AGAIN if report.exit_code == STOPPED else report.exit_code)
+
+    def _end(self, code: int) -> int:
+        self.held.close()
+        return code
+
+    def stop(self) -> None:
+        """Ask all runs of the sweep to save and to end at their next steps."""
+        self.stopping.ask.remote()
+
+    def kill(self) -> None:
+        """End the process that watches over the run, with which the run ends."""
+        with contextlib.suppress(self.ray.exceptions.RayError):
+            self.ray.cancel(self.reports, force=True)
+        self.held.close()
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+class RayWorkers:
+    """The nodes of a Ray cluster; they may come and go while runs are at work.
+
+    Args:
+        options: what the command line says.
+    """
+
+    def __init__(self, options: LaunchOptions) -> None:
+        self.ray = _import_ray()
+        self.options = options
+        self.needs = Needs.choose(options, self._nodes())
+        self.code = code_digest()
+        self.proof = f".shared-{uuid.uuid4().hex[:16]}"
+        """File in the results folder by which nodes see that they share it."""
+        here = self.ray.get_runtime_context().get_node_id()
+        beside = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
+            here, soft=False
+        )
+        actor = self.ray.remote(num_cpus=0)(Stopping)
+        self.stopping = actor.options(scheduling_strategy=beside).remote()
+        self.task = self.ray.remote(max_retries=0)(_make_task())
+
+    def _nodes(self) -> list[dict[str, float]]:
+        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
+
+    @property
+    def capacity(self) -> int:
+        """How many runs may be started now: twice as many as nodes have room for.
+
+        Those beyond the room wait in Ray's queue, so that a cluster that grows by need can see it.
+        """
+        return max(1, 2 * sum(map(self.needs.count, self._nodes())))
+
+    def describe(self) -> str:
+        """Describe the cluster, and what a run takes of it."""
+        nodes = self._nodes()
+        amounts = ", ".join(f"{n:g} {name}" for name, n in self.needs.amounts().items())
+        room = sum(map(self.needs.count, nodes))
+        text = f"Ray cluster of {len(nodes)} nodes; a run takes {amounts}: {room} at a time"
+        return text if room else f"{text} until a node with as much joins"
+
+    @contextlib.contextmanager
+    def shared_folder(self) -> Iterator[None]:
+        """Leave a file in the results folder that nodes see if they share the folder."""
+        self.options.results_dir.mkdir(parents=True, exist_ok=True)
+        path = self.options.results_dir / self.proof
+        write_atomically(path, b"")
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+    def start(self, run: PlannedRun) -> RayAttempt:
+        """Put a run into the queue of Ray.
+
+        Raises: HeldError if another process is at work on it.
+        """
+        options = self.options
+        held = contextlib.ExitStack()
+        parcel = None
+        if options.hand_back_minutes is not None:
+            held.enter_context(run.folder.locked())
+            parcel = pack(run.folder)
+        device = "cpu" if options.device == "cpu" else "auto"
+        limits = limit_flags(options.limits, run.folder)
+        order = Order(
+            arguments=(*run.arguments(), "--device", device, *limits),
+            processes=options.gpus_per_run,
+            place=run.folder.path.relative_to(run.results_dir),
+            results_dir=run.results_dir,
+            proof=self.proof,
+            code=self.code,
+            hand_back_minutes=options.hand_back_minutes,
+            parcel=parcel,
+            data_dir=run.data_dir,
+            data_from=options.data_from,
+        )
+        task = self.task.options(name=run.name, **self.needs.options)
+        return RayAttempt(
+            run, task.remote(str(ROOT), vars(order), self.stopping), self.stopping, held
+        )
+
+
+class RayLauncher:
+    """Carries out runs on a Ray cluster, or on this machine through Ray."""
+
+    def __init__(self, options: LaunchOptions) -> None:
+        _import_ray()
+        read_parameters(options.parameters)
+        if options.device not in ("auto", "cpu", "cuda"):
+            raise UserError(
+                f"--device {options.device}: Ray chooses the GPU of each run; give auto or cpu"
+            )
+        self.options = options
+
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
+        """Connect to the cluster, and carry out runs; see `Launcher`."""
+        options = self.options
+        if options.address is None:
+            data.prepare()
+        with _connected(options.address):
+            workers = RayWorkers(options)
+            logger.info(workers.describe())
+            stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
+            with workers.shared_folder():
+                return Work(runs, options.limits, workers, stop, options.states).execute()
+
+
+@contextlib.contextmanager
+def _connected(address: str | None) -> Iterator[None]:
+    """Connect to a Ray cluster, or start Ray on this machine.
+
+    Raises: UserError if there is no cluster at the address.
+    """
+    ray = _import_ray()
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    try:
+        if address is None:
+            ray.init(
+                address="local", num_cpus=core_count(), include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES, **quiet,
+            )  # fmt: skip
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise UserError(f"--ray-address {address}: {_first_line(error)}") from None
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def make_launcher(options: LaunchOptions) -> RayLauncher:
+    """Make the launcher.
+
+    Raises: UserError if ray is missing, or an option is wrong.
+    """
+    return RayLauncher(options)

@@ -1,0 +1,152 @@
+"""The work of a sweep: runs are started where there is room, and their ends are noted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Sequence
+
+from lra.runtime.cli import HELD
+from lra.runtime.errors import HeldError
+from lra.sweep.launcher import AGAIN, Attempt, Workers
+from lra.sweep.live import Live
+from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
+from lra.train.stopping import StopRequest
+
+logger = logging.getLogger(__name__)
+
+SECONDS_BETWEEN_POLLS = 0.05
+SECONDS_BETWEEN_TRIES = 2.0
+"""Pause before the sweep checks again whether runs of other processes have ended."""
+MOST_LOSSES = 3
+"""Times in a row that a run may be interrupted without having saved anything new."""
+
+
+class Work:
+    """Carries out runs; a run that fails does not affect the others.
+
+    Args:
+        runs: planned runs, in the order in which they start.
+        limits: limits of each run.
+        workers: where they are carried out.
+        stop: request to end the sweep early; every run then stops at its next step.
+        states: states of the runs to carry out; other runs are left alone.
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[PlannedRun],
+        limits: Limits,
+        workers: Workers,
+        stop: StopRequest,
+        states: Collection[State] = OPEN,
+    ) -> None:
+        self.waiting = list(runs)
+        self.limits = limits
+        self.workers = workers
+        self.stop = stop
+        self.states = states
+        self.working: list[tuple[PlannedRun, Attempt]] = []
+        self.stopping: str | None = None
+        self._losses: dict[str, list[str]] = {}
+        self._next_check = 0.0
+
+    def execute(self) -> str | None:
+        """Carry out all; return what stopped the sweep early, None if nothing did.
+
+        Raises:
+            KeyboardInterrupt: on a second Ctrl-C, which kills the runs; they can be resumed from
+                their last checkpoints.
+            UserError: if the workers cannot carry out any run.
+        """
+        start = time.monotonic()
+        live = Live(len(self.waiting), self.workers.capacity)
+        with self.stop:
+            try:
+                while self.working or (self.waiting and self.stopping is None):
+                    self._collect(live)
+                    if self.stopping is None and (
+                        reason := self.stop.reason(0, 1, time.monotonic() - start)
+                    ):
+                        self._ask_to_stop(reason)
+                    if self.stopping is None:
+                        self._fill(live)
+                    live.show([run for run, _ in self.working], len(self.waiting))
+                    time.sleep(SECONDS_BETWEEN_POLLS)
+                return self.stopping
+            finally:
+                for _, attempt in self.working:
+                    attempt.kill()
+                live.close()
+
+    def _fill(self, live: Live) -> None:
+        """Start the next runs where there is room, except those that run in other processes."""
+        while len(self.working) < self.workers.capacity and (run := self._next(live)) is not None:
+            run.folder.path.mkdir(parents=True, exist_ok=True)
+            try:
+                self.working.append((run, self.workers.start(run)))
+            except HeldError:
+                self.waiting.append(run)
+
+    def _next(self, live: Live) -> PlannedRun | None:
+        """Take the next run from those that wait, and drop those in other states."""
+        if time.monotonic() < self._next_check:
+            return None
+        held: list[PlannedRun] = []
+        found = None
+        while self.waiting and found is None:
+            run = self.waiting.pop(0)
+            state, note = run.state(self.limits)
+            if state == "running":
+                held.append(run)
+            elif state in self.states:
+                found = run
+            else:
+                live.ended(run, state, note)
+        self.waiting = held + self.waiting
+        if found is None and held:
+            self._next_check = time.monotonic() + SECONDS_BETWEEN_TRIES
+        return found
+
+    def _collect(self, live: Live) -> None:
+        """Note the ends of runs, and let those wait again that are to go on."""
+        for run, attempt in self.working.copy():
+            if (code := attempt.poll()) is None:
+                continue
+            self.working.remove((run, attempt))
+            if code == HELD or run.folder.is_held():
+                self.waiting.append(run)  # another process was first
+                continue
+            # A run asked to stop before it could listen has nothing to save, and did not fail.
+            if not self.stopping:
+                self._note_end(run, code)
+            state, note = run.state(self.limits)
+            if code == AGAIN and state in OPEN and not self.stopping:
+                logger.info(f"{run.name}: interrupted; it will go on where it was saved")
+                self.waiting.insert(0, run)
+            else:
+                live.ended(run, state, note)
+
+    def _note_end(self, run: PlannedRun, code: int) -> None:
+        """Note a failure; several interruptions in a row without anything new saved are one."""
+        if code != AGAIN:
+            note_failure(run.folder, run.log, code)
+            return
+        saved = sorted(path.name for path in run.folder.checkpoints.glob("step-*.pt"))
+        losses = self._losses.setdefault(run.name, [])
+        losses.append(" ".join(saved))
+        if losses[-MOST_LOSSES:] == [losses[-1]] * MOST_LOSSES:
+            message = (
+                f"interrupted {MOST_LOSSES} times in a row without a new checkpoint; see {run.log}"
+            )
+            Failure(exit_code=AGAIN, message=message).save(run.folder.path)
+
+    def _ask_to_stop(self, reason: str) -> None:
+        self.stopping = reason
+        for _, attempt in self.working:
+            attempt.stop()
+        if self.working:
+            logger.info(
+                f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "
+                f"them"
+            )
