@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -167,18 +168,57 @@ def test_the_command_line_of_a_run_resolves_to_its_settings(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("device", "gpus", "expected"),
+    ("device", "gpus", "gpus_per_run", "expected"),
     [
-        ("cuda:1", 2, ["cuda:1", "cuda:1"]),
-        ("auto", 0, ["cpu", "cpu"]),
-        ("auto", 2, ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]),
+        ("cuda:1", 2, 1, ["cuda:1", "cuda:1"]),
+        ("auto", 0, 1, ["cpu", "cpu"]),
+        ("auto", 2, 1, ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]),
+        ("cpu", 2, 2, ["cpu", "cpu"]),
+        ("auto", 5, 2, ["auto 4,5", "auto 6,7", "auto 4,5", "auto 6,7"]),
     ],
 )
 def test_slots(
-    monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, expected: list[str]
+    monkeypatch: pytest.MonkeyPatch, device: str, gpus: int, gpus_per_run: int, expected: list[str]
 ) -> None:
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
-    assert [slot.device for slot in make_slots(device, 2)] == expected
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7,8")
+    slots = make_slots(device, 2, gpus_per_run)
+    assert [f"{slot.device} {slot.gpus or ''}".rstrip() for slot in slots] == expected
+
+
+def test_commands_are_printed_for_other_systems(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, *_ = runs = plan(sweep_options(tmp_path))
+    made_record(run_id=first.folder.path.name, mixer="mean").save(first.folder.path)
+    assert main(arguments(tmp_path, "--print-commands", "--max-steps", "3")) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(runs) - 1
+    python, script, *words = shlex.split(lines[0])
+    assert (python, Path(script).name) == (sys.executable, "run_task.py")
+    options = run_task.parse_arguments(words)
+    assert run_task.configure(options).hash == runs[1].config.hash
+    assert (options.seed, options.max_steps, options.device) == (0, 3, "cpu")
+    assert main(arguments(tmp_path, "--print-commands", "--gpus-per-run", "2")) == 0
+    assert "torch.distributed.run --standalone --nproc-per-node 2" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_run_may_have_several_processes(tmp_path: Path) -> None:
+    """As on several GPUs; it stops when the sweep has gone, although torchrun stands between."""
+    one = ("--gpus-per-run", "2", "--seeds", "0", "--mixers", "mean")
+    process = start(tmp_path, *one, "--set", "train.steps=100000")
+    wait_for_step(tmp_path)
+    runs = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(runs, timeout=60)
+    (record,) = records_of(tmp_path)
+    assert record.message == "stopped by the end of what started it"
+    assert record.world_size == 2
+    process = start(tmp_path, *one, "--set", "train.steps=100000", "--max-steps", "5")
+    process.communicate(timeout=120)
+    assert process.returncode == 0
 
 
 def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,6 +300,9 @@ def test_a_plan_goes_on_with_the_newest_attempt_of_each_run(tmp_path: Path) -> N
         (["--cluster", "timeout_min=3"], "--cluster has no effect with --launcher local"),
         (["--launcher", "slurm", "--per-device", "2"], "--per-device has no effect"),
         (["--device", "cuda:77"], "no device 'cuda:77'"),
+        (["--device", "auto", "--gpus-per-run", "2"], "--gpus-per-run 2: this machine has 0 GPUs"),
+        (["--hand-back", "5"], "--hand-back has no effect with --launcher local"),
+        (["--launcher", "slurm", "--ray-address", "auto"], "--ray-address has no effect"),
         (["--launcher", "slurm", "--dry-run", "--cluster", "slurm_partitoin=gpu"],
          "did you mean slurm_partition? (all are listed above)"),
     ],
@@ -449,7 +492,7 @@ def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Path) -> None:
     """Through submitit's executor for processes of this machine."""
-    from lra.sweep.cluster import make_executor, submit
+    from lra.sweep.slurm import make_executor, submit
 
     overrides = [*TINY, SLOW[3], "train.steps=150"]
     runs = plan(sweep_options(tmp_path, overrides=overrides, mixers=["mean"], seeds=[0]))
@@ -485,7 +528,7 @@ def test_cluster_jobs_make_runs_and_are_queued_again_when_preempted(tmp_path: Pa
 def test_mistakes_about_the_cluster_are_one_line(
     tmp_path: Path, cluster: str, parameters: list[str], part: str
 ) -> None:
-    from lra.sweep.cluster import make_executor
+    from lra.sweep.slurm import make_executor
 
     with pytest.raises(UserError) as caught:
         make_executor(cluster, tmp_path, parameters)

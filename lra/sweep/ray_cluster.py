@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -30,7 +31,9 @@ OBJECT_STORE_BYTES = 256 * 2**20
 """Memory for what tasks hand back, where Ray is started on this machine."""
 
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-"""Settings of Ray that differ from its own: it reports nothing, and runs have the usual priority."""
+"""Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
+
+SECONDS_TO_CONNECT = 10.0
 
 
 def _import_ray() -> ModuleType:
@@ -181,7 +184,8 @@ class RayWorkers:
         nodes = self._nodes()
         amounts = ", ".join(f"{n:g} {name}" for name, n in self.needs.amounts().items())
         room = sum(map(self.needs.count, nodes))
-        text = f"Ray cluster of {len(nodes)} nodes; a run takes {amounts}: {room} at a time"
+        count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
+        text = f"Ray cluster of {count}; a run takes {amounts}: {room} at a time"
         return text if room else f"{text} until a node with as much joins"
 
     @contextlib.contextmanager
@@ -251,6 +255,22 @@ class RayLauncher:
                 return Work(runs, options.limits, workers, stop, options.states).execute()
 
 
+def _check_address(address: str) -> None:
+    """Make sure that something listens at an address, which Ray would wait for.
+
+    Raises: UserError if nothing does, or it is not an address.
+    """
+    if address == "auto":
+        return
+    host, colon, port = address.rpartition(":")
+    if not (host and colon and port.isdecimal()) or "//" in address:
+        raise UserError(f"--ray-address {address}: expected auto, or HOST:PORT of the head node")
+    try:
+        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+    except (OSError, OverflowError) as error:
+        raise UserError(f"--ray-address {address}: no answer ({error})") from None
+
+
 @contextlib.contextmanager
 def _connected(address: str | None) -> Iterator[None]:
     """Connect to a Ray cluster, or start Ray on this machine.
@@ -258,6 +278,8 @@ def _connected(address: str | None) -> Iterator[None]:
     Raises: UserError if there is no cluster at the address.
     """
     ray = _import_ray()
+    if address is not None:
+        _check_address(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         if address is None:

@@ -1,0 +1,174 @@
+"""Sweeps on a Ray cluster: skipped where Ray is not installed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import run_task
+from conftest import TINY
+from lra.runtime.cli import STOPPED, USER_ERROR
+from lra.runtime.errors import UserError
+from lra.sweep.__main__ import main
+from lra.sweep.launcher import LaunchOptions
+from lra.sweep.parcel import pack, unpack
+from lra.sweep.plan import OPEN, Limits, plan
+from lra.sweep.ray_needs import Needs, read_parameters
+from lra.sweep.ray_node import copy_once
+from lra.train.run_folder import RunFolder
+from run_checks import assert_same_run
+from test_lra_sweep import arguments, sweep_options
+
+
+def launch_options(**changes: Any) -> LaunchOptions:
+    values = {"device": "auto", "results_dir": Path(), "limits": Limits(), "states": OPEN}
+    return LaunchOptions(**{**values, **changes})
+
+
+CPUS = [{"CPU": 8.0, "memory": 1e9}, {"CPU": 4.0, "memory": 1e9}]
+GPUS = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("changes", "nodes", "amounts", "room"),
+    [
+        ({}, CPUS, {"CPU": 4}, 3),
+        ({"per_device": 2}, CPUS, {"CPU": 2}, 6),
+        ({"per_device": 100}, CPUS, {"CPU": 1}, 12),
+        ({"parameters": ["num_cpus=3", "memory=5e8"]}, CPUS, {"CPU": 3, "memory": 5e8}, 3),
+        ({}, GPUS, {"CPU": 1, "GPU": 1}, 3),
+        ({"per_device": 3}, GPUS, {"CPU": 1, "GPU": 1 / 3}, 9),
+        ({"gpus_per_run": 2}, GPUS, {"CPU": 1, "GPU": 2}, 1),
+        ({"device": "cpu"}, GPUS, {"CPU": 2}, 9),
+        ({"parameters": ["resources.fast=1"]}, [*GPUS, {"CPU": 1, "GPU": 1, "fast": 1}],
+         {"CPU": 1, "GPU": 1, "fast": 1}, 1),
+    ],
+)  # fmt: skip
+def test_what_a_run_takes_of_a_node(
+    changes: dict[str, Any], nodes: list[dict[str, float]], amounts: dict[str, float], room: int
+) -> None:
+    needs = Needs.choose(launch_options(**changes), nodes)
+    assert needs.amounts() == pytest.approx(amounts)
+    assert sum(map(needs.count, nodes)) == room
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("num_cpus", "expected NAME=VALUE"),
+        ("num_cpu=2", "did you mean num_cpus?"),
+        ("num_cpus=many", "expected a number of at least 0"),
+        ("num_gpus=-1", "expected a number of at least 0"),
+        ("accelerator_type=1", "expected a name, for example A100"),
+        ("resources.=1", "a run has no parameter 'resources.'"),
+    ],
+)
+def test_mistakes_about_the_cluster_are_one_line(text: str, part: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read_parameters([text])
+    assert part in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_travels_with_its_newest_checkpoint(tmp_path: Path) -> None:
+    changes = [*TINY, "log.checkpoint_minutes=0.00001"]
+    (run,) = plan(sweep_options(tmp_path / "here", mixers=["mean"], seeds=[0], overrides=changes))
+    assert run_task.main([*run.arguments(), "--device", "cpu", "--max-steps", "7"]) == STOPPED
+    parcel = pack(run.folder)
+    names = list(parcel)
+    assert names[0].startswith("checkpoints/step-000000007-")
+    assert names[-1] == "result.json"
+    assert not [name for name in names[1:] if name.startswith("checkpoints")]
+    there = RunFolder(tmp_path / "there" / run.folder.path.name)
+    (there.checkpoints).mkdir(parents=True)
+    (there.checkpoints / "step-000000003-0123456789abcdef.pt").write_bytes(b"older")
+    unpack(parcel, there)
+    assert pack(there) == parcel
+    assert len(list(there.checkpoints.iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["../result.json", "/etc/passwd", "checkpoints/../../x.pt", "lock", "checkpoints/a.pt"]
+)
+def test_nothing_is_unpacked_outside_a_run(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match="is no file of a run"):
+        unpack({"result.json": b"{}", name: b""}, RunFolder(tmp_path / "run"))
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_is_copied_to_a_node_once(tmp_path: Path) -> None:
+    (tmp_path / "from" / "inner").mkdir(parents=True)
+    (tmp_path / "from" / "inner" / "a.tsv").write_text("a")
+    copy_once(tmp_path / "from", tmp_path / "data")
+    assert (tmp_path / "data" / "inner" / "a.tsv").read_text() == "a"
+    (tmp_path / "data" / "inner" / "a.tsv").write_text("b")
+    copy_once(tmp_path / "from", tmp_path / "data")
+    assert (tmp_path / "data" / "inner" / "a.tsv").read_text() == "b"
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (["--device", "cuda:3"], "Ray chooses the GPU of each run"),
+        (["--cluster", "cpus=3"], "did you mean num_cpus?"),
+        (["--ray-address", "127.0.0.1:1"], "--ray-address 127.0.0.1:1: no answer"),
+        (["--ray-address", "ray://here:1"], "expected auto, or HOST:PORT of the head node"),
+        (["--ray-address", "here"], "expected auto, or HOST:PORT of the head node"),
+    ],
+)
+def test_mistakes_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], part: str
+) -> None:
+    pytest.importorskip("ray")
+    assert main([*arguments(tmp_path), "--launcher", "ray", *more]) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert part in shown
+    assert "Traceback" not in shown
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """Start three nodes on this machine, of which the first makes no runs."""
+    pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    nodes = [made.add_node(num_cpus=1) for _ in range(2)]
+    yield made, nodes
+    made.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("hand_back", [[], ["--hand-back", "0.02"]], ids=["shared", "handed back"])
+def test_runs_survive_the_loss_of_a_node(
+    tmp_path: Path, cluster: Any, hand_back: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, nodes = cluster
+    changes = [*TINY, "train.steps=60", "log.checkpoint_minutes=0.001"]
+    options = sweep_options(tmp_path, overrides=changes)
+    runs = plan(options)
+
+    def lose_a_node() -> None:
+        while not any(run.folder.has_checkpoint() for run in runs):
+            time.sleep(0.1)
+        made.remove_node(nodes[0], allow_graceful=False)
+        made.add_node(num_cpus=1)
+
+    killer = threading.Thread(target=lose_a_node)
+    killer.start()
+    more = [part for text in changes[-2:] for part in ("--set", text)]
+    command = arguments(tmp_path, "--launcher", "ray", "--ray-address", made.address, *more)
+    assert main([*command, *hand_back]) == 0
+    killer.join()
+    assert "4 runs: 4 done" in capsys.readouterr().out
+    assert not list((tmp_path / "results").glob(".shared-*"))
+    for run, alone in zip(
+        runs, plan(sweep_options(tmp_path / "alone", overrides=changes)), strict=True
+    ):
+        assert run_task.main([*alone.arguments(), "--device", "cpu"]) == 0
+        assert_same_run(run.folder.path, alone.folder.path)
