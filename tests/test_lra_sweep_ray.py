@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +20,7 @@ from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
 from lra.train.run_folder import RunFolder
 from run_checks import assert_same_run
-from test_lra_sweep import arguments, sweep_options
+from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
 
 def launch_options(**changes: Any) -> LaunchOptions:
@@ -147,29 +145,23 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("hand_back", [[], ["--hand-back", "0.02"]], ids=["shared", "handed back"])
 def test_runs_survive_the_loss_of_a_node(
-    tmp_path: Path, cluster: Any, hand_back: list[str], capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cluster: Any, hand_back: list[str]
 ) -> None:
     made, nodes = cluster
-    changes = [*TINY, "train.steps=60", "log.checkpoint_minutes=0.001"]
-    options = sweep_options(tmp_path, overrides=changes)
-    runs = plan(options)
-
-    def lose_a_node() -> None:
-        while not any(run.folder.has_checkpoint() for run in runs):
-            time.sleep(0.1)
-        made.remove_node(nodes[0], allow_graceful=False)
-        made.add_node(num_cpus=1)
-
-    killer = threading.Thread(target=lose_a_node)
-    killer.start()
-    more = [part for text in changes[-2:] for part in ("--set", text)]
-    command = arguments(tmp_path, "--launcher", "ray", "--ray-address", made.address, *more)
-    assert main([*command, *hand_back]) == 0
-    killer.join()
-    assert "4 runs: 4 done" in capsys.readouterr().out
+    process = start(tmp_path, "--launcher", "ray", "--ray-address", made.address, *hand_back)
+    wait_for_step(tmp_path)
+    made.remove_node(nodes[0], allow_graceful=False)
+    made.add_node(num_cpus=1)
+    out, err = process.communicate(timeout=240)
+    assert process.returncode == 0, (out, err)
+    assert "4 runs: 4 done" in out
+    assert "it will go on where it was saved" in err
     assert not list((tmp_path / "results").glob(".shared-*"))
+    changes = [*TINY, *SLOW[1::2]]
     for run, alone in zip(
-        runs, plan(sweep_options(tmp_path / "alone", overrides=changes)), strict=True
+        plan(sweep_options(tmp_path, overrides=changes)),
+        plan(sweep_options(tmp_path / "alone", overrides=changes)),
+        strict=True,
     ):
         assert run_task.main([*alone.arguments(), "--device", "cpu"]) == 0
         assert_same_run(run.folder.path, alone.folder.path)
