@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from filelock import FileLock, Timeout
+
 STALE_SECONDS = 3600
 """Age from which the temporary file of a write is that of a process that was killed."""
 
@@ -61,6 +63,17 @@ def open_to_append(path: Path) -> Iterator[IO[bytes]]:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file; remove it", str(path))
         yield file
+
+
+def is_locked(path: Path) -> bool:
+    """Whether another process holds a lock file."""
+    if not path.exists():
+        return False
+    try:
+        FileLock(path).acquire(timeout=0).lock.release()
+    except Timeout:
+        return True
+    return False
 
 
 def remove_leftovers(folder: Path) -> None:

@@ -23,7 +23,7 @@ from conftest import ROOT, TINY, tiny_arguments
 from forked import Forked
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import HELD, STOPPED
-from lra.runtime.environment import git_state
+from lra.runtime.repository import git_state
 from lra.train.checkpoint import load_newest
 from lra.train.stopping import StopRequest
 from run_checks import assert_same_run

@@ -15,8 +15,9 @@ from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsa
 
 import run_task
 from conftest import ROOT, tiny_arguments
-from lra.runtime import environment, peers
+from lra.runtime import peers
 from lra.runtime.errors import UserError
+from lra.runtime.repository import code_digest
 from lra.train.checkpoint import load_newest
 from lra.train.session import common_facts
 from own_tasks import PARITY
@@ -44,6 +45,7 @@ import sys, threading, time
 from pathlib import Path
 import run_task
 from lra.runtime import peers
+from lra.runtime.repository import code_digest
 
 def lose_patience(sign):
     while not sign.exists():
@@ -200,7 +202,7 @@ def test_facts_name_versions_and_code() -> None:
     config = resolve("listops", "mean", preset="quick")
     facts = common_facts(config, 3, torch.device("cpu"))
     assert facts["the version of torch"] == torch.__version__
-    assert facts["the code of lra"] == environment.code_digest()
+    assert facts["the code of lra"] == code_digest()
     assert {"seed", "mixer_name", "train.lr", "log.every_steps", "the device"} <= facts.keys()
     other = {**facts, "the version of torch": "2.0", "the code of lra": "0"}
     assert peers.list_differences(facts, facts, 1) == []

@@ -18,7 +18,6 @@ from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import OPEN, Limits, plan
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
-from lra.train.run_folder import RunFolder
 from run_checks import assert_same_run
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
@@ -77,17 +76,17 @@ def test_a_run_travels_with_its_newest_checkpoint(tmp_path: Path) -> None:
     changes = [*TINY, "log.checkpoint_minutes=0.00001"]
     (run,) = plan(sweep_options(tmp_path / "here", mixers=["mean"], seeds=[0], overrides=changes))
     assert run_task.main([*run.arguments(), "--device", "cpu", "--max-steps", "7"]) == STOPPED
-    parcel = pack(run.folder)
+    parcel = pack(run.folder.path)
     names = list(parcel)
     assert names[0].startswith("checkpoints/step-000000007-")
     assert names[-1] == "result.json"
     assert not [name for name in names[1:] if name.startswith("checkpoints")]
-    there = RunFolder(tmp_path / "there" / run.folder.path.name)
-    (there.checkpoints).mkdir(parents=True)
-    (there.checkpoints / "step-000000003-0123456789abcdef.pt").write_bytes(b"older")
+    there = tmp_path / "there" / run.folder.path.name
+    (there / "checkpoints").mkdir(parents=True)
+    (there / "checkpoints" / "step-000000003-0123456789abcdef.pt").write_bytes(b"older")
     unpack(parcel, there)
     assert pack(there) == parcel
-    assert len(list(there.checkpoints.iterdir())) == 1
+    assert len(list((there / "checkpoints").iterdir())) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_a_run_travels_with_its_newest_checkpoint(tmp_path: Path) -> None:
 )
 def test_nothing_is_unpacked_outside_a_run(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="is no file of a run"):
-        unpack({"result.json": b"{}", name: b""}, RunFolder(tmp_path / "run"))
+        unpack({"result.json": b"{}", name: b""}, tmp_path / "run")
     assert not list(tmp_path.iterdir())
 
 

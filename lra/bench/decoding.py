@@ -19,9 +19,10 @@ from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
 from lra.runtime.console import write_out
-from lra.runtime.environment import choose_device, device_name, git_state, versions
+from lra.runtime.environment import choose_device, device_name, versions
 from lra.runtime.errors import UserError
 from lra.runtime.plain_table import plain_matrix
+from lra.runtime.repository import git_state
 from lra.runtime.terminal import terminal_width, wrap_words
 from models.base import MixerContext, RecurrentMixer
 from tasks.progress import progress

@@ -20,12 +20,8 @@ from lra.bench.case import Case
 from lra.bench.own_process import WARMUP_ROUNDS, Place, set_up
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
-from lra.runtime.environment import (
-    choose_device,
-    device_name,
-    git_state,
-    versions,
-)
+from lra.runtime.environment import choose_device, device_name, versions
+from lra.runtime.repository import git_state
 
 
 @dataclass

@@ -19,8 +19,9 @@ from lra.evaluate.trained import has_changed_code, load_best_model, recompose_co
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.run import RunRecord
 from lra.record.schema import DataRecord, ThreadsRecord
-from lra.runtime.environment import device_name, git_state, use_kernels, use_tf32, versions
+from lra.runtime.environment import device_name, use_kernels, use_tf32, versions
 from lra.runtime.errors import UserError
+from lra.runtime.repository import git_state
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator, Score, compute_position_scores
 from tasks.base import Dataset, largest_class

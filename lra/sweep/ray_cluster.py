@@ -12,8 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from lra.runtime.cli import STOPPED
-from lra.runtime.environment import ROOT, code_digest
 from lra.runtime.errors import UserError
+from lra.runtime.repository import ROOT, code_digest
 from lra.sweep.data import SweepData
 from lra.sweep.launcher import AGAIN, LaunchOptions
 from lra.sweep.parcel import pack, unpack
@@ -122,7 +122,7 @@ class RayAttempt:
         if isinstance(report, str):
             raise UserError(f"a node of the Ray cluster cannot make runs: {report}")
         if report.parcel is not None:
-            unpack(report.parcel, self.run.folder)
+            unpack(report.parcel, self.run.folder.path)
         if report.exit_code is None:
             return None
         return self._end(AGAIN if report.exit_code == STOPPED else report.exit_code)
@@ -209,7 +209,7 @@ class RayWorkers:
         parcel = None
         if options.hand_back_minutes is not None:
             held.enter_context(run.folder.locked())
-            parcel = pack(run.folder)
+            parcel = pack(run.folder.path)
         device = "cpu" if options.device == "cpu" else "auto"
         limits = limit_flags(options.limits, run.folder)
         order = Order(

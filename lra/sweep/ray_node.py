@@ -17,12 +17,11 @@ from pathlib import Path
 from filelock import FileLock
 
 from lra.runtime.cli import HELD
-from lra.runtime.environment import code_digest
 from lra.runtime.errors import HeldError
+from lra.runtime.repository import code_digest
 from lra.sweep.parcel import Parcel, pack, unpack
 from lra.sweep.run_process import start_run, write_command
-from lra.train.run_folder import RunFolder
-from tasks.files import write_atomically
+from tasks.files import is_locked, write_atomically
 
 SECONDS_BETWEEN_POLLS = 0.5
 
@@ -81,9 +80,7 @@ def make_run(order: Order, is_stopped: Callable[[], bool]) -> Iterator[Report | 
         try:
             with _scratch_folder(order) as (results_dir, folder):
                 arguments = [*order.arguments, "--results-dir", str(results_dir)]
-                process = start_run(
-                    write_command(arguments, order.processes), folder.path / "log.txt"
-                )
+                process = start_run(write_command(arguments, order.processes), folder / "log.txt")
                 pack_folder = functools.partial(pack, folder)
                 yield from _wait(process, is_stopped, pack_folder, 60 * order.hand_back_minutes)
         except HeldError:
@@ -119,18 +116,18 @@ def copy_once(source: Path, target: Path) -> None:
 
 
 @contextlib.contextmanager
-def _scratch_folder(order: Order) -> Iterator[tuple[Path, RunFolder]]:
+def _scratch_folder(order: Order) -> Iterator[tuple[Path, Path]]:
     """Make a results folder of this node's own with the run's folder as it was handed back.
 
     Raises: HeldError if a run of an earlier sweep, which has been killed, is still ending there.
     """
     digest = hashlib.sha256(f"{order.results_dir}\0{order.place}".encode()).hexdigest()[:16]
     results_dir = Path(tempfile.gettempdir()) / f"lra-sweep-{digest}"
-    folder = RunFolder(results_dir / order.place)
-    if folder.is_held():
-        raise HeldError(f"{folder.path} is held")
+    folder = results_dir / order.place
+    if is_locked(folder / "lock"):
+        raise HeldError(f"{folder} is held")
     shutil.rmtree(results_dir, ignore_errors=True)
-    folder.path.mkdir(parents=True)
+    folder.mkdir(parents=True)
     try:
         unpack(order.parcel or {}, folder)
         yield results_dir, folder

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lra.runtime.environment import ROOT
+from lra.runtime.repository import ROOT
 from tasks.files import open_to_append
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")

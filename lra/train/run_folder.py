@@ -24,7 +24,7 @@ from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import OUTCOMES, Split
 from tasks.errors import DataError
-from tasks.files import open_to_append, remove_leftovers, write_atomically
+from tasks.files import is_locked, open_to_append, remove_leftovers, write_atomically
 from tasks.untrusted import open_regular, read_regular
 
 logger = logging.getLogger(__name__)
@@ -110,13 +110,7 @@ class RunFolder:
 
     def is_held(self) -> bool:
         """Whether another process is at work on the run now."""
-        if not (self.path / "lock").exists():
-            return False
-        try:
-            FileLock(self.path / "lock").acquire(timeout=0).lock.release()
-        except Timeout:
-            return True
-        return False
+        return is_locked(self.path / "lock")
 
     def has_checkpoint(self) -> bool:
         """Whether there is something to go on from."""

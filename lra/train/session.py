@@ -9,14 +9,8 @@ import torch
 
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import ProcessGroup
-from lra.runtime.environment import (
-    code_digest,
-    device_name,
-    git_state,
-    peak_memory_mib,
-    reset_peak_memory,
-    versions,
-)
+from lra.runtime.environment import device_name, peak_memory_mib, reset_peak_memory, versions
+from lra.runtime.repository import code_digest, git_state
 from lra.train.state import RunState
 from models.ops.public_kernels import installed_packages
 
