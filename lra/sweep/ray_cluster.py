@@ -71,19 +71,20 @@ def _make_task() -> Any:
     return carry_out
 
 
-class Stopping:
-    """Tells the nodes whether the runs are to stop."""
+def _make_actor() -> type:
+    """Make the class of the actor that tells nodes whether runs are to stop; sent by value, too."""
 
-    def __init__(self) -> None:
-        self.asked = False
+    class Stopping:
+        def __init__(self) -> None:
+            self.asked = False
 
-    def ask(self) -> None:
-        """Ask all runs to save and stop."""
-        self.asked = True
+        def ask(self) -> None:
+            self.asked = True
 
-    def is_asked(self) -> bool:
-        """Whether the runs are to stop."""
-        return self.asked
+        def is_asked(self) -> bool:
+            return self.asked
+
+    return Stopping
 
 
 class RayAttempt:
@@ -92,7 +93,7 @@ class RayAttempt:
     Args:
         run: the run.
         reports: what the task yields.
-        stopping: actor that tells nodes whether to stop, see `Stopping`.
+        stopping: actor that tells nodes whether to stop, see `_make_actor`.
         held: lock on the run's folder that this process holds while the run is at work on a node
             that does not share the folder.
     """
@@ -164,7 +165,7 @@ class RayWorkers:
         beside = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             here, soft=False
         )
-        actor = self.ray.remote(num_cpus=0)(Stopping)
+        actor = self.ray.remote(num_cpus=0)(_make_actor())
         self.stopping = actor.options(scheduling_strategy=beside).remote()
         self.task = self.ray.remote(max_retries=0)(_make_task())
 
