@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from lra.train.checkpoint_files import NAME, newest_first
 from tasks.files import write_atomically
 from tasks.untrusted import read_regular
 
 Parcel = dict[str, bytes]
 """Contents of files by their path in the run's folder, in the order in which they are written."""
 
-_CHECKPOINT = re.compile(r"checkpoints/step-\d+-[0-9a-f]+\.pt")
+CHECKPOINTS = "checkpoints"
+"""Folder of a run's checkpoints, in the run's folder."""
 _FILES = (
     "config.yaml", "mixer.py", "task.py", "metrics.jsonl", "log.txt", "predictions.csv",
     "result.json",
@@ -27,12 +28,11 @@ def pack(folder: Path) -> Parcel:
     A checkpoint is read before the metrics, so that no line that is older than it is missing.
     """
     parcel: Parcel = {}
-    for path in sorted(folder.glob("checkpoints/step-*.pt"), reverse=True):
-        try:
-            parcel[f"checkpoints/{path.name}"] = read_regular(path, largest=LARGEST)
-        except FileNotFoundError:  # the run has replaced it by a newer one meanwhile
-            return pack(folder)
-        break
+    try:
+        for path in newest_first(folder / CHECKPOINTS)[:1]:
+            parcel[f"{CHECKPOINTS}/{path.name}"] = read_regular(path, largest=LARGEST)
+    except FileNotFoundError:  # the run has replaced it by a newer one meanwhile
+        return pack(folder)
     for name in _FILES:
         if (folder / name).is_file():
             parcel[name] = read_regular(folder / name, largest=LARGEST)
@@ -44,14 +44,18 @@ def unpack(parcel: Parcel, folder: Path) -> None:
 
     Raises: ValueError naming what is no file of a run.
     """
-    for name in parcel:
-        if name not in _FILES and not _CHECKPOINT.fullmatch(name):
-            raise ValueError(f"{name!r} is no file of a run")
+    checkpoints = {name for name in parcel if _is_checkpoint(name)}
+    for name in parcel.keys() - checkpoints - set(_FILES):
+        raise ValueError(f"{name!r} is no file of a run")
     for name, content in parcel.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
-    checkpoints = {Path(name).name for name in parcel if _CHECKPOINT.fullmatch(name)}
-    for path in folder.glob("checkpoints/step-*.pt") if checkpoints else ():
-        if path.name not in checkpoints:
+    for path in newest_first(folder / CHECKPOINTS) if checkpoints else ():
+        if f"{CHECKPOINTS}/{path.name}" not in checkpoints:
             path.unlink()
+
+
+def _is_checkpoint(name: str) -> bool:
+    folder, _, file = name.partition("/")
+    return folder == CHECKPOINTS and NAME.fullmatch(file) is not None

@@ -2,6 +2,7 @@
 
 __all__ = [
     "checkpoint",
+    "checkpoint_files",
     "evaluation",
     "gradient",
     "interval",

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +14,7 @@ import torch
 from pydantic import ValidationError
 
 from lra.record.schema import fault_of
+from lra.train.checkpoint_files import NAME, newest_first
 from lra.train.state import RunState, check_run_state
 from tasks.errors import DataError
 from tasks.files import stream_atomically
@@ -33,8 +33,6 @@ KEPT = 2
 
 DAMAGED = ".damaged"
 """End of the names of checkpoints that could not be loaded."""
-
-_NAME = re.compile(r"step-(\d{9})-([0-9a-f]{16})\.pt")
 
 
 def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
@@ -58,7 +56,7 @@ def save_checkpoint(folder: Path, step: int, state: Mapping[str, Any]) -> Path:
         return folder / f"{name}-{hashing.digest()}.pt"
 
     path = stream_atomically(folder / f"{name}.pt", write)
-    for old in [other for other in _newest_first(folder) if other != path][KEPT - 1 :]:
+    for old in [other for other in newest_first(folder) if other != path][KEPT - 1 :]:
         old.unlink()
     return path
 
@@ -109,7 +107,7 @@ def load_newest(folder: Path) -> RunState | None:
 
     A damaged one, or one that holds something else, is renamed, and a warning says so.
     """
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         state = _load_sound(path)
         if not isinstance(state, str):
             return state
@@ -123,7 +121,7 @@ def load_newest(folder: Path) -> RunState | None:
 
 def describe_missing(folder: Path) -> str:
     """Say why no checkpoint in a folder can be loaded, and what to do about it."""
-    damaged = [*_newest_first(folder), *sorted(folder.glob(f"step-*{DAMAGED}"), reverse=True)]
+    damaged = [*newest_first(folder), *sorted(folder.glob(f"step-*{DAMAGED}"), reverse=True)]
     if not damaged:
         return "there is no checkpoint of this run"
     return (
@@ -134,7 +132,7 @@ def describe_missing(folder: Path) -> str:
 
 def read_newest(folder: Path) -> RunState | None:
     """Load the newest sound checkpoint and leave all as they are; None without one."""
-    for path in _newest_first(folder):
+    for path in newest_first(folder):
         with contextlib.suppress(OSError):
             state = _load_sound(path)
             if not isinstance(state, str):
@@ -144,7 +142,7 @@ def read_newest(folder: Path) -> RunState | None:
 
 def _load_sound(path: Path) -> RunState | str:
     """Load a checkpoint to the CPU, or say why it cannot be: it need not be one of ours."""
-    match = _NAME.fullmatch(path.name)
+    match = NAME.fullmatch(path.name)
     try:
         content = read_regular(path, largest=LARGEST)
         if match is None or _digest(content) != match[2]:
@@ -156,12 +154,6 @@ def _load_sound(path: Path) -> RunState | str:
         return f"its content is not the state of a run: {fault_of(error)}"
     except (DataError, ValueError) as error:
         return str(error)
-
-
-def _newest_first(folder: Path) -> list[Path]:
-    """List checkpoints by step, and by time where steps are equal."""
-    paths = [path for path in folder.glob("step-*.pt") if _NAME.fullmatch(path.name)]
-    return sorted(paths, key=lambda path: (path.name[:14], path.lstat().st_mtime_ns), reverse=True)
 
 
 def _digest(content: bytes) -> str:
