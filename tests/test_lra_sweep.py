@@ -235,7 +235,13 @@ def test_a_dry_run_makes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[s
         mixer="mean", preset="quick", device="CPU A", steps_per_second=10.0, **of_tiny_runs
     ).save(folder)
     main(arguments(tmp_path, "--dry-run"))
-    assert "about 2 s" in capsys.readouterr().out  # 20 steps
+    shown = capsys.readouterr().out
+    assert "about 2 s" in shown  # 20 steps
+    assert "device-hours" not in shown  # fnet was not timed
+    main(arguments(tmp_path, "--dry-run", mixers="mean"))
+    heading, row = capsys.readouterr().out.partition("device ")[2].splitlines()[:2]
+    assert heading.split() == ["device-hours", "on", "4", "on", "8", "on", "32"]
+    assert row.split() == ["CPU", "A", "0.00", "2", "s", "2", "s", "2", "s"]
 
 
 GRID_OF_A_BILLION = [

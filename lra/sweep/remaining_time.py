@@ -15,7 +15,7 @@ from lra.runtime.terminal import terminal_width
 from lra.sweep.plan import Limits, PlannedRun
 from lra.train.training_time import Timings
 
-NUMBERS_OF_DEVICES = (1, 4, 8, 32)
+NUMBERS_OF_DEVICES = (4, 8, 32)
 """How many devices of a kind the time of a whole sweep is shown for."""
 
 
@@ -75,19 +75,22 @@ class RemainingTimes:
         return text
 
     def by_device(self, runs: Sequence[PlannedRun]) -> list[str]:
-        """Write a table of the time that all runs take on several devices of a kind.
+        """Write a table of the training time of all runs, on one and on several devices of a kind.
 
-        Returns: a line for each device on which the speed of every run was measured; a run that is
-            longer than its share says how long the whole takes.
+        Returns: a line for each device on which the speed of every run was measured; nothing where
+            all runs train for a fixed time.
         """
+        if all(run.config.train.minutes is not None for run in runs):
+            return []
         rows: list[dict[str, str]] = []
         for device in sorted({record.device for record in self.timings.all}):
             seconds = [self.seconds(run, device) for run in runs]
             known = [second for second in seconds if second is not None]
-            if not known or len(known) < len(seconds):
+            if len(known) < len(seconds):
                 continue
-            row = {"device": device, "hours in all": f"{sum(known) / 3600:,.2f}"}
+            row = {"device": device, "device-hours": f"{sum(known) / 3600:,.2f}"}
             for count in NUMBERS_OF_DEVICES:
+                # The longest run is not divided.
                 row[f"on {count}"] = duration(max(sum(known) / count, *known))
             rows.append(row)
-        return plain_table(rows, terminal_width()) if rows else []
+        return ["", *plain_table(rows, terminal_width()), ""] if rows else []
