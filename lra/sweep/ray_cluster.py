@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import socket
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from types import ModuleType
@@ -34,6 +35,8 @@ SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 
 SECONDS_TO_CONNECT = 10.0
+SECONDS_BETWEEN_COUNTS = 2.0
+"""Time between two looks at the nodes of the cluster."""
 
 
 def _import_ray() -> ModuleType:
@@ -159,6 +162,8 @@ class RayWorkers:
         self.options = options
         self.needs = Needs.choose(options, self._nodes())
         self.code = code_digest()
+        self._room = 0
+        self._next_count = 0.0
         self.proof = f".shared-{uuid.uuid4().hex[:16]}"
         """File in the results folder by which nodes see that they share it."""
         here = self.ray.get_runtime_context().get_node_id()
@@ -178,7 +183,10 @@ class RayWorkers:
 
         Those beyond the room wait in Ray's queue, so that a cluster that grows by need can see it.
         """
-        return max(1, 2 * sum(map(self.needs.count, self._nodes())))
+        if time.monotonic() >= self._next_count:
+            self._next_count = time.monotonic() + SECONDS_BETWEEN_COUNTS
+            self._room = sum(map(self.needs.count, self._nodes()))
+        return max(1, 2 * self._room)
 
     def describe(self) -> str:
         """Describe the cluster, and what a run takes of it."""
