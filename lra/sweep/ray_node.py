@@ -16,7 +16,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from lra.runtime.cli import HELD
+from lra.runtime.cli import HELD, STOPPED
 from lra.runtime.errors import HeldError
 from lra.runtime.repository import code_digest
 from lra.sweep.parcel import Parcel, pack, unpack
@@ -70,6 +70,8 @@ def make_run(order: Order, is_stopped: Callable[[], bool]) -> Iterator[Report | 
     """
     if (fault := _find_fault(order)) is not None:
         yield f"{platform.node()} {fault}"
+    elif is_stopped():
+        yield Report(exit_code=STOPPED)
     elif order.hand_back_minutes is None:
         process = start_run(
             write_command(order.arguments, order.processes),
