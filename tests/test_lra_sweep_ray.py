@@ -155,6 +155,7 @@ def test_runs_survive_the_loss_of_a_node(
     assert process.returncode == 0, (out, err)
     assert "4 runs: 4 done" in out
     assert "lost: " in err
+    assert "(raylet)" not in out
     assert not list((tmp_path / "results").glob(".shared-*"))
     changes = [*TINY, *SLOW[1::2]]
     for run, alone in zip(

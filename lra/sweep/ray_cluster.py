@@ -9,6 +9,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
 
@@ -34,6 +35,8 @@ OBJECT_STORE_BYTES = 256 * 2**20
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 
+MESSAGES = "ray.log"
+"""File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
 SECONDS_TO_CONNECT = 10.0
 SECONDS_BETWEEN_COUNTS = 2.0
 """Time between two looks at the nodes of the cluster."""
@@ -200,7 +203,6 @@ class RayWorkers:
     @contextlib.contextmanager
     def shared_folder(self) -> Iterator[None]:
         """Leave a file in the results folder that nodes see if they share the folder."""
-        self.options.results_dir.mkdir(parents=True, exist_ok=True)
         path = self.options.results_dir / self.proof
         write_atomically(path, b"")
         try:
@@ -256,7 +258,9 @@ class RayLauncher:
         options = self.options
         if options.address is None:
             data.prepare()
-        with _connected(options.address):
+        options.results_dir.mkdir(parents=True, exist_ok=True)
+        messages = options.results_dir / MESSAGES
+        with messages.open("a") as file, redirect_stdout(file), _connected(options.address):
             workers = RayWorkers(options)
             logger.info(workers.describe())
             stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
