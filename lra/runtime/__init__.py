@@ -15,6 +15,7 @@ __all__ = [
     "peers",
     "plain_table",
     "progress",
+    "repository",
     "synchronized_norm",
     "terminal",
     "threads",
