@@ -39,7 +39,9 @@ GPUS = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}]
         ({"per_device": 100}, CPUS, {"CPU": 1}, 12),
         ({"parameters": ["num_cpus=3", "memory=5e8"]}, CPUS, {"CPU": 3, "memory": 5e8}, 3),
         ({}, GPUS, {"CPU": 1, "GPU": 1}, 3),
-        ({"per_device": 3}, GPUS, {"CPU": 1, "GPU": 1 / 3}, 9),
+        ({"per_device": 3}, GPUS, {"CPU": 1, "GPU": 0.3333}, 9),
+        ({"per_device": 7}, GPUS, {"CPU": 1, "GPU": 0.1428}, 15),
+        ({"device": "cuda"}, CPUS, {"CPU": 1, "GPU": 1}, 0),
         ({"gpus_per_run": 2}, GPUS, {"CPU": 1, "GPU": 2}, 1),
         ({"device": "cpu"}, GPUS, {"CPU": 2}, 9),
         ({"parameters": ["resources.fast=1"]}, [*GPUS, {"CPU": 1, "GPU": 1, "fast": 1}],
@@ -63,6 +65,9 @@ def test_what_a_run_takes_of_a_node(
         ("num_gpus=-1", "expected a number of at least 0"),
         ("accelerator_type=1", "expected a name, for example A100"),
         ("resources.=1", "a run has no parameter 'resources.'"),
+        ("resources.GPU=1", "a run has no parameter 'resources.GPU'"),
+        ("num_gpus=0.00001", "expected a whole number, or 0.0001 to 1"),
+        ("num_cpus=1.5", "expected a whole number, or 0.0001 to 1"),
     ],
 )
 def test_mistakes_about_the_cluster_are_one_line(text: str, part: str) -> None:

@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
-from lra.runtime.errors import HeldError
+from lra.runtime.errors import HeldError, UserError
 from lra.sweep.launcher import AGAIN
 from lra.sweep.plan import Limits, PlannedRun, plan
 from lra.sweep.work import Work
@@ -186,6 +186,29 @@ class Patient(MadeUpWorkers):
     def _ask(self) -> int | None:
         self.stop.signal = "SIGTERM"
         return None
+
+
+class OneBadWorker(Patient):
+    """Can make no run at the first of its places; runs elsewhere work until they are to stop."""
+
+    def start(self, run: PlannedRun) -> MadeUpAttempt:
+        attempt = super().start(run)
+        if len(self.attempts) == 1:
+            attempt.end = self._refuse
+        return attempt
+
+    def _ask(self) -> None:
+        return None
+
+    def _refuse(self, run: PlannedRun) -> int:
+        raise UserError("this node has other code")
+
+
+def test_a_worker_that_can_make_no_run_lets_the_others_save(tmp_path: Path) -> None:
+    workers = OneBadWorker(StopRequest())
+    with pytest.raises(UserError, match="this node has other code"):
+        Work(plan(sweep_options(tmp_path)), Limits(), workers, StopRequest()).execute()
+    assert [attempt.asked for attempt in workers.attempts] == [[], ["stop"]]
 
 
 def test_a_request_to_stop_reaches_every_run_and_notes_no_failure(tmp_path: Path) -> None:

@@ -93,8 +93,11 @@ def _preview(
     device = "auto" if options.launcher != "local" else options.device
     estimates = RemainingTimes(options.results_dir, choose_device(device), limits)
     _show([*runs_table(_read_states(runs, limits), terminal_width(), estimates.text), ""])
-    for name, what in SweepData(opened).check().items():
-        _show_sentences(f"data of {name}: {what or 'ready'}")
+    if _is_prepared_by_nodes(options):
+        _show_sentences("each node prepares its own data")
+    else:
+        for name, what in SweepData(opened).check().items():
+            _show_sentences(f"data of {name}: {what or 'ready'}")
     _show_sentences(estimates.total(opened))
     _show(estimates.by_device(opened))
     _show_sentences("next: the same command without --dry-run")
@@ -124,6 +127,11 @@ def _refuse_idle_flags(options: argparse.Namespace) -> None:
             raise UserError(f"--{flag} has no effect with --launcher {options.launcher}")
 
 
+def _is_prepared_by_nodes(options: argparse.Namespace) -> bool:
+    """Whether the data folder of this machine says nothing about that of the nodes."""
+    return options.hand_back is not None or options.data_from is not None
+
+
 def _launch_options(options: argparse.Namespace, limits: Limits) -> LaunchOptions:
     return LaunchOptions(
         device=options.device,
@@ -142,23 +150,26 @@ def _launch_options(options: argparse.Namespace, limits: Limits) -> LaunchOption
 
 def sweep(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
-    if options.device != "auto" and options.launcher == "local":
-        choose_device(options.device)
     _refuse_idle_flags(options)
     limits = Limits(max_steps=options.max_steps, minutes=options.minutes_per_run)
     launch = _launch_options(options, limits)
+    if options.print_commands:  # for machines with other devices
+        runs = _plan(options)
+        free = [run for run in runs if run.state(limits)[0] in launch.states]
+        return _print_commands(free, limits, options)
+    if options.device != "auto" and options.launcher == "local":
+        choose_device(options.device)
     launcher = make_launcher(options.launcher, launch)
     runs = _plan(options)
     before = [(run, run.state(limits)[0]) for run in runs]
     free = [run for run, state in before if state in launch.states]
-    if options.print_commands:
-        return _print_commands(free, limits, options)
     if options.dry_run:
         return _preview(runs, free, limits, options)
     opened = [run for run, state in before if state in (*launch.states, "running")]
     logger.info(f"{len(runs)} runs planned, {len(opened)} to carry out")
     data = SweepData(opened)
-    data.check()
+    if not _is_prepared_by_nodes(options):
+        data.check()
     if options.retry_failed:
         for run in runs:
             run.forget_failure()

@@ -67,7 +67,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument(
         "--print-commands", action="store_true",
-        help="print the command of every run that is not done, for another system to carry out",
+        help="print the command of every run that the sweep would carry out, for another system",
     )  # fmt: skip
     _add_machines(parser)
     parser.add_argument(

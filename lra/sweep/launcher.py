@@ -1,4 +1,4 @@
-"""What every launcher offers, and what it is told."""
+"""The interface of launchers, and their options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lra.sweep.data import SweepData
 from lra.sweep.plan import Limits, PlannedRun, State
 
 AGAIN = -1000
-"""In place of an exit code: the run was interrupted, and is to go on where it was saved."""
+"""In place of an exit code: the run was interrupted, and must resume from its last checkpoint."""
 
 LAUNCHERS = {
     "local": "lra.sweep.local",

@@ -28,7 +28,7 @@ class Slot:
     device: str
     """As --device of run_task.py."""
     gpus: str | None = None
-    """CUDA_VISIBLE_DEVICES of its processes; None: as of this one."""
+    """CUDA_VISIBLE_DEVICES of its processes. None: the same as of the sweep."""
     is_free: bool = True
 
 

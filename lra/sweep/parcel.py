@@ -9,7 +9,7 @@ from tasks.files import write_atomically
 from tasks.untrusted import read_regular
 
 Parcel = dict[str, bytes]
-"""Contents of files by their path in the run's folder, in the order in which they are written."""
+"""Contents of files by their path in the run's folder."""
 
 CHECKPOINTS = "checkpoints"
 """Folder of a run's checkpoints, in the run's folder."""
@@ -17,8 +17,10 @@ _FILES = (
     "config.yaml", "mixer.py", "task.py", "metrics.jsonl", "log.txt", "predictions.csv",
     "result.json",
 )  # fmt: skip
-"""All other files that travel. The record comes last, because it says that the run has ended."""
-LARGEST = 2**33
+"""All other files that travel."""
+RECORD = "result.json"
+"""The last file to be written, because it says that the run has ended."""
+LARGEST = 64 * 2**30
 """Most bytes of a file."""
 
 
@@ -47,10 +49,11 @@ def unpack(parcel: Parcel, folder: Path) -> None:
     checkpoints = {name for name in parcel if _is_checkpoint(name)}
     for name in parcel.keys() - checkpoints - set(_FILES):
         raise ValueError(f"{name!r} is no file of a run")
-    for name, content in parcel.items():
+    # A checkpoint comes after the metrics: a run that resumes drops lines that are too new.
+    for name in sorted(parcel, key=lambda name: (name == RECORD, name in checkpoints)):
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, content)
+        write_atomically(path, parcel[name])
     for path in newest_first(folder / CHECKPOINTS) if checkpoints else ():
         if f"{CHECKPOINTS}/{path.name}" not in checkpoints:
             path.unlink()

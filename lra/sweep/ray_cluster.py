@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -21,11 +22,11 @@ from lra.sweep.launcher import AGAIN, LaunchOptions
 from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import PlannedRun, limit_flags
 from lra.sweep.ray_needs import Needs, read_parameters
-from lra.sweep.ray_node import Order
+from lra.sweep.ray_node import Order, file_times
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
 from tasks.cores import core_count
-from tasks.files import write_atomically
+from tasks.files import open_to_append, write_atomically
 
 logger = logging.getLogger(__name__)
 
@@ -58,21 +59,36 @@ def _make_task() -> Any:
     Ray sends a function within a function by value, so that it can look for the suite first.
     """
 
-    def carry_out(root: str, order: dict[str, Any], stopping: Any) -> Iterator[Any]:
+    def carry_out(root: str, code: str, order: dict[str, Any], stopping: Any) -> Iterator[Any]:
         import pathlib
         import platform
         import sys
+
+        import ray
+        from ray.exceptions import RayError
 
         if not (pathlib.Path(root) / "lra" / "sweep").is_dir():
             yield f"{platform.node()} has no copy of the suite in {root}"
             return
         if root not in sys.path:
             sys.path.insert(0, root)
-        import ray
+        from lra.runtime.repository import code_digest
 
+        if (found := code_digest()) != code:
+            yield (
+                f"{platform.node()} has another version of the suite's code ({found}) in {root} "
+                f"than the sweep ({code}); copy the same version there"
+            )
+            return
         from lra.sweep.ray_node import Order, make_run
 
-        yield from make_run(Order(**order), lambda: ray.get(stopping.is_asked.remote()))
+        def is_stopped() -> bool:
+            try:
+                return ray.get(stopping.is_asked.remote())
+            except RayError:  # it is being started again
+                return False
+
+        yield from make_run(Order(**order), is_stopped)
 
     return carry_out
 
@@ -112,6 +128,7 @@ class RayAttempt:
         self.reports = reports
         self.stopping = stopping
         self.held = held
+        self.has_started = False
 
     def poll(self) -> int | None:
         """Return the exit code of the run, or `AGAIN` if it was lost; None while it works.
@@ -124,9 +141,11 @@ class RayAttempt:
         try:
             report = self.ray.get(next(self.reports))
         except (StopIteration, self.ray.exceptions.RayError) as error:
-            logger.warning(f"{self.run.name}: lost: {_first_line(error)}")
+            self._note_loss(error)
             return self._end(AGAIN)
+        self.has_started = True
         if isinstance(report, str):
+            self._end(AGAIN)
             raise UserError(f"a node of the Ray cluster cannot make runs: {report}")
         if report.parcel is not None:
             unpack(report.parcel, self.run.folder.path)
@@ -134,13 +153,23 @@ class RayAttempt:
             return None
         return self._end(AGAIN if report.exit_code == STOPPED else report.exit_code)
 
+    def _note_loss(self, error: BaseException) -> None:
+        if isinstance(error, self.ray.exceptions.TaskCancelledError):
+            return  # by `stop`
+        reason = _describe(error)
+        logger.warning(f"{self.run.name}: lost: {reason}")
+        with open_to_append(self.run.log) as file:
+            file.write(f"lost: {reason}\n".encode())
+
     def _end(self, code: int) -> int:
         self.held.close()
         return code
 
     def stop(self) -> None:
-        """Ask all runs of the sweep to save and to end at their next steps."""
+        """Ask all runs of the sweep to save and to end; one in Ray's queue leaves the queue."""
         self.stopping.ask.remote()
+        if not self.has_started:
+            self.ray.cancel(self.reports)
 
     def kill(self) -> None:
         """End the process that watches over the run, with which the run ends."""
@@ -149,8 +178,10 @@ class RayAttempt:
         self.held.close()
 
 
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)
+def _describe(error: BaseException) -> str:
+    """Return the line of Ray's message that says what happened: of a traceback the last."""
+    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    return lines[-1 if "Traceback" in str(error) or "ray::" in lines[0] else 0].strip()
 
 
 class RayWorkers:
@@ -165,6 +196,7 @@ class RayWorkers:
         self.options = options
         self.needs = Needs.choose(options, self._nodes())
         self.code = code_digest()
+        self.working_folder = Path.cwd()
         self._room = 0
         self._next_count = 0.0
         self.proof = f".shared-{uuid.uuid4().hex[:16]}"
@@ -173,7 +205,7 @@ class RayWorkers:
         beside = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             here, soft=False
         )
-        actor = self.ray.remote(num_cpus=0)(_make_actor())
+        actor = self.ray.remote(num_cpus=0, max_restarts=-1)(_make_actor())
         self.stopping = actor.options(scheduling_strategy=beside).remote()
         self.task = self.ray.remote(max_retries=0)(_make_task())
 
@@ -192,13 +224,15 @@ class RayWorkers:
         return max(1, 2 * self._room)
 
     def describe(self) -> str:
-        """Describe the cluster, and what a run takes of it."""
+        """Describe the cluster, and what a run requests from it."""
         nodes = self._nodes()
         amounts = ", ".join(f"{n:g} {name}" for name, n in self.needs.amounts().items())
         room = sum(map(self.needs.count, nodes))
         count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-        text = f"Ray cluster of {count}; a run takes {amounts}: {room} at a time"
-        return text if room else f"{text} until a node with as much joins"
+        text = f"Ray cluster of {count}; a run takes {amounts}"
+        if not room:
+            return f"{text}; no node has room for one yet, and runs start when such a node joins"
+        return f"{text}: {room} at a time"
 
     @contextlib.contextmanager
     def shared_folder(self) -> Iterator[None]:
@@ -216,29 +250,27 @@ class RayWorkers:
         Raises: HeldError if another process is at work on it.
         """
         options = self.options
-        held = contextlib.ExitStack()
-        parcel = None
-        if options.hand_back_minutes is not None:
-            held.enter_context(run.folder.locked())
-            parcel = pack(run.folder.path)
-        device = "cpu" if options.device == "cpu" else "auto"
-        limits = limit_flags(options.limits, run.folder)
-        order = Order(
-            arguments=(*run.arguments(), "--device", device, *limits),
-            processes=options.gpus_per_run,
-            place=run.folder.path.relative_to(run.results_dir),
-            results_dir=run.results_dir,
-            proof=self.proof,
-            code=self.code,
-            hand_back_minutes=options.hand_back_minutes,
-            parcel=parcel,
-            data_dir=run.data_dir,
-            data_from=options.data_from,
-        )
-        task = self.task.options(name=run.name, **self.needs.options)
-        return RayAttempt(
-            run, task.remote(str(ROOT), vars(order), self.stopping), self.stopping, held
-        )
+        is_shared = options.hand_back_minutes is None
+        with contextlib.ExitStack() as held:
+            if not is_shared:
+                held.enter_context(run.folder.locked())
+            limits = limit_flags(options.limits, run.folder)
+            order = Order(
+                arguments=(*run.arguments(), "--device", self.needs.device, *limits),
+                processes=options.gpus_per_run,
+                working_folder=self.working_folder,
+                place=run.folder.path.relative_to(run.results_dir),
+                results_dir=run.results_dir,
+                proof=self.proof,
+                ends=file_times(run.folder.path),
+                hand_back_minutes=options.hand_back_minutes,
+                parcel=None if is_shared else pack(run.folder.path),
+                data_dir=run.data_dir,
+                data_from=options.data_from,
+            )
+            task = self.task.options(name=run.name, **self.needs.options)
+            reports = task.remote(str(ROOT), self.code, vars(order), self.stopping)
+            return RayAttempt(run, reports, self.stopping, held.pop_all())
 
 
 class RayLauncher:
@@ -249,8 +281,11 @@ class RayLauncher:
         read_parameters(options.parameters)
         if options.device not in ("auto", "cpu", "cuda"):
             raise UserError(
-                f"--device {options.device}: Ray chooses the GPU of each run; give auto or cpu"
+                f"--device {options.device}: Ray chooses the GPU of each run; give auto, cpu or "
+                f"cuda"
             )
+        if options.gpus_per_run > 1 and options.per_device > 1:
+            raise UserError("--launcher ray takes --gpus-per-run or --per-device, not both")
         self.options = options
 
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
@@ -303,7 +338,8 @@ def _connected(address: str | None) -> Iterator[None]:
         else:
             ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        raise UserError(f"--ray-address {address}: {_first_line(error)}") from None
+        where = "Ray does not start" if address is None else f"--ray-address {address}"
+        raise UserError(f"{where}: {_describe(error)}") from None
     try:
         yield
     finally:

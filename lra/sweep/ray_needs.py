@@ -1,7 +1,8 @@
-"""What a run takes of a node of a Ray cluster."""
+"""What a run requests from a node of a Ray cluster."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,8 @@ from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError, nearest
 from lra.sweep.launcher import LaunchOptions
 
+SMALLEST_SHARE = 0.0001
+"""Smallest share of a resource that Ray counts."""
 RESOURCE = "resources."
 """Start of the names of a cluster's own resources."""
 PARAMETERS = {
@@ -31,7 +34,8 @@ def read_parameters(texts: Sequence[str]) -> dict[str, Any]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (equals and name):
             raise UserError(f"--cluster {text}: expected NAME=VALUE, for example num_cpus=4")
-        is_resource = name.startswith(RESOURCE) and name != RESOURCE
+        own = name.removeprefix(RESOURCE)
+        is_resource = name.startswith(RESOURCE) and own not in ("", *PARAMETERS.values())
         if name not in PARAMETERS and not is_resource:
             near = nearest(name, PARAMETERS)
             hint = f"; did you mean {near}?" if near else ""
@@ -40,37 +44,43 @@ def read_parameters(texts: Sequence[str]) -> dict[str, Any]:
                 f"{', '.join(PARAMETERS)}, {RESOURCE}NAME)"
             )
         values[name] = parse_yaml(value, f"--cluster {text}")
-        is_text = name == "accelerator_type"
-        right = (
-            isinstance(values[name], str)
-            if is_text
-            else type(values[name]) in (int, float) and values[name] >= 0
-        )
-        if not right:
-            kind = "a name, for example A100" if is_text else "a number of at least 0"
-            raise UserError(f"--cluster {text}: expected {kind}")
+        if (expected := _expected(name, values[name])) is not None:
+            raise UserError(f"--cluster {text}: expected {expected}")
     return values
+
+
+def _expected(name: str, value: object) -> str | None:
+    """Say what the value of a parameter should have been; None if it is right."""
+    if name == "accelerator_type":
+        return None if isinstance(value, str) else "a name, for example A100"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
+        return "a number of at least 0"
+    if name == "memory" or value == 0 or value == int(value):
+        return None
+    return None if SMALLEST_SHARE <= value < 1 else f"a whole number, or {SMALLEST_SHARE} to 1"
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a run takes of a node."""
+    """What a run requests from a node."""
 
     options: Mapping[str, Any]
     """Options of its task."""
 
     @classmethod
     def choose(cls, options: LaunchOptions, nodes: Sequence[Mapping[str, float]]) -> Needs:
-        """Choose what a run takes: GPUs, or a share of one, where the nodes have any; else CPUs.
+        """Choose what a run requests: GPUs, or a share of one, where nodes have any; else CPUs.
 
         Args:
+            options: device cuda requests a GPU also where no node has one yet.
             nodes: resources of each node.
         """
         given = read_parameters(options.parameters)
         values: dict[str, Any] = {"num_cpus": 1}
-        if options.device != "cpu" and any(node.get("GPU") for node in nodes):
-            many = options.gpus_per_run > 1
-            values["num_gpus"] = options.gpus_per_run if many else 1 / options.per_device
+        has_gpu = options.device == "auto" and any(node.get("GPU") for node in nodes)
+        if options.device == "cuda" or has_gpu:
+            share = math.floor(1 / options.per_device / SMALLEST_SHARE) * SMALLEST_SHARE
+            values["num_gpus"] = options.gpus_per_run if options.gpus_per_run > 1 else share
         else:
             cpus = min((node["CPU"] for node in nodes if node.get("CPU")), default=1)
             values["num_cpus"] = max(1, int(cpus) // options.per_device)
@@ -78,8 +88,13 @@ class Needs:
         own = {n.removeprefix(RESOURCE): v for n, v in given.items() if n.startswith(RESOURCE)}
         return cls({**values, "resources": own})
 
+    @property
+    def device(self) -> str:
+        """The device of a run, as --device of run_task.py."""
+        return "cuda" if self.options.get("num_gpus") else "cpu"
+
     def amounts(self) -> dict[str, float]:
-        """Return what a run takes of each resource of a node."""
+        """Return what a run requests of each resource of a node."""
         named = {key: self.options.get(name) for name, key in PARAMETERS.items() if key}
         return {key: n for key, n in (named | dict(self.options["resources"])).items() if n}
 

@@ -58,7 +58,8 @@ class ClusterRun:
         self.process = start_run([*self.command, *limit_flags(self.limits, folder)], self.log)
         signal.signal(signal.SIGUSR2, handler)
         code = self.process.wait()
-        note_failure(folder, self.log, code)
+        if not folder.is_held():  # torchrun hides the exit code of a run that found it held
+            note_failure(folder, self.log, code)
         return code
 
     def checkpoint(self) -> Any:
@@ -170,7 +171,7 @@ class SlurmLauncher:
     def __init__(self, options: LaunchOptions) -> None:
         self.options = options
         self.parameters = list(options.parameters)
-        if options.gpus_per_run > 1:
+        if options.gpus_per_run > 1 and options.device != "cpu":
             self.parameters.insert(0, f"gpus_per_node={options.gpus_per_run}")
         read_parameters("slurm", self.parameters)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection, Sequence
 
 from lra.runtime.cli import HELD
-from lra.runtime.errors import HeldError
+from lra.runtime.errors import HeldError, UserError
 from lra.sweep.launcher import AGAIN, Attempt, Workers
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
@@ -48,6 +48,7 @@ class Work:
         self.states = states
         self.working: list[tuple[PlannedRun, Attempt]] = []
         self.stopping: str | None = None
+        self._fault: UserError | None = None
         self._losses: dict[str, list[str]] = {}
         self._next_check = 0.0
 
@@ -57,7 +58,7 @@ class Work:
         Raises:
             KeyboardInterrupt: on a second Ctrl-C, which kills the runs; they can be resumed from
                 their last checkpoints.
-            UserError: if the workers cannot carry out any run.
+            UserError: if a worker cannot carry out any run; the others save theirs before.
         """
         start = time.monotonic()
         live = Live(len(self.waiting), self.workers.capacity)
@@ -73,6 +74,8 @@ class Work:
                         self._fill(live)
                     live.show([run for run, _ in self.working], len(self.waiting))
                     time.sleep(SECONDS_BETWEEN_POLLS)
+                if self._fault is not None:
+                    raise self._fault
                 return self.stopping
             finally:
                 for _, attempt in self.working:
@@ -111,27 +114,34 @@ class Work:
     def _collect(self, live: Live) -> None:
         """Note the ends of runs, and let those wait again that are to go on."""
         for run, attempt in self.working.copy():
-            if (code := attempt.poll()) is None:
+            try:
+                code = attempt.poll()
+            except UserError as fault:
+                code, self._fault = AGAIN, fault
+            if code is None:
                 continue
             self.working.remove((run, attempt))
+            if self._fault is not None:
+                self._ask_to_stop(str(self._fault))
+            if code == AGAIN and not self.stopping:
+                self._note_loss(run)
             if code == HELD or run.folder.is_held():
-                self.waiting.append(run)  # another process was first
+                self.waiting.append(run)  # another process is at work on it
                 continue
             # A run asked to stop before it could listen has nothing to save, and did not fail.
-            if not self.stopping:
-                self._note_end(run, code)
+            if code != AGAIN and not self.stopping:
+                note_failure(run.folder, run.log, code)
             state, note = run.state(self.limits)
-            if code == AGAIN and state in OPEN and not self.stopping:
-                logger.info(f"{run.name}: interrupted; it will go on where it was saved")
+            # The record of a run that was out of memory is left while it is tried again.
+            is_open = state in OPEN or (state == "out of memory" and state in self.states)
+            if code == AGAIN and is_open and not self.stopping:
+                logger.info(f"{run.name}: interrupted; it will resume from its last checkpoint")
                 self.waiting.insert(0, run)
             else:
                 live.ended(run, state, note)
 
-    def _note_end(self, run: PlannedRun, code: int) -> None:
-        """Note a failure; several interruptions in a row without anything new saved are one."""
-        if code != AGAIN:
-            note_failure(run.folder, run.log, code)
-            return
+    def _note_loss(self, run: PlannedRun) -> None:
+        """Count an interruption; several in a row without a new checkpoint are a failure."""
         saved = sorted(path.name for path in run.folder.checkpoints.glob("step-*.pt"))
         losses = self._losses.setdefault(run.name, [])
         losses.append(" ".join(saved))
@@ -142,6 +152,8 @@ class Work:
             Failure(exit_code=AGAIN, message=message).save(run.folder.path)
 
     def _ask_to_stop(self, reason: str) -> None:
+        if self.stopping is not None:
+            return
         self.stopping = reason
         for _, attempt in self.working:
             attempt.stop()

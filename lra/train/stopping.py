@@ -37,7 +37,11 @@ class _Parent:
     def has_ended(self) -> bool:
         if self.is_direct:
             return os.getppid() != self.pid
-        return self.process is None or not self.process.is_running()
+        if self.process is None or not self.process.is_running():
+            return True
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return self.process.status() == psutil.STATUS_ZOMBIE
+        return True
 
 
 class StopRequest:
