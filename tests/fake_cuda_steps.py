@@ -20,7 +20,6 @@ from fake_cuda_torch import FakeGraph, use_fake_cuda
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.train import step_graph
 from lra.train.state import capture, restore
 from lra.train.trainer import Trainer
 from requested import resolve
@@ -30,8 +29,6 @@ from tasks.splits import PackedTokens, Pixels, Sequences, scale
 
 BATCHES = 2
 """Batches of the training split, and of the validation split."""
-
-step_graph.WARMUP_STEPS = 1  # after one, a second step asks the same of a device without data
 
 
 @dataclass(frozen=True, kw_only=True)

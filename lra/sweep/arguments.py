@@ -27,6 +27,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.sweep",
+        allow_abbrev=False,  # --gpus would be taken for --gpus-per-run
         description="Carry out many runs: every combination of tasks, mixers, seeds and --grid "
         "values. Run the same command again to continue: finished runs are never repeated, "
         "unfinished ones resume from their checkpoints, and failed ones are listed.",
