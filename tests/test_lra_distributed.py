@@ -277,7 +277,8 @@ def test_a_killed_process_is_started_again_and_resumes(tmp_path: Path) -> None:
     _, err = finish(process)
     assert "resumed at step" in err
     assert "Traceback" not in err
-    assert err.count("another process of this run ended") == err.count("run_task.py: error:") == 1
+    # torchrun may end the other process before that one has noticed the loss.
+    assert err.count("another process of this run ended") == err.count("run_task.py: error:") <= 1
     record, _ = result(tmp_path)
     assert (record.status, record.steps) == ("done", 150)
     assert 0 < step < 150
