@@ -150,28 +150,29 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     made.shutdown()
 
 
+HAND_BACK = {"shared": [], "handed back": ["--hand-back", "0.02"]}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("hand_back", [[], ["--hand-back", "0.02"]], ids=["shared", "handed back"])
-def test_runs_survive_the_loss_of_a_node(
-    tmp_path: Path, cluster: Any, hand_back: list[str]
-) -> None:
+def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
+    """Two sweeps on one cluster: one with a shared results folder, and one without."""
     made, nodes = cluster
-    where = ("--launcher", "ray", "--ray-address", made.address, *hand_back)
-    process = start(tmp_path, "--seeds", "0", *where)
-    wait_for_step(tmp_path)
+    where = ("--seeds", "0", "--launcher", "ray", "--ray-address", made.address)
+    sweeps = {name: start(tmp_path / name, *where, *more) for name, more in HAND_BACK.items()}
+    for name in sweeps:
+        wait_for_step(tmp_path / name)
     made.remove_node(nodes[0], allow_graceful=False)
     made.add_node(num_cpus=1)
-    out, err = process.communicate(timeout=240)
-    assert process.returncode == 0, (out, err)
-    assert "2 runs: 2 done" in out
-    assert "lost: " in err
-    assert "(raylet)" not in out
-    assert not list((tmp_path / "results").glob(".shared-*"))
+    ends = {name: process.communicate(timeout=240) for name, process in sweeps.items()}
+    for name, (out, err) in ends.items():
+        assert sweeps[name].returncode == 0, (out, err)
+        assert "2 runs: 2 done" in out
+        assert "(raylet)" not in out
+        assert not list((tmp_path / name / "results").glob(".shared-*"))
+    assert "lost: " in "".join(err for _, err in ends.values())
     changes = [*TINY, *SLOW[1::2]]
-    for run, alone in zip(
-        plan(sweep_options(tmp_path, overrides=changes, seeds=[0])),
-        plan(sweep_options(tmp_path / "alone", overrides=changes, seeds=[0])),
-        strict=True,
-    ):
+    for alone in plan(sweep_options(tmp_path / "alone", overrides=changes, seeds=[0])):
         assert run_task.main([*alone.arguments(), "--device", "cpu"]) == 0
-        assert_same_run(run.folder.path, alone.folder.path)
+        place = alone.folder.path.relative_to(tmp_path / "alone")
+        for name in sweeps:
+            assert_same_run(tmp_path / name / place, alone.folder.path)
