@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -110,17 +111,23 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
         groups = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         names = edges[:-1]
+    order = sorted(map(str, names), key=_natural_order)
     made = []
     for place, name in enumerate(names):
         inside = groups == place
         total = int(inside.sum())
         if total >= FEWEST:
             rate = float(found.rate[inside].mean())
-            x = float(values[inside].mean()) if is_number(values) else float(place)
+            x = float(values[inside].mean()) if is_number(values) else float(order.index(str(name)))
             interval = wilson_interval(rate, total)
             seeds = len(found.seeds)
             made.append(GroupAccuracy(str(name), x, 100 * rate, *interval, total, seeds))
     return made
+
+
+def _natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which 64x4 comes before 64x16, and that before 128x8."""
+    return [(len(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def breakdown_figures(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import statistics
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lra.report.boards.board import Board
 from lra.report.boards.probes import Probe, Variant
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import slugify
@@ -40,8 +42,15 @@ def probe_figures(results: Results, probe: Probe, styles: MethodStyles) -> list[
     figures = [f for variant in probe.variants for f in _size_figures(probe, variant, styles)]
     for variant in probe.variants:
         slug = slugify(probe.preset, probe.protocol, variant.name)
-        figures += breakdown_figures(results, variant.board, styles, slug, _FIELDS)
+        board = _board_of_one_width(probe, variant.board)
+        figures += breakdown_figures(results, board, styles, slug, _FIELDS)
     return figures
+
+
+def _board_of_one_width(probe: Probe, board: Board) -> Board:
+    """Leave out rows of other widths than the preset's, which have figures over the width."""
+    rows = {row: cells for row, cells in board.rows.items() if probe.families[row] == row}
+    return dataclasses.replace(board, rows=rows or board.rows)
 
 
 def _size_figures(probe: Probe, variant: Variant, styles: MethodStyles) -> list[ReportFigure]:
