@@ -104,6 +104,32 @@ def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     assert any("config.yaml" in fault for fault in results.faults)
 
 
+def test_variants_are_named_by_what_the_command_changed(tmp_path: Path) -> None:
+    settings = {"length": "64", "pairs": "4", "longest": "1024", "mixture": "false", "val": "9"}
+    changes = [
+        {},
+        {"length": "128", "pairs": "8"},
+        {"length": "128", "pairs": "4", "val": "8"},
+        {"mixture": "true", "longest": "256"},
+    ]
+    for number, changed in enumerate(changes):
+        overrides = [f"task.{key}={value}" for key, value in changed.items()]
+        data = {"source": "generated", "fingerprint": str(number) * 64, "sizes": {"test": 100}}
+        run = record(task="recall", run_id=f"{number:08x}-s0", overrides=overrides, data=data)
+        save_all(tmp_path, [run])
+        options = ", ".join(f"{key}: {value}" for key, value in (settings | changed).items())
+        place = tmp_path / "runs" / "recall" / run.mixer / run.run_id / "config.yaml"
+        place.write_text(f"task: {{{options}}}\n")
+    (probe,) = probes(Results(tmp_path))
+    assert probe.differing == "length, longest, mixture, pairs"
+    assert {variant.name for variant in probe.variants} == {
+        "default",
+        "length 128, pairs 8",
+        "length 128, pairs 4",
+        "longest 256, mixture",
+    }
+
+
 def test_runs_without_a_result_are_attempts_that_failed(tmp_path: Path) -> None:
     runs = [attempt(1, 95), attempt(2, 0, seed=1).model_copy(update={"status": "diverged"})]
     none: dict[str, None] = dict.fromkeys(

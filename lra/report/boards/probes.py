@@ -98,7 +98,8 @@ def probes(results: Results) -> list[Probe]:
         task, preset, protocol = runs[0].task, runs[0].preset, runs[0].protocol
         by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
         options = [settings[results.path(group[0])] for group in by_data.values()]
-        names, differing = _name_variants(options, [key[1] for key in by_data])
+        changed = [group[0].overrides for group in by_data.values()]
+        names, differing = _name_variants(options, changed, [key[1] for key in by_data])
         variants = [
             _variant(results, name, group, rows)
             for name, group in zip(names, by_data.values(), strict=True)
@@ -157,10 +158,16 @@ def _name_rows(results: Results, records: Sequence[RunRecord], *left_out: str) -
 
 
 def _name_variants(
-    settings: Sequence[Mapping[str, Any]], fingerprints: Sequence[str]
+    settings: Sequence[Mapping[str, Any]],
+    overrides: Sequence[Sequence[str]],
+    fingerprints: Sequence[str],
 ) -> tuple[list[str], str]:
     """Name variants by the options in which they differ, or by their data if there is none.
 
+    Args:
+        settings: all settings of a run of each variant, by dotted key.
+        overrides: what the command of this run changed, such as "task.length=128".
+        fingerprints: of the data of each variant.
     Returns: the names, and the options.
     """
     start = "config.task."
@@ -171,17 +178,24 @@ def _name_variants(
     keys = sorted({key for one in options for key in one})
     differing = [key for key in keys if len({str(one.get(key)) for one in options}) > 1]
     for chosen in ([key for key in differing if key not in _SIZES], differing):
-        names = [_write_options(one, chosen) for one in options]
+        names = [
+            _write_options(one, chosen, changed)
+            for one, changed in zip(options, overrides, strict=True)
+        ]
         if len(set(names)) == len(names):
             return names, ", ".join(chosen)
     return [f"data {fingerprint[:8]}" for fingerprint in fingerprints], "data"
 
 
-def _write_options(options: Mapping[str, Any], keys: Sequence[str]) -> str:
-    """Write options: the value alone of a single one."""
+def _write_options(
+    options: Mapping[str, Any], keys: Sequence[str], overrides: Sequence[str]
+) -> str:
+    """Write the value of a single option, or which of several options the command changed."""
     if len(keys) == 1:
         return str(options.get(keys[0]))
-    return ", ".join(f"{key} {options.get(key)}" for key in keys)
+    changed = [key for key in keys if any(text.startswith(f"task.{key}=") for text in overrides)]
+    written = (key if options[key] is True else f"{key} {options[key]}" for key in changed)
+    return ", ".join(written) or ("default" if keys else "")
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
