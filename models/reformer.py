@@ -16,6 +16,8 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
+import math
+
 import torch
 from pydantic import PositiveInt
 from torch import Tensor
@@ -23,7 +25,7 @@ from torch import Tensor
 from models.base import Mixer, MixerContext
 from models.layers.heads import channels_of_heads, split_heads
 from models.layers.linear_map import LinearMap
-from models.ops.hashed_attention import hash_vectors, hashed_attention
+from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
 
 
 class Reformer(Mixer):
@@ -37,8 +39,10 @@ class Reformer(Mixer):
         num_rounds: number of rounds of hashing. Positions with similar queries are more likely to
             meet in one of several rounds.
         chunk_length: in positions. A position sees its chunk and the one before.
-        num_buckets: number of buckets of a round. None: twice the number of chunks in
-            `context.max_length`, or 1 if it fits into one chunk.
+        num_buckets: number of buckets of a round, by one hash. None: about twice the number of
+            chunks in `context.max_length`, or 1 if it fits into one chunk. If that is more than
+            twice the chunk length, a bucket is a pair of hashes of about the root of this number,
+            as in the released code, so that the time does not grow with length^2.
         look_ahead: whether a position also sees the next chunk, unless the mixer is causal.
         redraw_rotations: whether each training step draws new random rotations for the hashes (in
             `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
@@ -63,17 +67,17 @@ class Reformer(Mixer):
     ) -> None:
         super().__init__()
         dim = channels_of_heads(context, num_heads)
-        num_chunks = -(-context.max_length // chunk_length)
+        factors = [num_buckets] if num_buckets else bucket_factors(context.max_length, chunk_length)
         self.num_heads = num_heads
         self.chunk_length = chunk_length
-        self.num_buckets = num_buckets or (2 * num_chunks if num_chunks > 1 else 1)
+        self.bucket_factors = factors
         self.look_ahead = look_ahead
         self.redraw_rotations = redraw_rotations
         self.causal = context.causal
         self.query_key = LinearMap(dim, dim, bias=False)
         self.value = LinearMap(dim, dim, bias=False)
         self.output = LinearMap(dim, dim, bias=False)
-        directions = -(-self.num_buckets // 2)
+        directions = count_directions(factors)
         rotations = torch.randn(num_heads, dim // num_heads, num_rounds, directions)
         self.register_buffer("rotations", rotations)
 
@@ -84,13 +88,13 @@ class Reformer(Mixer):
         # A rounded query may fall into another bucket, so queries are computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
             query = split_heads(self.query_key(x.to(self.query_key.weight.dtype)), self.num_heads)
-            buckets = hash_vectors(query, self.rotations, self.num_buckets)
+            buckets = hash_vectors(query, self.rotations, self.bucket_factors)
         mixed = hashed_attention(
             query,
             split_heads(self.value(x), self.num_heads),
             buckets,
             mask,
-            num_buckets=self.num_buckets,
+            num_buckets=math.prod(self.bucket_factors),
             chunk_length=self.chunk_length,
             look_ahead=self.look_ahead,
             causal=self.causal,
@@ -103,3 +107,15 @@ class Reformer(Mixer):
         if self.redraw_rotations:
             self.rotations.normal_()
         return self.redraw_rotations
+
+
+def bucket_factors(max_length: int, chunk_length: int) -> list[int]:
+    """Return the numbers of values of one or two hashes, for two buckets a chunk or a few more."""
+    chunks = -(-max_length // chunk_length)
+    if chunks == 1:
+        return [1]
+    if chunks <= chunk_length:
+        return [2 * chunks]
+    # Even, as each direction has a negative.
+    first = 2 * math.ceil(math.sqrt(2 * chunks) / 2)
+    return [first, 2 * math.ceil(chunks / first)]

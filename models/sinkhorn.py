@@ -16,6 +16,7 @@ Symbols of the paper and their names here:
 
 from __future__ import annotations
 
+import math
 from typing import Annotated
 
 import torch
@@ -30,7 +31,7 @@ from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 
 
 class Sinkhorn(Mixer):
-    """Softmax attention within blocks and to sorted blocks, O(length * (block_size + blocks)).
+    """Softmax attention within blocks and to sorted blocks, O(length * block_size + blocks^2).
 
     Each block attends to itself and to one sorted block. The latter is a mean over all blocks, and
     its weights are a column of a doubly stochastic matrix that the sort network and Sinkhorn's
@@ -41,7 +42,8 @@ class Sinkhorn(Mixer):
         attention_dim: channels of queries, keys and values, over all heads. None: dim.
         projection_bias: whether the input and output projections have a bias.
         attention_dropout: dropout probability of attention weights.
-        block_size: positions in a block; the last block may have fewer.
+        block_size: positions in a block; the last block may have fewer. None: the root of
+            `context.max_length`, rounded up, for as many blocks as positions in a block.
         iterations: number of iterations of Sinkhorn's normalisation.
         temperature: scores of the sort network are divided by it.
         gumbel_noise: whether Gumbel noise is added to these scores in training.
@@ -62,7 +64,7 @@ class Sinkhorn(Mixer):
         attention_dim: PositiveInt | None = None,
         projection_bias: bool = True,
         attention_dropout: Annotated[float, Field(ge=0, lt=1)] = 0.0,
-        block_size: PositiveInt = 4,
+        block_size: PositiveInt | None = None,
         iterations: PositiveInt = 7,
         temperature: PositiveFloat = 0.75,
         gumbel_noise: bool = False,
@@ -73,13 +75,13 @@ class Sinkhorn(Mixer):
         self.context = context
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
-        self.block_size = block_size
+        self.block_size = block_size or math.isqrt(context.max_length - 1) + 1
         self.iterations = iterations
         self.temperature = temperature
         self.gumbel_noise = gumbel_noise
         self.joint_softmax = joint_softmax
         self.query_key_value = LinearMap(context.dim, 3 * inner, bias=projection_bias)
-        blocks = -(-context.max_length // block_size)
+        blocks = -(-context.max_length // self.block_size)
         self.sort = LinearMap(inner // num_heads, blocks, bias=False)
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
 

@@ -143,23 +143,23 @@ def test_one_chunk_is_full_attention_with_shared_queries_and_keys(
 def test_buckets_are_the_nearest_of_random_directions() -> None:
     x = torch.randn(2, 3, 50, 4, dtype=torch.float64)
     rotations = torch.randn(3, 4, 5, 3, dtype=torch.float64)
-    found = hash_vectors(x, rotations, 6)
+    found = hash_vectors(x, rotations, [6])
     for b, h, r, i in itertools.product(range(2), range(3), range(5), range(0, 50, 7)):
         products = [float(rotations[h, :, r, d] @ x[b, h, i]) for d in range(3)]
         products += [-product for product in products]
         assert found[b, h, r, i] == products.index(max(products))
-    assert torch.equal(hash_vectors(7 * x, rotations, 6), found)
-    assert torch.equal(hash_vectors(-x, rotations, 6), (found + 3) % 6)
-    assert set(hash_vectors(x, rotations, 5).unique().tolist()) == {0, 1, 2, 3, 4}
-    assert not hash_vectors(x, rotations[..., :1], 1).any()
+    assert torch.equal(hash_vectors(7 * x, rotations, [6]), found)
+    assert torch.equal(hash_vectors(-x, rotations, [6]), (found + 3) % 6)
+    assert set(hash_vectors(x, rotations, [5]).unique().tolist()) == {0, 1, 2, 3, 4}
+    assert not hash_vectors(x, rotations[..., :1], [1]).any()
 
 
 def test_similar_vectors_meet_more_often() -> None:
     rotations = torch.randn(1, 8, 200, 8)
     x = torch.randn(1, 1, 100, 8)
-    own = hash_vectors(x, rotations, 16)
+    own = hash_vectors(x, rotations, [16])
     shares = [
-        (hash_vectors(x + scale * torch.randn_like(x), rotations, 16) == own).float().mean().item()
+        (hash_vectors(x + scale * torch.randn_like(x), rotations, [16]) == own).float().mean().item()
         for scale in (0.1, 0.5, 2.0)
     ]
     assert shares[0] > 0.8 > shares[1] > shares[2] + 0.1
@@ -245,14 +245,28 @@ def test_rotations_are_drawn_once_a_step_if_set() -> None:
     assert torch.equal(drawn.state_dict()["rotations"], again)
 
 
-def test_buckets_are_twice_the_chunks() -> None:
-    def buckets(max_length: int, **options: Any) -> int:
-        mixer = build_mixer("reformer", max_length=max_length, chunk_length=64, **options)
-        assert isinstance(mixer, Reformer)
-        return mixer.num_buckets
+def test_a_bucket_may_be_a_combination_of_hashes() -> None:
+    x = torch.randn(2, 3, 50, 4)
+    rotations = torch.randn(3, 4, 5, 6)
+    first, second, third = (
+        hash_vectors(x, part, [count])
+        for part, count in zip(rotations.split([3, 1, 2], dim=-1), (5, 2, 4), strict=True)
+    )
+    found = hash_vectors(x, rotations, [5, 2, 4])
+    assert torch.equal(found, first * 8 + second * 4 + third)
+    assert set(found.unique().tolist()) <= set(range(40))
 
-    assert [buckets(length) for length in (1, 64, 65, 128, 1000)] == [1, 1, 4, 4, 32]
-    assert buckets(1000, num_buckets=5) == 5
+
+def test_buckets_are_about_twice_the_chunks() -> None:
+    def factors(max_length: int, **options: Any) -> list[int]:
+        mixer = build_mixer("reformer", max_length=max_length, chunk_length=8, **options)
+        assert isinstance(mixer, Reformer)
+        return mixer.bucket_factors
+
+    assert factors(8) == [1]
+    assert [factors(length) for length in (9, 16, 64)] == [[4], [4], [16]]
+    assert [factors(length) for length in (65, 800, 8192)] == [[6, 4], [16, 14], [46, 46]]
+    assert factors(800, num_buckets=5) == [5]
 
 
 def test_autocast_does_not_change_buckets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ section 2. Queries are also the keys, divided by their length.
 Symbols of the paper and their names here:
     h(x): hash_vectors
     R: rotations
-    b: num_buckets
+    b: num_buckets, the product of factors
     m: chunk_length
     s_i: place
     P_i: positions that are not in hidden
@@ -23,6 +23,7 @@ Two things differ from the released code:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -53,20 +54,32 @@ class Arrangement(NamedTuple):
     """(batch, heads, rounds, places): positions of different groups do not see each other."""
 
 
-def hash_vectors(x: Tensor, rotations: Tensor, num_buckets: int) -> Tensor:
+def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor:
     """Hash vectors so that those of similar directions probably fall into the same bucket.
 
-    The bucket is the index of the largest product with a random direction or its negative
-    (section 2, "Locality sensitive hashing"). Of an odd number of buckets the last is left out.
+    A hash is the index of the largest product with a random direction or its negative (section 2,
+    "Locality sensitive hashing"). Of an odd number of such indices the last is left out. With
+    several factors, a bucket is a combination of one hash for each, as in the released code, so
+    that products are as many as the sum of the factors, and buckets as many as their product.
 
     Args:
         x: (batch, heads, length, channels).
-        rotations: (heads, channels, rounds, half of num_buckets, rounded up).
-        num_buckets: number of buckets.
+        rotations: (heads, channels, rounds, `count_directions(factors)`).
+        factors: number of different values of each hash.
     Returns: (batch, heads, rounds, length), whole numbers from 0. They have no gradient.
     """
-    products = torch.einsum("bhlc,hcrd->bhrld", x.detach(), rotations)
-    return torch.cat([products, -products], dim=-1)[..., :num_buckets].argmax(dim=-1)
+    directions = [count_directions([factor]) for factor in factors]
+    products = torch.einsum("bhlc,hcrd->bhrld", x.detach(), rotations).split(directions, dim=-1)
+    bucket = torch.zeros((), dtype=torch.long, device=x.device)
+    for part, factor in zip(products, factors, strict=True):
+        value = torch.cat([part, -part], dim=-1)[..., :factor].argmax(dim=-1)
+        bucket = bucket * factor + value
+    return bucket
+
+
+def count_directions(factors: Sequence[int]) -> int:
+    """Return the number of random directions for the hashes of `hash_vectors`."""
+    return sum(-(-factor // 2) for factor in factors)
 
 
 def hashed_attention_reference(
