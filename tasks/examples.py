@@ -112,9 +112,14 @@ def pack_examples(returned: object) -> Examples:
         )
     given, answers, *more = returned
     of_positions = _are_of_positions(answers)
-    labels = [_labels(one, lowest=-1) for one in answers] if of_positions else [_labels(answers)]
+    labels = _labels_of_positions(answers) if of_positions else [_labels(answers)]
     count = len(labels) if of_positions else len(labels[0])
     sequences, towers = _towers(given)
+    if of_positions and towers > 1:
+        raise DataError(
+            "its examples are pairs of sequences, and its labels are those of positions; expected "
+            "one sequence of tokens an example, or one label a pair"
+        )
     if len(sequences) != towers * count:
         raise DataError(f"{len(sequences) // towers} sequences have {count} labels")
     arrays = [_array(sequence) for sequence in sequences]
@@ -228,6 +233,20 @@ def _end_to_end(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.concatenate(arrays)
 
 
+def _labels_of_positions(answers: Sequence[Any]) -> list[np.ndarray]:
+    found: list[np.ndarray] = []
+    for number, own in enumerate(answers):
+        if not isinstance(own, _SEQUENCES):
+            raise DataError(
+                f"example {number} has a single label, and others have one for each position; "
+                f"expected the same of all"
+            )
+        if not len(own):
+            raise DataError(f"example {number} has no labels, expected one for each position")
+        found.append(_labels(own, lowest=-1))
+    return found
+
+
 def _labels(answers: object, lowest: int = 0) -> np.ndarray:
     labels = _plain(answers, "its labels are")
     if labels.shape == (0,):
@@ -237,9 +256,10 @@ def _labels(answers: object, lowest: int = 0) -> np.ndarray:
             f"its labels are {labels.dtype} {labels.shape}, expected a whole number an example"
         )
     if not lowest <= labels.min() <= labels.max() < MOST_CLASSES:
+        unscored = "" if lowest == 0 else ", and -1 where a position has none"
         raise DataError(
-            f"its labels reach from {labels.min()} to {labels.max()}, expected {lowest} to "
-            f"{MOST_CLASSES - 1}"
+            f"its labels reach from {labels.min()} to {labels.max()}, expected 0 to "
+            f"{MOST_CLASSES - 1}{unscored}"
         )
     return labels.astype(np.int64)
 

@@ -64,11 +64,17 @@ class LabelledTokens(Split):
         """See `Split.check`."""
         self.sequences.check(info)
         if not len(self) or self.lengths.min() < 1 or self.lengths.max() > info.max_length:
-            raise ValueError(f"sequences are none, or not of 1 to {info.max_length} positions")
+            found = (
+                f" of {self.lengths.min()} to {self.lengths.max()} positions" if len(self) else ""
+            )
+            raise ValueError(
+                f"{len(self)} sequences{found}, expected at least one, and each of 1 to "
+                f"{info.max_length} positions"
+            )
         given, positions = self.position_labels, self.sequences.tokens.shape
         if given.dtype.kind != "i" or given.shape != positions:
             raise ValueError(
-                f"labels are {given.dtype} {given.shape}, expected integers {positions}"
+                f"labels are {given.dtype} {given.shape}, expected signed integers {positions}"
             )
         is_scored = given != NOT_SCORED
         wrong = given[(given >= info.num_classes) | is_scored & (given < 0)]

@@ -231,11 +231,12 @@ def test_settings_that_do_not_fit_are_refused(own: str, change: str, words: str)
 RETURNED = {
     "[[-1] * 5] * 20": "no position of example 0 has a label",
     "[[0] * 4] * 20": "example 0 has 5 positions and 4 labels",
-    "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected -1 to 999",
+    "[[0, -2, 0, 0, 0]] * 20": "reach from -2 to 0, expected 0 to 999, and -1 where a position",
     "[[0, 1000, 0, 0, 0]] * 20": "reach from 0 to 1000",
     "[[0, 1, 0, 0, 0]] * 20, {'correct': [0] * 20}": "cannot be called 'correct'",
     "[[0, 1, 0, 0, 0]] * 19": "20 sequences have 19 labels",
-    "[[0, 1, 0, 0, 0]] * 19 + [1]": "expected a whole number an example",
+    "[[0, 1, 0, 0, 0]] * 19 + [1]": "example 19 has a single label, and others have one for each",
+    "[[0, 1, 0, 0, 0]] * 19 + [[]]": "example 19 has no labels, expected one for each position",
 }
 
 
@@ -248,6 +249,16 @@ def test_bad_labels_of_positions_are_named(tmp_path: Path, returned: str, words:
     )
     with pytest.raises(DataError, match=words):
         resolve(f"{path}:Bad", "conv", preset="quick", overrides=TINY).build_task()
+
+
+def test_pairs_have_no_labels_of_positions(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.py"
+    path.write_text(
+        "class Pairs:\n    def examples(self, split, rng):\n"
+        "        return [([0, 1], [1, 0])] * 20, [[0, 1]] * 20\n"
+    )
+    with pytest.raises(DataError, match="examples are pairs of sequences, and its labels"):
+        resolve(f"{path}:Pairs", "conv", preset="quick", overrides=TINY).build_task()
 
 
 def test_the_check_knows_labels_of_positions(own: str, capsys: pytest.CaptureFixture[str]) -> None:

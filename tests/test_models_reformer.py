@@ -159,7 +159,10 @@ def test_similar_vectors_meet_more_often() -> None:
     x = torch.randn(1, 1, 100, 8)
     own = hash_vectors(x, rotations, [16])
     shares = [
-        (hash_vectors(x + scale * torch.randn_like(x), rotations, [16]) == own).float().mean().item()
+        (hash_vectors(x + scale * torch.randn_like(x), rotations, [16]) == own)
+        .float()
+        .mean()
+        .item()
         for scale in (0.1, 0.5, 2.0)
     ]
     assert shares[0] > 0.8 > shares[1] > shares[2] + 0.1

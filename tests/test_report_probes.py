@@ -52,10 +52,12 @@ def found_in(folder: Path, runs: list[RunRecord]) -> tuple[Results, Probe]:
     save_all(folder, runs)
     for run in runs:
         language = run.overrides[0].partition("=")[2]
-        width = next((t.partition("=")[2] for t in run.overrides if "model.dim" in t), "64")
+        changed = dict(text.split("=") for text in run.overrides)
         place = folder / "runs" / run.task / run.mixer / run.run_id
         place.joinpath("config.yaml").write_text(
-            f"task: {{language: {language}, train: 100}}\nmodel: {{dim: {width}}}\n"
+            f"task: {{language: {language}, train: 100}}\n"
+            f"model: {{dim: {changed.get('model.dim', 64)}}}\n"
+            f"train: {{steps: {changed.get('train.steps', 1000)}}}\n"
         )
     results = Results(folder)
     (probe,) = probes(results)
@@ -88,6 +90,18 @@ def test_the_rate_that_is_best_in_validation_counts_and_successes_are_of_all(
         "parity": ["93.00 ± 2.83 (n=2), 3 of 5", "98.00 (n=1), 1 of 1", "50.00"],
     }
     assert columns_of(scaled)["parity"] == ["0.860", "0.960"]
+
+
+def test_runs_of_another_length_are_no_attempts(tmp_path: Path) -> None:
+    longer = ["train.steps=2000"]
+    runs = [
+        attempt(0, 60),
+        attempt(1, 96, overrides=longer),
+        attempt(2, 55, overrides=[*longer, "train.lr=1e-2"]),
+    ]
+    _, probe = found_in(tmp_path, runs)
+    (variant,) = probe.variants
+    assert variant.successes("tnn") == "1 of 2"
 
 
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:

@@ -53,16 +53,22 @@ def labels_with(position: int, label: int) -> np.ndarray:
         ({"position_labels": labels_with(1, -1)}, "label -1, expected a class from 0 to 4"),
         ({"position_labels": labels_with(2, NOT_SCORED)}, "no position of example 1 is scored"),
         ({"position_labels": np.full_like(LABELS, NOT_SCORED)}, "example 0 is scored; label at"),
-        ({"position_labels": LABELS[:-1]}, r"labels are int8 \(6,\), expected integers \(7,\)"),
+        (
+            {"position_labels": LABELS[:-1]},
+            r"labels are int8 \(6,\), expected signed integers \(7,\)",
+        ),
         ({"position_labels": LABELS.astype(np.float32)}, "labels are float32"),
         ({"tokens": np.full_like(TOKENS, 9)}, "token 9 is outside the vocabulary of 9"),
-        ({"offsets": np.array([0, 2, 7])}, "not of 1 to 4 positions"),
-        ({"offsets": np.array([0, 2, 2, 3, 7])}, "not of 1 to 4 positions"),
+        ({"offsets": np.array([0, 2, 7])}, "expected at least one, and each of 1 to 4 positions"),
+        (
+            {"offsets": np.array([0, 2, 2, 3, 7])},
+            "expected at least one, and each of 1 to 4 positions",
+        ),
         ({"offsets": np.array([0, 2, 3, 6])}, "ends outside"),
         ({"offsets": np.array([0])}, "ends outside"),
         (
             {"tokens": TOKENS[:0], "position_labels": LABELS[:0], "offsets": np.array([0])},
-            "sequences are none",
+            "0 sequences, expected at least one",
         ),
     ],
 )

@@ -199,7 +199,7 @@ def test_chance_is_stored(name: str, tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"language": "pairity"}, "valid: cycle-navigation, even-pairs, modular-arithmetic,"),
-        ({"train_min": 41}, "train_min is 41 and train_max is 40, but parity has only sequences"),
+        ({"train_min": 41}, "train_min is 41, expected at most train_max, which is 40"),
         (
             {"language": "modular-arithmetic", "test_min": 255, "test_max": 255},
             r"test_min is 255 and test_max is 255.*modular-arithmetic has only.*2, 4, 6, \.\.\.",

@@ -193,7 +193,10 @@ def test_the_mixture_is_cut_at_a_length(tmp_path: Path) -> None:
     [
         ({"pairs": 17}, "pairs is 17, too many for length 64.*at most 16 pairs, or a length.* 68"),
         ({"length": 63}, "length is 63, expected an even number"),
-        ({"length": 128, "vocab_size": 128}, "vocab_size is 128, expected more than the length"),
+        (
+            {"length": 128, "vocab_size": 128},
+            "vocab_size is 128, expected more than the length 128; use a larger",
+        ),
         ({"mixture": "true", "pairs": 8}, "pairs 8 have no effect with mixture"),
         ({"mixture": "true", "vocab_size": 512}, "vocab_size is 512, expected more than the.*1024"),
         ({"mixture": "true", "longest": 63, "train": 9}, "longest is 63, expected at least 64"),

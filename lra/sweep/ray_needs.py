@@ -22,7 +22,7 @@ PARAMETERS = {
 
 
 def read_parameters(texts: Sequence[str]) -> dict[str, Any]:
-    """Read what a run asks of a node, and check names and types without a cluster.
+    """Read what a run requests from a node; checks names and types without a cluster.
 
     Args:
         texts: num_cpus, num_gpus, memory (bytes), accelerator_type or resources.NAME, each as

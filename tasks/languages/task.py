@@ -77,6 +77,10 @@ class Languages(SequenceTask):
         )
 
     def _lengths(self, split: str, least: int, most: int) -> np.ndarray:
+        if least > most:
+            raise ValueError(
+                f"{split}_min is {least}, expected at most {split}_max, which is {most}"
+            )
         lengths = self.language.lengths(least, most)
         if not len(lengths):
             first, step = self.language.shortest, self.language.step

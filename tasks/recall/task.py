@@ -36,9 +36,9 @@ LENGTH, PAIRS, LONGEST = 64, 4, 1024
 class Recall(SequenceTask):
     """Say at each query which value its key had: multi-query associative recall.
 
-    The score is the mean accuracy over the segments of the test set. Every batch is drawn from the
-    whole training set, so that with `mixture` it holds sequences of several segments. (Zoology
-    fills each batch from one segment.)
+    The score is the mean accuracy over the segments of the test set. Without `train.bucketing`,
+    batches are drawn from the whole training set, so that with `mixture` they hold sequences of
+    several segments. (Zoology fills each batch from one segment.)
 
     Args:
         length: positions of a sequence.
@@ -159,7 +159,7 @@ class Recall(SequenceTask):
     def fresh(
         cls, options: Mapping[str, Any], *, length: int | None, examples: int
     ) -> dict[str, Any]:
-        """See `Task.fresh`: draws new sequences; those of a length have the pairs of training."""
+        """See `Task.fresh`: draws new sequences; those of a length have `pairs` pairs."""
         drawn = super().fresh(options, length=length, examples=examples)
         drawn["val"] = len(MIXTURE["test"]) if options["mixture"] else 1
         if length is None:
@@ -192,7 +192,10 @@ def _check_segment(segment: Segment, vocab_size: int) -> None:
             f"at most {length // 4} pairs, or a length of at least {4 * pairs}"
         )
     if vocab_size <= length:
-        raise ValueError(f"vocab_size is {vocab_size}, expected more than the length {length}")
+        raise ValueError(
+            f"vocab_size is {vocab_size}, expected more than the length {length}; use a larger "
+            f"vocab_size or shorter sequences"
+        )
 
 
 def _divide(total: int, shares: Sequence[int]) -> list[int]:

@@ -22,8 +22,12 @@ from tasks.errors import DataError
 SUCCESS = 90.0
 """Test accuracy in percent from which an attempt counts as a success."""
 
+DEFAULT = "default"
+"""Name of the variant whose options are those of the preset."""
 _SIZES = ("train", "val", "test")
 _WIDTH = "model.dim="
+_BUDGET = ("steps", "epochs", "minutes", "batch_size")
+"""Settings of training that say how much of it there is."""
 _WHAT_IS_COMPARED = ("mixer.", "model.")
 """Settings in which rows differ. Others, such as the learning rate, are attempts of one row."""
 
@@ -38,7 +42,7 @@ class Variant:
     board: Board
     """The best attempt of each row: the settings of training whose validation accuracy is best."""
     attempts: Mapping[str, Sequence[RunRecord]]
-    """The runs of all settings of training that were tried, by row."""
+    """By row, the runs of all settings of training that were tried with as much training."""
 
     def successes(self, row: str) -> str:
         """Write how many attempts of a row succeed, such as "3 of 12"."""
@@ -101,7 +105,7 @@ def probes(results: Results) -> list[Probe]:
         changed = [group[0].overrides for group in by_data.values()]
         names, differing = _name_variants(options, changed, [key[1] for key in by_data])
         variants = [
-            _variant(results, name, group, rows)
+            _variant(results, name, group, rows, settings)
             for name, group in zip(names, by_data.values(), strict=True)
         ]
         found.append(
@@ -195,7 +199,7 @@ def _write_options(
         return str(options.get(keys[0]))
     changed = [key for key in keys if any(text.startswith(f"task.{key}=") for text in overrides)]
     written = (key if options[key] is True else f"{key} {options[key]}" for key in changed)
-    return ", ".join(written) or ("default" if keys else "")
+    return ", ".join(written) or (DEFAULT if keys else "")
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
@@ -208,6 +212,7 @@ def _variant(
     name: str,
     runs: Sequence[RunRecord],
     rows: Mapping[Path, str],
+    settings: Mapping[Path, Mapping[str, Any]],
 ) -> Variant:
     best: dict[str, dict[str, Cell[RunRecord]]] = {}
     attempts: dict[str, list[RunRecord]] = {}
@@ -215,11 +220,21 @@ def _variant(
     for row, group in sorted(_group(runs, lambda run: rows[results.path(run)]).items()):
         tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
         cells = [cell_of(same, results.is_own) for same in tried.values()]
-        best[row] = {task: max(cells, key=_validated)}
-        attempts[row] = [run for cell in cells for run in cell.runs]
+        best[row] = {task: (chosen := max(cells, key=_validated))}
+        budgets = [_budget(settings[results.path(cell.runs[0])]) for cell in (chosen, *cells)]
+        attempts[row] = [
+            run
+            for cell, budget in zip(cells, budgets[1:], strict=True)
+            if budget == budgets[0]
+            for run in cell.runs
+        ]
     data = f"{runs[0].data.source} data"
     board = Board(runs[0].preset, runs[0].protocol, best, {task: data}, name or data)
     return Variant(name, board, attempts)
+
+
+def _budget(settings: Mapping[str, Any]) -> list[Any]:
+    return [settings.get(f"config.train.{key}") for key in _BUDGET]
 
 
 def _validated(cell: Cell[RunRecord]) -> float:

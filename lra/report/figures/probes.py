@@ -84,8 +84,8 @@ def _size_figures(probe: Probe, variant: Variant, styles: MethodStyles) -> list[
             ("width", "Mean test accuracy over seeds, by the channels of the model.",
              "width, channels", by_width),
             ("state", "Mean test accuracy over seeds, by the real numbers that a sequence carries "
-             "from one position to the next, in all layers. Mixers that keep all positions, such "
-             "as attention, are not drawn.", "state, numbers", by_state),
+             "from one position to the next, in all layers. Mixers without a recurrent form, "
+             "such as attention, are not drawn.", "state, numbers", by_state),
         )
         if points
     ]  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 from lra.record.run import NO_PREDICTION
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import ACCURACY
-from lra.report.boards.probes import SUCCESS, Probe, Variant
+from lra.report.boards.probes import DEFAULT, SUCCESS, Probe, Variant
 from lra.report.boards.results import Results
 from lra.report.tables.accuracy import OVER_N_SEEDS, RANKS
 from lra.report.tables.result_columns import result_column, result_entry
@@ -18,6 +18,8 @@ from lra.report.tables.table import Column, Entry, Table, name_column, number_en
 
 CHANCE = "chance"
 """Name of the trivial baseline that answers at random."""
+BASELINES = (CHANCE, "random value of the sequence")
+"""Names of trivial baselines; a table shows the first one that is known."""
 _LEAST_CHANCE = 10.0
 """Chance in percent from which accuracy is also tabulated scaled."""
 
@@ -38,17 +40,18 @@ def probe_tables(results: Results, probe: Probe) -> list[Table]:
 
 def probe_table(probe: Probe) -> Table:
     """Tabulate the accuracy on each variant of a probe, and how many runs succeed."""
-    below = [f"trivial baseline: {CHANCE}"] if any(map(_chance, probe.variants)) else []
+    known = [name for name in BASELINES if any(_baseline(v, name) for v in probe.variants)][:1]
+    below = [f"trivial baseline: {name}" for name in known]
     columns = [name_column("mixer", [*probe.rows, *below], probe.own_rows)]
     for variant in probe.variants:
         entries = [_entry(probe, variant, row) for row in probe.rows]
-        chance = [_chance(variant) for _ in below]
-        columns.append(result_column(_heading(variant), ACCURACY, entries, chance))
+        baselines = [_baseline(variant, name) for name in known]
+        columns.append(result_column(_heading(variant), ACCURACY, entries, baselines))
     return Table(
         f"accuracy-{probe.slug}",
         f"{probe.name}: accuracy",
-        f"Test accuracy in percent{_columns_of(probe)}. {_BEST} {OVER_N_SEEDS} Behind it stands "
-        f"how many of all runs have at least {SUCCESS:.0f} %. {RANKS}",
+        f"Test accuracy in percent{_columns_of(probe)}. {_BEST} {OVER_N_SEEDS} After the "
+        f"comma: how many of the runs of all these settings reach {SUCCESS:.0f} %. {RANKS}",
         columns,
         [
             {
@@ -79,12 +82,12 @@ def _entry(probe: Probe, variant: Variant, row: str) -> Entry:
 
 def _scaled_table(probe: Probe) -> list[Table]:
     """Tabulate the scaled accuracy of probes whose chance is high; elsewhere it says nothing."""
-    if not any((_chance(variant) or 0.0) >= _LEAST_CHANCE for variant in probe.variants):
+    if not any((_baseline(variant) or 0.0) >= _LEAST_CHANCE for variant in probe.variants):
         return []
 
     def entries(variant: Variant) -> list[str | None]:
         cells = [probe.cell(row, variant) for row in probe.rows]
-        return [_write_scaled(cell, _chance(variant)) for cell in cells]
+        return [_write_scaled(cell, _baseline(variant)) for cell in cells]
 
     return [
         Table(
@@ -151,11 +154,11 @@ def _text_columns(probe: Probe, entries: Callable[[Variant], list[str | None]]) 
 def _write_scaled(cell: Cell | None, chance: float | None) -> str | None:
     if cell is None or cell.mean is None or chance is None:
         return None
-    return f"{(cell.mean - chance) / (100.0 - chance):.3f}"
+    return f"{round((cell.mean - chance) / (100.0 - chance), 3) + 0.0:.3f}"  # never -0.000
 
 
-def _chance(variant: Variant) -> float | None:
-    found = [run.baselines[CHANCE] for run in variant.board.records if CHANCE in run.baselines]
+def _baseline(variant: Variant, name: str = CHANCE) -> float | None:
+    found = [run.baselines[name] for run in variant.board.records if name in run.baselines]
     return found[0] if found else None
 
 
@@ -164,4 +167,8 @@ def _heading(variant: Variant) -> str:
 
 
 def _columns_of(probe: Probe) -> str:
-    return f", by {probe.differing}" if probe.differing else ""
+    if not probe.differing:
+        return ""
+    has_default = any(variant.name == DEFAULT for variant in probe.variants)
+    explained = f' ("{DEFAULT}" is the task as the preset has it)' if has_default else ""
+    return f", by {probe.differing}{explained}"
