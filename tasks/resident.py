@@ -125,13 +125,19 @@ class ResidentPixels(Resident):
         self.scale = None
         if split.scale is not None:
             self.scale = torch.from_numpy(split.scale).to(self.images.device)
+        self.order = None
+        if split.order is not None:
+            self.order = torch.from_numpy(split.order).to(self.images.device)
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
         which, labels = _copy_together(
             (self.split.which[indices], self.labels[indices]), self.images.device
         )
-        levels = self.images[which].flatten(0, 1).long()
+        levels = self.images[which]
+        if self.order is not None:
+            levels = levels[:, self.order]
+        levels = levels.flatten(0, 1).long()
         if self.scale is None:
             inputs = levels[:, 0]
         else:

@@ -9,9 +9,12 @@ import numpy as np
 import torch
 
 from tasks.base import Batch, Split, TaskInfo
+from tasks.random_words import permutation
 
 MOST_CHECKED = 2**27
 """Most tokens that are compared with the vocabulary when a data set is opened."""
+PIXEL_STREAM = 2**63
+"""Stream of random words that orders pixels; other streams of a seed choose and order examples."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,7 @@ class PackedReals(Packed):
 
 
 class Pixels(Split):
-    """Images of one size, read in raster order.
+    """Images of one size, read in raster order or in one random order.
 
     Args:
         images: (images, positions, channels) uint8, the images of this split, or of all splits.
@@ -175,16 +178,28 @@ class Pixels(Split):
         which: (examples,) index of each example's image.
         scale: (256, channels) float32, the real number that each level becomes; None to take the
             levels as tokens.
+        permutation_seed: seed of the random order of pixels, the same for every image; None for
+            raster order.
     """
 
+    order: np.ndarray | None = None
+    """(positions,) int64, the pixel that each position reads; None for raster order."""
+
     def __init__(
-        self, images: np.ndarray, labels: np.ndarray, which: np.ndarray, scale: np.ndarray | None
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        which: np.ndarray,
+        scale: np.ndarray | None,
+        permutation_seed: int | None = None,
     ) -> None:
         self.images = images
         self.labels = labels
         self.which = which
         self.scale = scale
         self.lengths = np.full(len(labels), images.shape[1], dtype=np.int64)
+        if permutation_seed is not None:
+            self.order = permutation(permutation_seed, PIXEL_STREAM, images.shape[1])
 
     def check(self, info: TaskInfo) -> None:
         """See `Split.check`."""
@@ -198,7 +213,10 @@ class Pixels(Split):
 
     def batch(self, indices: np.ndarray) -> Batch:
         """See `Split.batch`."""
-        levels = self.images[self.which[indices]].reshape(-1, self.images.shape[2])
+        levels = self.images[self.which[indices]]
+        if self.order is not None:
+            levels = levels[:, self.order]
+        levels = levels.reshape(-1, self.images.shape[2])
         if self.scale is None:
             inputs = levels[:, 0].astype(np.int64)
         else:

@@ -180,13 +180,17 @@ def test_values_are_in_the_order_of_numbers(tmp_path: Path) -> None:
 
 def test_pathfinder_at_other_difficulty_and_size() -> None:
     fresh = TASKS.get("pathfinder", "").fresh
-    options = {"data_seed": 3, "size": 32, "contour": 6}
+    options = {"data_seed": 3, "size": 32, "contour": 6, "permutation": None}
     assert fresh(options, length=None, examples=20) == {
         "source": "generate", "data_seed": 4, "examples": 200,
     }  # fmt: skip
     assert fresh(options, length=4096, examples=20)["size"] == 64
     with pytest.raises(DataError, match="images of 1024, 4096, 16384, 65536 pixels"):
         fresh(options, length=2000, examples=20)
+    permuted = {**options, "permutation": 0, "size": None}
+    assert fresh(permuted, length=1024, examples=20)["size"] == 32
+    with pytest.raises(DataError, match="an order of 1024 pixels, and the images would have 4096"):
+        fresh(permuted, length=4096, examples=20)
 
 
 def test_documents_are_read_further_and_images_are_what_they_are() -> None:

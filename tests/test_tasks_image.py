@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
+from lra.runtime.errors import UserError
 from made_data import (
     cifar_arrays,
     cifar_binary,
@@ -22,6 +23,8 @@ from made_data import (
     write_archive,
     write_files,
 )
+from requested import compose
+from tasks.base import Dataset, Split
 from tasks.errors import DataError
 from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.image.task import Image, tfds_order
@@ -71,6 +74,56 @@ def test_a_pixel_is_where_it_was(tmp_path: Path) -> None:
     assert batch.inputs.tolist() == tensorflow_gray(planes).ravel().tolist()
     assert batch.labels.tolist() == labels[[7, 2]].tolist()
     assert batch.lengths.tolist() == [[1024], [1024]]
+
+
+def read_pixels(split: Split) -> np.ndarray:
+    """Read all images of a split: (images, pixels)."""
+    return split.batch(np.arange(len(split))).inputs.numpy().reshape(len(split), 1024)
+
+
+def orders_of(permuted: Dataset, plain: Dataset) -> list[list[int]]:
+    """Find, for each split, which pixel every position has, by its levels in all images."""
+    orders: list[list[int]] = []
+    for name, split in plain.splits.items():
+        assert np.array_equal(permuted.splits[name].labels, split.labels)
+        pixel_of = {column.tobytes(): i for i, column in enumerate(read_pixels(split).T)}
+        assert len(pixel_of) == 1024, "all pixels differ"
+        moved = read_pixels(permuted.splits[name]).T
+        orders.append([pixel_of[column.tobytes()] for column in moved])
+    return orders
+
+
+def test_a_permutation_is_one_order_of_pixels_in_all_splits(tmp_path: Path) -> None:
+    place(tmp_path, "python archive")
+    plain = Image().prepare(tmp_path)
+    assert plain.fingerprint.startswith("cc16aa51"), "as before there was the option"
+    found: dict[int, list[int]] = {}
+    for seed in (0, 1):
+        task = Image(permutation=seed)
+        permuted = task.prepare(tmp_path)
+        train, val, test = orders_of(permuted, plain)
+        assert train == val == test and sorted(train) == list(range(1024))
+        again = Image(permutation=seed).prepare(tmp_path)
+        assert orders_of(again, plain)[0] == train
+        assert again.fingerprint == permuted.fingerprint != plain.fingerprint
+        assert permuted.folder == plain.folder and permuted.baselines == plain.baselines
+        task.verify(permuted)
+        found[seed] = train
+    assert found[0][:5] == [542, 191, 939, 360, 878], "the same on any machine"
+    assert found[0] != found[1]
+
+
+def test_a_permutation_is_a_setting_of_tasks_with_images() -> None:
+    for task in ("image", "pathfinder", "pathx"):
+        plain, null, first, second = (
+            compose(task, "mean", overrides=overrides).config.hash
+            for overrides in ([], *([f"task.permutation={seed}"] for seed in ("null", 0, 1)))
+        )
+        assert plain == null and len({plain, first, second}) == 3
+        with pytest.raises(UserError, match="got -1; input should be greater"):
+            compose(task, "mean", overrides=["task.permutation=-1"])
+    with pytest.raises(UserError, match="unknown option of text 'permutation'"):
+        compose("text", "mean", overrides=["task.permutation=1"])
 
 
 @pytest.mark.parametrize(("channels", "count"), [("pillow", 1), ("colour", 3)])

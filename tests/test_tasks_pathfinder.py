@@ -83,6 +83,21 @@ def test_levels_are_real_numbers_or_tokens(made: Dataset) -> None:
     np.testing.assert_allclose(scaled.inputs[:, 0], (levels.inputs / 255 - 0.5) / 0.5, atol=1e-6)
 
 
+def test_a_permutation_is_no_other_data(made: Dataset) -> None:
+    permuted = small(permutation=3).prepare(made.folder.parent.parent)
+    assert permuted.folder == made.folder and permuted.baselines == made.baselines
+    assert permuted.fingerprint != made.fingerprint
+    orders: list[np.ndarray] = []
+    for name, split in permuted.splits.items():
+        assert isinstance(split, Pixels) and split.order is not None
+        moved, plain = (one.batch(np.array([1, 4])) for one in (split, made.splits[name]))
+        images = plain.inputs.reshape(2, 1024)
+        assert moved.inputs.reshape(2, 1024).tolist() == images[:, split.order].tolist()
+        assert moved.labels.tolist() == plain.labels.tolist()
+        orders.append(split.order)
+    assert all(np.array_equal(order, orders[0]) for order in orders)
+
+
 def test_a_larger_set_begins_with_the_smaller(made: Dataset, tmp_path: Path) -> None:
     larger = arrays(small(examples=80).prepare(tmp_path))
     assert np.array_equal(larger["images"][:COUNT], arrays(made)["images"])

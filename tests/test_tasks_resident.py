@@ -30,10 +30,10 @@ def tokens_of(kind: type[np.integer], end_token: int | None, towers: int) -> Pac
     return PackedTokens(Sequences(tokens, offsets, 1, end_token), labels, which)
 
 
-def pixels_of(channels: int, table: np.ndarray | None) -> Pixels:
+def pixels_of(channels: int, table: np.ndarray | None, permutation: int | None = None) -> Pixels:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, size=(12, 16, channels)).astype(np.uint8)
-    return Pixels(images, np.arange(9) % 2, rng.integers(0, 12, size=9), table)
+    return Pixels(images, np.arange(9) % 2, rng.integers(0, 12, size=9), table, permutation)
 
 
 def windows_of(kind: type[np.integer]) -> NextToken:
@@ -63,6 +63,7 @@ SPLITS = {
     "wide": tokens_of(np.uint16, 250, 2),
     "levels": pixels_of(1, None),
     "colours": pixels_of(3, scale([(100.0, 50.0)] * 3)),
+    "permuted": pixels_of(3, scale([(100.0, 50.0)] * 3), 7),
     "windows": windows_of(np.uint8),
     "words": windows_of(np.uint16),
     "labelled": labelled_of(np.int8),

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
+from tasks.base import Added, Dataset, Task, TaskInfo, check_dataset, split_proportionally
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
 from tasks.errors import DataError
@@ -72,6 +72,8 @@ class Image(Task):
         val: images to select on; all, if not given.
         test: images to test on; all, if not given.
         data_seed: seed of the random choice of images for smaller splits.
+        permutation: seed of a random order of the pixels, the same for all images; if not given,
+            pixels are in raster order.
     Raises: ValueError for an embedding of colour.
     """
 
@@ -88,12 +90,14 @@ class Image(Task):
         val: PositiveInt | None = None,
         test: PositiveInt | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
     ) -> None:
         self.source = source
         self.channels = channels
         self.split = split
         self.counts = {"train": train, "val": val, "test": test}
         self.data_seed = data_seed
+        self.permutation = permutation
         kind = "colour" if channels == "colour" else "gray"
         num_channels = len(MEAN_AND_DEVIATION[kind])
         if pixels == "embedding" and num_channels > 1:
@@ -135,9 +139,11 @@ class Image(Task):
             wanted = self.counts[name]
             kept = choose_rows(self.data_seed, stream, len(rows), wanted, f"task.{name}")
             which = rows[kept]
-            splits[name] = Pixels(images, labels[which], which, self.scale)
+            splits[name] = Pixels(images, labels[which], which, self.scale, self.permutation)
         pixels = "embedding" if self.scale is None else "linear"
         view = {**self.counts, "data_seed": self.data_seed, "split": self.split, "pixels": pixels}
+        if self.permutation is not None:
+            view["permutation"] = self.permutation
         return Dataset(
             splits=splits,
             source=cache.manifest.source,

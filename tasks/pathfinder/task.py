@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
+from tasks.base import Added, Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
@@ -57,6 +57,8 @@ class Pathfinder(Task):
             seed 42; or in-order.
         examples: images in all splits; if not given, all, or 200,000 generated ones.
         data_seed: seed of the generator.
+        permutation: seed of a random order of the pixels, the same for all images; if not given,
+            pixels are in raster order.
     Raises: ValueError if source is official but law or data_seed differ from the official images'.
     """
 
@@ -75,6 +77,7 @@ class Pathfinder(Task):
         split: Literal["random", "in-order"] = "random",
         examples: Annotated[int, Field(ge=10)] | None = None,
         data_seed: Annotated[int, Field(ge=0, lt=2**63)] = 0,
+        permutation: Annotated[Annotated[int, Field(ge=0, lt=2**63)] | None, Added(None)] = None,
     ) -> None:
         is_official_law = law == "lra" and data_seed == 0
         if source == "official" and not is_official_law:
@@ -90,6 +93,7 @@ class Pathfinder(Task):
         self.split = split
         self.examples = examples
         self.data_seed = data_seed
+        self.permutation = permutation
         self.scale = scale([MIDDLE_GRAY]) if pixels == "linear" else None
         self.info = TaskInfo(
             name=self.name,
@@ -137,11 +141,14 @@ class Pathfinder(Task):
         order = random_split_order(len(rows)) if self.split == "random" else np.arange(len(rows))
         chosen = dict(zip(SPLITS, np.split(rows[order], _split_bounds(len(rows))), strict=True))
         splits = {
-            name: Pixels(images, labels[which], which, self.scale) for name, which in chosen.items()
+            name: Pixels(images, labels[which], which, self.scale, self.permutation)
+            for name, which in chosen.items()
         }
         test = splits["test"]
         pixels = "embedding" if self.scale is None else "linear"
         view = {"split": self.split, "pixels": pixels, "examples": self.examples}
+        if self.permutation is not None:
+            view["permutation"] = self.permutation
         return Dataset(
             splits=splits,
             source=cache.manifest.source,
@@ -245,6 +252,12 @@ class Pathfinder(Task):
         if side**2 != length or side not in SIZES:
             sizes = ", ".join(str(size**2) for size in SIZES)
             raise DataError(f"there are images of {sizes} pixels")
+        trained = options["size"] or cls.usual_size
+        if options["permutation"] is not None and side != trained:
+            raise DataError(
+                f"task.permutation is an order of {trained**2} pixels, and the images would have "
+                f"{length}; expected a length of {trained**2}"
+            )
         return {**drawn, "size": side}
 
     def verify(self, dataset: Dataset) -> list[str]:
