@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
-from models.layers.heads import channels_of_heads
+from models.layers.heads import channels_of_heads, split_heads
 from models.layers.linear_map import LinearMap
 from models.ops.reference import fast_form_of
 
@@ -116,18 +116,17 @@ class Linformer(Mixer):
         self.output = LinearMap(inner, context.dim, bias=projection_bias)
         if isinstance(context.shared, LengthProjection):
             self.projection = context.shared
+            if (columns := self.projection.weight.shape[-1]) != context.max_length:
+                raise ValueError(
+                    f"sharing layers: the projection is for {columns} positions, and a block has "
+                    f"sequences of {context.max_length}; use sharing key_value"
+                )
         else:
             self.projection = LengthProjection(
                 context.max_length,
                 projected_length,
                 maps=2 if sharing in ("none", "heads") else 1,
                 heads=num_heads if sharing == "none" else 1,
-            )
-        columns = self.projection.weight.shape[-1]
-        if columns != context.max_length:
-            raise ValueError(
-                f"sharing layers: the projection is for {columns} positions, and a block has "
-                f"sequences of {context.max_length}; use sharing key_value"
             )
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -138,7 +137,7 @@ class Linformer(Mixer):
         self.check_length(x.shape[1], self.max_length)
         if mask is not None:
             x = x.masked_fill(~mask[..., None], 0)
-        query = self.query(x).unflatten(2, (self.num_heads, -1)).transpose(1, 2)
+        query = split_heads(self.query(x), self.num_heads)
         key, value = self._keys_and_values(x, mask)
         dropout = self.attention_dropout if self.training else 0.0
         mixed = functional.scaled_dot_product_attention(query, key, value, dropout_p=dropout)

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from models.base import Mixer, MixerContext
-from models.layers.heads import channels_of_heads
+from models.layers.heads import channels_of_heads, split_parts
 from models.layers.linear_map import LinearMap
 from models.ops.depthwise import depthwise_convolution
 from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
@@ -80,8 +80,7 @@ class Nystrom(Mixer):
         # The pseudo-inverse amplifies rounding errors, so it is computed without autocast.
         with torch.autocast(x.device.type, enabled=False):
             projected = projected.to(torch.promote_types(projected.dtype, torch.float32))
-            heads = projected.unflatten(2, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-            query, key, value = heads.unbind()
+            query, key, value = split_parts(projected, 3, self.num_heads)
             mixed = self._attend(query, key, value, mask).transpose(1, 2).flatten(2)
             if self.taps is not None:
                 mixed = mixed + self._convolve(projected.chunk(3, dim=2)[2], self.taps, mask)

@@ -31,18 +31,21 @@ from models.ops.hashed_attention import count_directions, hash_vectors, hashed_a
 class Reformer(Mixer):
     """Attention by locality-sensitive hashing, O(num_rounds * length * chunk_length).
 
-    If `context.max_length` fits into one chunk, each position sees all others. In a causal model,
-    a position sees its own bucket only, and rounds take up to three times as long.
+    If `context.max_length` fits into one chunk and num_buckets is None, each position sees all
+    others. In a causal model, a position sees only earlier positions of its own bucket. Each bucket
+    then has chunks of its own, which makes a round three to four times as large with the default
+    num_buckets.
 
     Args:
         num_heads: number of attention heads.
         num_rounds: number of rounds of hashing. Positions with similar queries are more likely to
             meet in one of several rounds.
         chunk_length: in positions. A position sees its chunk and the one before.
-        num_buckets: number of buckets of a round, by one hash. None: about twice the number of
-            chunks in `context.max_length`, or 1 if it fits into one chunk. If that is more than
-            twice the chunk length, a bucket is a pair of hashes of about the root of this number,
-            as in the released code, so that the time does not grow with length^2.
+        num_buckets: number of buckets in a round, which one hash chooses. None: at least twice the
+            number of chunks in `context.max_length`, or 1 if there is one chunk. If there are more
+            chunks than positions in a chunk, two hashes choose the bucket together, as in the
+            released code. One hash would compare each position with as many random directions as
+            there are chunks.
         look_ahead: whether a position also sees the next chunk, unless the mixer is causal.
         redraw_rotations: whether each training step draws new random rotations for the hashes (in
             `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
@@ -67,7 +70,7 @@ class Reformer(Mixer):
     ) -> None:
         super().__init__()
         dim = channels_of_heads(context, num_heads)
-        factors = [num_buckets] if num_buckets else bucket_factors(context.max_length, chunk_length)
+        factors = [num_buckets] if num_buckets else factor_buckets(context.max_length, chunk_length)
         self.num_heads = num_heads
         self.chunk_length = chunk_length
         self.bucket_factors = factors
@@ -109,13 +112,17 @@ class Reformer(Mixer):
         return self.redraw_rotations
 
 
-def bucket_factors(max_length: int, chunk_length: int) -> list[int]:
-    """Return the numbers of values of one or two hashes, for two buckets a chunk or a few more."""
+def factor_buckets(max_length: int, chunk_length: int) -> list[int]:
+    """Return how many values each hash has: one hash, or two if there are many chunks.
+
+    Many are more chunks than positions in a chunk. The product of the numbers is at least twice the
+    number of chunks.
+    """
     chunks = -(-max_length // chunk_length)
     if chunks == 1:
         return [1]
     if chunks <= chunk_length:
         return [2 * chunks]
-    # Even, as each direction has a negative.
-    first = 2 * math.ceil(math.sqrt(2 * chunks) / 2)
+    # Even, because each random direction stands for two values: itself and its negative.
+    first = 2 * math.ceil(math.sqrt(chunks / 2))
     return [first, 2 * math.ceil(chunks / first)]

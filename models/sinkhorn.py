@@ -31,7 +31,7 @@ from models.ops.sinkhorn import sinkhorn_matrix, sorted_block_attention
 
 
 class Sinkhorn(Mixer):
-    """Softmax attention within blocks and to sorted blocks, O(length * block_size + blocks^2).
+    """Softmax attention within blocks and to sorted blocks, O(length * (block_size + blocks)).
 
     Each block attends to itself and to one sorted block. The latter is a mean over all blocks, and
     its weights are a column of a doubly stochastic matrix that the sort network and Sinkhorn's
@@ -42,8 +42,9 @@ class Sinkhorn(Mixer):
         attention_dim: channels of queries, keys and values, over all heads. None: dim.
         projection_bias: whether the input and output projections have a bias.
         attention_dropout: dropout probability of attention weights.
-        block_size: positions in a block; the last block may have fewer. None: the root of
-            `context.max_length`, rounded up, for as many blocks as positions in a block.
+        block_size: positions in a block; the last block may have fewer. None: the square root
+            of `context.max_length`, rounded up, which gives about as many blocks as a block has
+            positions.
         iterations: number of iterations of Sinkhorn's normalisation.
         temperature: scores of the sort network are divided by it.
         gumbel_noise: whether Gumbel noise is added to these scores in training.

@@ -27,7 +27,7 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
-from models.layers.heads import channels_of_heads
+from models.layers.heads import channels_of_heads, split_parts
 from models.layers.linear_map import LinearMap
 from models.ops.attention_patterns import Fixed, Local, Pattern, RandomBlocks, Strided, Window
 from models.ops.sparse_attention import attend_to_all, sparse_attention
@@ -52,8 +52,11 @@ def refuse_options_of_others(pattern: PatternName, given: set[str]) -> None:
 
     Raises: ValueError otherwise.
     """
-    for option in sorted(given - OPTIONS[pattern]):
-        raise ValueError(f"{option} does not concern pattern {pattern}")
+    if others := sorted(given - OPTIONS[pattern]):
+        raise ValueError(
+            f"pattern {pattern} has no option {others[0]}; its options are "
+            f"{', '.join(sorted(OPTIONS[pattern]))}"
+        )
 
 
 def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer: int) -> Tensor:
@@ -69,10 +72,10 @@ def draw_blocks(*, heads: int, blocks: int, num_random: int, within: int, layer:
         num_random: number of blocks that are drawn.
         within: blocks from this number on are not drawn.
         layer: index of the mixer's block.
-    Returns: (heads, blocks - 2, num_random), numbers from the first block that is not global, and
-        -1 where there are not enough blocks.
+    Returns: (heads, max(1, blocks - 2), num_random), numbers from the first block that is not
+        global, and -1 where there are not enough blocks.
     """
-    table = np.full((heads, max(0, blocks - 2), num_random), -1, dtype=np.int64)
+    table = np.full((heads, max(1, blocks - 2), num_random), -1, dtype=np.int64)
     for head, block in np.ndindex(table.shape[:2]):
         choice = np.arange(min(within - 1, blocks - 2))
         choice = choice[np.abs(choice - block) > 1]
@@ -110,13 +113,15 @@ class Sparse(Mixer):
             The first position of a block is a summary, too. None: a quarter of the block.
         num_random: number of random blocks that each block attends to in each head, with pattern
             bigbird. None: 3.
-        random_within: random blocks of bigbird are among the first random_within positions. None:
-            they are anywhere.
+        random_within: random blocks of bigbird are drawn from the first random_within positions,
+            rounded up to whole blocks. None: from all. A sequence longer than
+            `context.max_length` has random blocks of its own.
         num_global: number of first positions that attend to all and that all attend to. The pattern
             begins after them. With pattern longformer they have queries, keys and values of their
             own. Pattern bigbird has global blocks instead.
     Raises: ValueError if num_heads does not divide attention_dim, for options of another pattern,
-        for more summaries than a block has, and for pattern bigbird in a causal model.
+        for as many summaries as a block has positions, or more, and for pattern bigbird in a causal
+        model.
     """
 
     name = "sparse"
@@ -146,15 +151,18 @@ class Sparse(Mixer):
         }  # fmt: skip
         refuse_options_of_others(pattern, {name for name, n in own.items() if n is not None})
         if pattern == "bigbird" and (context.causal or num_global):
-            problem = "num_global does not concern" if num_global else "a causal model cannot have"
-            raise ValueError(f"{problem} pattern bigbird; use pattern longformer")
+            problem = "have num_global" if num_global else "be causal"
+            raise ValueError(f"pattern bigbird cannot {problem}; use pattern longformer")
         self.context = context
         self.pattern: PatternName = pattern
         self.window_size = window_size or WINDOW_SIZE
         self.block_size = size = block_size or BLOCK_SIZE
         self.num_summary = count = num_summary or max(1, size // 4)
         if pattern == "fixed" and count >= size:
-            raise ValueError(f"num_summary {count} has to be less than block_size {size}")
+            raise ValueError(
+                f"pattern fixed needs num_summary < block_size, got num_summary {count} and "
+                f"block_size {size}"
+            )
         self.num_random = NUM_RANDOM if num_random is None else num_random
         self.random_within = random_within
         self.num_heads = num_heads
@@ -181,12 +189,12 @@ class Sparse(Mixer):
         pattern, inner = self._pattern(length)
         dropout = self.attention_dropout if self.training else 0.0
         causal = self.context.causal
-        query, key, value = self._heads(self.query_key_value(x))
+        query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         mixed = sparse_attention(
             query, key, value, mask, pattern=pattern, inner=inner, causal=causal, dropout=dropout
         )
         if self.pattern == "longformer" and self.num_global:
-            query, key, value = self._heads(self.global_query_key_value(x))
+            query, key, value = split_parts(self.global_query_key_value(x), 3, self.num_heads)
             count = min(self.num_global, length)
             place = torch.arange(count, device=x.device)
             first = attend_to_all(
@@ -194,11 +202,6 @@ class Sparse(Mixer):
             )
             mixed = torch.cat([first, mixed[:, :, count:]], dim=2)
         return self.output(mixed.transpose(1, 2).flatten(2))
-
-    def _heads(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Split into three: (batch, length, 3 * dim) -> (batch, heads, length, dim / heads)."""
-        parts = x.unflatten(-1, (3, self.num_heads, -1))
-        return tuple(part.transpose(1, 2) for part in parts.unbind(dim=2))
 
     def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
         """Return the pattern, and its first position and the first one after its positions."""

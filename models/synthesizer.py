@@ -20,7 +20,7 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 
 from models.base import Mixer, MixerContext
-from models.layers.heads import channels_of_heads, split_heads
+from models.layers.heads import channels_of_heads, split_heads, split_parts
 from models.layers.linear_map import LinearMap
 from models.layers.synthetic_scores import (
     DenseScores,
@@ -75,7 +75,9 @@ class Synthesizer(Mixer):
         super().__init__()
         inner = channels_of_heads(context, num_heads, attention_dim)
         if rank is not None and scores != "factorized_random":
-            raise ValueError(f"rank concerns scores factorized_random, and scores is {scores}")
+            raise ValueError(
+                f"rank is an option of scores factorized_random only, and scores is {scores}"
+            )
         self.context = context
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
@@ -122,9 +124,7 @@ class Synthesizer(Mixer):
     def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Make queries and keys of a dot product, (batch, heads, length, channels), scaled."""
         assert self.query_key is not None
-        query, key = (
-            split_heads(part, self.num_heads) for part in self.query_key(x).chunk(2, dim=-1)
-        )
+        query, key = split_parts(self.query_key(x), 2, self.num_heads)
         return query * query.shape[-1] ** -0.5, key
 
     def _add_dot_product(self, x: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from models.base import Added, Mixer, MixerContext
-from models.layers.heads import channels_of_heads
+from models.layers.heads import channels_of_heads, split_parts
 from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention
 from models.ops.rotary import geometric_rates, turn
@@ -100,8 +100,7 @@ class Transformer(Mixer):
         if mask is not None:
             # Padded positions have weights of 0, but 0 times infinity or NaN is NaN.
             x = x.masked_fill(~mask[..., None], 0)
-        heads = self.query_key_value(x).unflatten(2, (3, self.num_heads, self.head_dim))
-        query, key, value = heads.permute(2, 0, 3, 1, 4)
+        query, key, value = split_parts(self.query_key_value(x), 3, self.num_heads)
         if self.rotary:
             query, key = rotate(query), rotate(key)
         mixed = self._attend(query, key, value, mask)

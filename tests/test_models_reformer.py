@@ -17,7 +17,12 @@ from torch.nn import functional
 from conftest import build_mixer
 from models import promises
 from models.base import MixerContext, begin_step
-from models.ops.hashed_attention import arrange, hash_vectors, hashed_attention
+from models.ops.hashed_attention import (
+    arrange,
+    count_directions,
+    hash_vectors,
+    hashed_attention,
+)
 from models.ops.reference import reference_forms
 from models.reformer import Reformer
 from references import LargestTensor, assert_equal_with_gradients, by_reference, leaf
@@ -181,9 +186,12 @@ def test_every_position_has_one_place(causal: bool) -> None:
             assert arranged.position.shape[-1] % chunk_length == 0
 
 
-def test_the_contract_holds_where_hashes_matter(causal: bool) -> None:
+@pytest.mark.parametrize(
+    "options", [HASHED, {"num_rounds": 2, "chunk_length": 4}], ids=["one hash", "two hashes"]
+)
+def test_the_contract_holds_where_hashes_matter(causal: bool, options: dict[str, Any]) -> None:
     """Most inputs of the contract's own tests fit into a few chunks."""
-    mixer = build_mixer("reformer", causal=causal, **HASHED).double()
+    mixer = build_mixer("reformer", causal=causal, max_length=60, **options).double()
     x = torch.randn(2, 60, 8, dtype=torch.float64)
     mask = padding_mask(60)
     for training in (True, False):
@@ -270,6 +278,7 @@ def test_buckets_are_about_twice_the_chunks() -> None:
     assert [factors(length) for length in (9, 16, 64)] == [[4], [4], [16]]
     assert [factors(length) for length in (65, 800, 8192)] == [[6, 4], [16, 14], [46, 46]]
     assert factors(800, num_buckets=5) == [5]
+    assert count_directions(factors(8192)) == 46  # 1,024 with one hash
 
 
 def test_autocast_does_not_change_buckets(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,31 @@ def padded(lengths: list[int], padding: int = 5) -> tuple[Tensor, Tensor]:
     return x, torch.arange(longest) < torch.tensor(lengths)[:, None]
 
 
+@pytest.mark.parametrize(
+    ("length", "size", "blocks"),
+    [(1, 1, 1), (3, 2, 2), (10, 4, 3), (1000, 32, 32), (2000, 45, 45)],
+)
+def test_there_are_about_as_many_blocks_as_positions_in_a_block(
+    length: int, size: int, blocks: int
+) -> None:
+    mixer = Sinkhorn(MixerContext(dim=8, max_length=length, layer=0, depth=1))
+    assert (mixer.block_size, mixer.sort.out_features) == (size, blocks)
+
+
+def test_a_block_that_is_sorted_from_nothing_has_no_weight() -> None:
+    """The first block of a causal model has a sorted block of zeros, however low its own scores."""
+    mixer = build(causal=True, iterations=1, joint_softmax=True, num_heads=1, projection_bias=False)
+    query, key, value = mixer.query_key_value.weight.detach().chunk(3)
+    with torch.no_grad():
+        query.copy_(torch.eye(8))
+        key.copy_(-torch.eye(8))
+        value.copy_(torch.eye(8))
+        mixer.output.weight.copy_(torch.eye(8))
+    x = torch.zeros(1, 3, 8, dtype=torch.float64)
+    x[0, 0, 0] = 100.0
+    torch.testing.assert_close(mixer(x)[0, 0], x[0, 0])
+
+
 def plain_matrix(logits: Tensor, iterations: int, *, causal: bool) -> list[list[Tensor]]:
     """Normalise weights by division: rows are sources, columns are targets."""
     count = len(logits)

@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "bigbird, random blocks nearby": {
         "pattern": "bigbird", "block_size": 4, "num_random": 3, "random_within": 24
     },
+    "bigbird of global blocks": {"pattern": "bigbird", "block_size": 30, "num_random": 2},
     "bigbird without random blocks": {"pattern": "bigbird", "block_size": 4, "num_random": 0},
     "local": {"pattern": "local", "block_size": 6},
 }  # fmt: skip
@@ -241,13 +242,16 @@ def test_dropout_reaches_the_global_positions_of_sparse_attention() -> None:
     [
         ({"num_heads": 3}, "num_heads 3 does not divide model.dim 8"),
         ({"num_heads": 3, "attention_dim": 4}, "num_heads 3 does not divide attention_dim 4"),
-        ({"block_size": 4}, "block_size does not concern pattern longformer"),
-        ({"pattern": "fixed", "window_size": 4}, "window_size does not concern pattern fixed"),
+        (
+            {"block_size": 4},
+            "pattern longformer has no option block_size; its options are window_size",
+        ),
+        ({"pattern": "fixed", "window_size": 4}, "pattern fixed has no option window_size"),
         (
             {"pattern": "fixed", "block_size": 4, "num_summary": 4},
             "num_summary 4 has to be less than block_size 4",
         ),
-        ({"pattern": "bigbird", "num_global": 1}, "num_global does not concern pattern bigbird"),
+        ({"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
     ],
 )
 def test_sparse_options_that_do_not_work_together_are_refused(
@@ -258,7 +262,7 @@ def test_sparse_options_that_do_not_work_together_are_refused(
 
 
 def test_the_bigbird_pattern_of_sparse_attention_is_not_causal() -> None:
-    with pytest.raises(ValueError, match="a causal model cannot have pattern bigbird"):
+    with pytest.raises(ValueError, match="pattern bigbird cannot be causal"):
         build_mixer("sparse", causal=True, pattern="bigbird")
 
 

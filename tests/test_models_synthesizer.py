@@ -156,10 +156,21 @@ def test_factors_of_dense_scores_are_another_pair_for_each_position(longest: int
     assert len(found[0, 0, 0].unique()) == longest
 
 
+@pytest.mark.parametrize("scores", KINDS)
+def test_a_row_of_padding_leaves_gradients_finite(scores: str) -> None:
+    mixer = mixer_of(scores)
+    mask = torch.tensor([[True, True, False], [False, False, False]])
+    mixer(torch.randn(2, 3, 8, dtype=torch.float64), mask)[0, :2].sum().backward()
+    for name, parameter in mixer.named_parameters():
+        assert parameter.grad is None or parameter.grad.isfinite().all(), name
+
+
 def test_the_rank_is_that_of_a_factorized_table() -> None:
     assert mixer_of("factorized_random").scores.query.shape == (4, LONGEST, 8)
     assert mixer_of("factorized_random", rank=3).scores.key.shape == (4, LONGEST, 3)
-    with pytest.raises(ValueError, match="rank concerns scores factorized_random, and scores is"):
+    with pytest.raises(
+        ValueError, match="rank is an option of scores factorized_random only, and scores is"
+    ):
         mixer_of("dense", rank=3)
 
 

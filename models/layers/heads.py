@@ -25,6 +25,11 @@ def channels_of_heads(
     return channels
 
 
+def split_parts(x: Tensor, parts: int, num_heads: int) -> tuple[Tensor, ...]:
+    """Divide channels among parts and heads: each part is (batch, heads, length, ...)."""
+    return x.unflatten(-1, (parts, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind()
+
+
 def split_heads(x: Tensor, num_heads: int) -> Tensor:
     """Divide channels among heads: (batch, length, channels) -> (batch, heads, length, ...)."""
     return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)

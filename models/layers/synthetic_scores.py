@@ -148,6 +148,7 @@ class FactorizedDenseScores(SyntheticScores):
         if self.bias is not None:
             factors = factors + self.bias
         of_row, of_column = factors.split([self.rows, self.columns], dim=-1)
+        of_row = of_row[..., : -(-x.shape[1] // self.columns)]
         table = of_row[..., :, None] * of_column[..., None, :]
         return table.flatten(3)[..., : x.shape[1]]
 

@@ -23,7 +23,8 @@ def attend_by_scores(
     Returns: (batch, heads, queries, channels).
     """
     if allowed is not None:
-        scores = scores.masked_fill(~allowed, -torch.inf)
+        # Negative infinity would give gradients of NaN where no pair may attend.
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
     if dropout:  # drops other weights in each sequence
         scores = scores.expand(len(value), -1, -1, -1)
     weights = functional.dropout(scores.softmax(dim=-1), dropout)

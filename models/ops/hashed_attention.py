@@ -14,11 +14,11 @@ Symbols of the paper and their names here:
     r: a round
 
 Two things differ from the released code:
-- The first chunk has no chunk before it. There, the last chunk of all rounds comes before it, and
-  a result would depend on the padded length.
-- In a causal model each bucket starts a new chunk, and a position sees its own bucket only. There,
-  a later position that falls into an earlier bucket shifts all places after it, so that an earlier
-  result depends on it.
+- Here no chunk comes before the first one. In the released code, the last chunk of all rounds
+  comes before it, so that a result would depend on the padded length.
+- In a causal model, each bucket starts a new chunk here, and a position sees its own bucket only.
+  In the released code, a later position in an earlier bucket shifts all positions that are sorted
+  after it, so that an earlier result depends on it.
 """
 
 from __future__ import annotations
@@ -58,9 +58,10 @@ def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor
     """Hash vectors so that those of similar directions probably fall into the same bucket.
 
     A hash is the index of the largest product with a random direction or its negative (section 2,
-    "Locality sensitive hashing"). Of an odd number of such indices the last is left out. With
-    several factors, a bucket is a combination of one hash for each, as in the released code, so
-    that products are as many as the sum of the factors, and buckets as many as their product.
+    "Locality sensitive hashing"). If a hash has an odd number of values, the last negative is not
+    used. With several factors, a bucket is a combination of one hash per factor, as in the released
+    code: the number of buckets is the product of the factors, but only half of their sum are random
+    directions.
 
     Args:
         x: (batch, heads, length, channels).

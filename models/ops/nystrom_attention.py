@@ -70,7 +70,7 @@ def nystrom_attention_reference(
     query_landmarks, key_landmarks = averages @ query, averages @ key
     to_keys = scale * query_landmarks @ key.mT
     if mask is not None:
-        to_keys = to_keys.masked_fill(~mask[:, None, None, :], -torch.inf)
+        to_keys = to_keys.masked_fill(~mask[:, None, None, :], torch.finfo(to_keys.dtype).min)
     weights_of_landmarks = to_keys.softmax(dim=-1)
     weights_to_landmarks = (scale * query @ key_landmarks.mT).softmax(dim=-1)
     between_landmarks = (scale * query_landmarks @ key_landmarks.mT).softmax(dim=-1)

@@ -72,7 +72,8 @@ def sorted_block_attention(
     real = real.expand(batch, -1, -1)
     within = allowed_pairs(size, None, real.flatten(0, 1), causal=causal, device=query.device)
     share = order.mT @ real[:, None].to(order.dtype)
-    weight = share.clamp(min=torch.finfo(share.dtype).tiny).log().to(query.dtype)
+    weight = share.clamp(min=torch.finfo(share.dtype).tiny).log()
+    weight = weight.masked_fill(share == 0, LOWEST).to(query.dtype)
     bias = weight.transpose(1, 2).flatten(0, 1)[:, :, None]
     sorted_key, sorted_value = (_sort(part, order).flatten(0, 1) for part in (key, value))
     query, key, value = (part.flatten(0, 1) for part in (query, key, value))
