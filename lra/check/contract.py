@@ -51,7 +51,7 @@ def _checks_of(
     dim = context.dim
     yield (
         "every parameter has an effect",
-        partial(promises.check_every_gradient, mixer, torch.randn(3, 2, 11, dim)),
+        partial(promises.check_every_gradient, mixer, torch.randn(3, 2, 33, dim)),
     )
     yield (
         "it runs on an empty batch",
