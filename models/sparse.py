@@ -160,8 +160,7 @@ class Sparse(Mixer):
         self.num_summary = count = num_summary or max(1, size // 4)
         if pattern == "fixed" and count >= size:
             raise ValueError(
-                f"pattern fixed needs num_summary < block_size, got num_summary {count} and "
-                f"block_size {size}"
+                f"pattern fixed needs num_summary < block_size, got {count} and {size}"
             )
         self.num_random = NUM_RANDOM if num_random is None else num_random
         self.random_within = random_within

@@ -249,7 +249,7 @@ def test_dropout_reaches_the_global_positions_of_sparse_attention() -> None:
         ({"pattern": "fixed", "window_size": 4}, "pattern fixed has no option window_size"),
         (
             {"pattern": "fixed", "block_size": 4, "num_summary": 4},
-            "got num_summary 4 and block_size 4",
+            "pattern fixed needs num_summary < block_size, got 4, 4",
         ),
         ({"pattern": "bigbird", "num_global": 1}, "pattern bigbird cannot have num_global"),
     ],

@@ -59,9 +59,8 @@ def hash_vectors(x: Tensor, rotations: Tensor, factors: Sequence[int]) -> Tensor
 
     A hash is the index of the largest product with a random direction or its negative (section 2,
     "Locality sensitive hashing"). If a hash has an odd number of values, the last negative is not
-    used. With several factors, a bucket is a combination of one hash per factor, as in the released
-    code: the number of buckets is the product of the factors, but only half of their sum are random
-    directions.
+    used. With several factors, a bucket combines one hash per factor, as in the released code: the
+    number of buckets is the product of the factors, that of random directions half of their sum.
 
     Args:
         x: (batch, heads, length, channels).

@@ -14,7 +14,7 @@ from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
-from lra.report.boards.slugs import slugify
+from lra.report.boards.slugs import natural_order, slugify
 from lra.runtime.errors import UserError
 from tasks.base import PROBES
 from tasks.errors import DataError
@@ -113,7 +113,7 @@ def probes(results: Results) -> list[Probe]:
                 task,
                 preset,
                 protocol,
-                sorted(variants, key=lambda variant: _natural(variant.name)),
+                sorted(variants, key=lambda variant: natural_order(variant.name)),
                 differing,
                 {rows[path]: families[path] for path in map(results.path, runs)},
                 {
@@ -202,11 +202,6 @@ def _write_options(
     return ", ".join(written) or (DEFAULT if keys else "")
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
-    """Return a sort key by which whole numbers are in order of their size."""
-    return [(len(word) if word.isdigit() else 0, word) for word in name.replace(",", "").split()]
-
-
 def _variant(
     results: Results,
     name: str,
@@ -214,27 +209,24 @@ def _variant(
     rows: Mapping[Path, str],
     settings: Mapping[Path, Mapping[str, Any]],
 ) -> Variant:
+    def budget_of(cell: Cell[RunRecord]) -> list[Any]:
+        found = settings[results.path(cell.runs[0])]
+        return [found.get(f"config.train.{key}") for key in _BUDGET]
+
     best: dict[str, dict[str, Cell[RunRecord]]] = {}
     attempts: dict[str, list[RunRecord]] = {}
     task = runs[0].task
     for row, group in sorted(_group(runs, lambda run: rows[results.path(run)]).items()):
         tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
         cells = [cell_of(same, results.is_own) for same in tried.values()]
-        best[row] = {task: (chosen := max(cells, key=_validated))}
-        budgets = [_budget(settings[results.path(cell.runs[0])]) for cell in (chosen, *cells)]
+        chosen = max(cells, key=_validated)
+        best[row] = {task: chosen}
         attempts[row] = [
-            run
-            for cell, budget in zip(cells, budgets[1:], strict=True)
-            if budget == budgets[0]
-            for run in cell.runs
+            run for cell in cells if budget_of(cell) == budget_of(chosen) for run in cell.runs
         ]
     data = f"{runs[0].data.source} data"
     board = Board(runs[0].preset, runs[0].protocol, best, {task: data}, name or data)
     return Variant(name, board, attempts)
-
-
-def _budget(settings: Mapping[str, Any]) -> list[Any]:
-    return [settings.get(f"config.train.{key}") for key in _BUDGET]
 
 
 def _validated(cell: Cell[RunRecord]) -> float:

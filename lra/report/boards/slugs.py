@@ -1,4 +1,4 @@
-"""Names in files and links: of tables and figures, and of runs and measurements on the page."""
+"""Names in files and links: of tables, figures, runs and measurements; and the order of names."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ LONGEST_SLUG = 120
 def slugify(*parts: str) -> str:
     """Turn texts into one that can stand in a file's name and in a link."""
     return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower())[:LONGEST_SLUG].strip("-.") or "x"
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which 64x4 comes before 64x16, and that before 128x8."""
+    return [(len(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def run_anchor(run: RunRecord) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -18,7 +17,7 @@ from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Predictions, Results
-from lra.report.boards.slugs import slugify
+from lra.report.boards.slugs import natural_order, slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
     ReportFigure,
@@ -111,7 +110,7 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
         edges = np.unique(np.quantile(values, np.linspace(0, 1, BINS + 1)))
         groups = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
         names = edges[:-1]
-    order = sorted(map(str, names), key=_natural_order)
+    order = sorted(map(str, names), key=natural_order)
     made = []
     for place, name in enumerate(names):
         inside = groups == place
@@ -123,11 +122,6 @@ def group_accuracies(found: SeedPredictions, field: str) -> list[GroupAccuracy]:
             seeds = len(found.seeds)
             made.append(GroupAccuracy(str(name), x, 100 * rate, *interval, total, seeds))
     return made
-
-
-def _natural_order(name: str) -> list[tuple[int, str]]:
-    """Return a sort key by which 64x4 comes before 64x16, and that before 128x8."""
-    return [(len(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
 
 
 def breakdown_figures(

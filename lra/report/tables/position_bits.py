@@ -14,7 +14,7 @@ from lra.report.boards.position_bits import (
     by_position,
     by_value,
 )
-from lra.report.boards.slugs import slugify
+from lra.report.boards.slugs import natural_order, slugify
 from lra.report.tables.accuracy import RANKS
 from lra.report.tables.table import Column, Table, name_column, number_entry
 
@@ -39,16 +39,11 @@ def metadata_tables(board: Board, windows: Windows, slug: str) -> list[Table]:
     parts = [part for runs in windows.results.values() for part in _losses(runs)]
     for field in dict.fromkeys(part.field for part in parts if part.field):
         rows = {
-            method: dict(sorted(by_value(runs, field).items(), key=_by_size))
+            method: dict(sorted(by_value(runs, field).items(), key=lambda x: natural_order(x[0])))
             for method, runs in windows.results.items()
         }
         tables += _tables(board, rows, f"by {field}", slug)
     return tables
-
-
-def _by_size(item: tuple[str, Needed]) -> tuple[int, str]:
-    """Return a sort key by which whole numbers are in order of their size."""
-    return len(item[0]), item[0]
 
 
 def _label(place: Range) -> str:
