@@ -159,9 +159,7 @@ class Sparse(Mixer):
         self.block_size = size = block_size or BLOCK_SIZE
         self.num_summary = count = num_summary or max(1, size // 4)
         if pattern == "fixed" and count >= size:
-            raise ValueError(
-                f"pattern fixed needs num_summary < block_size, got {count} and {size}"
-            )
+            raise ValueError(f"pattern fixed needs num_summary < block_size, got {count}, {size}")
         self.num_random = NUM_RANDOM if num_random is None else num_random
         self.random_within = random_within
         self.num_heads = num_heads
