@@ -16,6 +16,7 @@ import report
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board, boards
 from lra.report.boards.comparison import find_method
+from lra.report.boards.preset_speeds import PresetSpeeds
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
@@ -173,10 +174,10 @@ def test_labels_that_no_table_can_show_are_refused(label: str) -> None:
 def test_a_label_is_no_changed_setting() -> None:
     """The leaderboard shows the settings of the preset, whatever a run is called."""
     (board,) = boards([changed(label="mine"), changed("train.lr=1", label="fast", mixer="s4")])
-    assert [row[0] for row in leaderboard(board).rows[:1]] == ["tnn: mine"]
-    assert "fast" not in leaderboard(board).markdown()
+    assert [row[0] for row in leaderboard(board, PresetSpeeds()).rows[:1]] == ["tnn: mine"]
+    assert "fast" not in leaderboard(board, PresetSpeeds()).markdown()
     (board,) = boards([changed(label="mine"), changed(seed=1)])
-    assert [row[0] for row in leaderboard(board).rows[:1]] == ["tnn"]
+    assert [row[0] for row in leaderboard(board, PresetSpeeds()).rows[:1]] == ["tnn"]
 
 
 def test_a_run_has_one_name_on_the_page(tmp_path: Path) -> None:

@@ -23,7 +23,6 @@ from lra.report.page.readme import (
 )
 from lra.report.published import audit
 from lra.report.published.rows import rows_of
-from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.published import suite_table
 from made_results import bench_record, made_records, record, save, save_all
 
@@ -167,20 +166,6 @@ def test_the_leading_board_has_the_fullest_row_of_the_first_preset(runs: list, p
     found = leading_board(boards(runs))
     assert found is not None
     assert found.preset == preset
-
-
-def test_the_leaderboard_has_mixers_at_their_own_settings() -> None:
-    changed = record(mixer="s4", overrides=["train.lr=1"], config_hash="b", test_accuracy=60.0)
-    (board,) = boards([*row_of("budget", FIVE), changed.model_copy(update={"preset": "budget"})])
-    table = leaderboard(board)
-    assert [row[0] for row in table.rows] == ["tnn", "best trivial baseline"]
-    assert table.headings == ["mixer", *FIVE, "mean of 5"]
-    assert list(table.rows[0]) == ["tnn", *["40.00"] * 6]
-    assert "Each number is from one seed." in table.caption
-    assert "There are no results for pathx." in table.caption
-    (board,) = boards(row_of("quick", FIVE) + row_of("quick", FIVE[:1], seed=1))
-    assert leaderboard(board).rows[0][1] == "40.00 ± 0.00 (n=2)"
-    assert "over n seeds" in leaderboard(board).caption
 
 
 def test_published_rows_are_those_of_the_suites_mixers() -> None:

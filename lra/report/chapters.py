@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.comparison import Comparisons, compare_all, find_method
+from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
 from lra.report.boards.probes import probes
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
@@ -87,6 +88,10 @@ class ReportData:
     def leading_board(self) -> Board | None:
         """The board that the leaderboard is of."""
         return leading_board(self.boards)
+
+    def speeds_at_preset(self, board: Board) -> PresetSpeeds:
+        """Return the measured training speeds at the preset of a board."""
+        return preset_speeds(self.results.bench, board.preset, board.protocol, self.relative_to)
 
     @cached_property
     def first_bubbles(self) -> tuple[Board | None, list[ReportFigure]]:

@@ -55,7 +55,9 @@ def _windows(data: ReportData, board: Board) -> list[Windows]:
 
 
 def _make_leaderboard(data: ReportData, board: Board, _: str) -> list[Table]:
-    return [leaderboard(board)] if board is data.leading_board else []
+    if board is not data.leading_board:
+        return []
+    return [leaderboard(board, data.speeds_at_preset(board))]
 
 
 def _make_first_bubbles(data: ReportData, board: Board, _: str) -> list[ReportFigure]:

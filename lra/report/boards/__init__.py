@@ -10,6 +10,7 @@ __all__ = [
     "intervals",
     "measures",
     "position_bits",
+    "preset_speeds",
     "probes",
     "ranking",
     "results",

@@ -37,3 +37,21 @@ def ranks(
     order = sorted(set(shown.values()), reverse=not lowest_is_best)
     names = dict(zip(order, (BEST, SECOND), strict=False))
     return {i: names[value] for i, value in shown.items() if value in names}
+
+
+def ranks_beyond(values: Sequence[float | None], margin: float) -> dict[int, str]:
+    """Mark the highest number as the best if all others are lower by more than a margin.
+
+    If some are not, it is among the numbers that may be the best, and all of them are marked as
+    second.
+
+    Args:
+        values: the numbers; None where there is none.
+        margin: the largest difference that means nothing.
+    """
+    known = {i: value for i, value in enumerate(values) if value is not None}
+    if len(known) < 2:  # noqa: PLR2004
+        return {}
+    highest = max(known.values())
+    close = [i for i, value in known.items() if value >= highest - margin]
+    return {i: BEST if len(close) == 1 else SECOND for i in close}

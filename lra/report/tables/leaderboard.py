@@ -3,36 +3,116 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import statistics
 from collections.abc import Mapping
 
+from lra.report.boards.averages import AVERAGES, averages
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
+from lra.report.boards.intervals import wilson_interval
+from lra.report.boards.preset_speeds import PresetSpeed, PresetSpeeds
 from lra.report.boards.row_names import changes_of
-from lra.report.tables.accuracy import OVER_N_SEEDS, accuracy_columns, caption_of
+from lra.report.tables.accuracy import OVER_N_SEEDS, accuracy_columns, conditions_of
 from lra.report.tables.notes import describe_seeds
-from lra.report.tables.table import Table
+from lra.report.tables.table import Column, Entry, Table, text_column
+
+_MARKS = (
+    "A number is bold if it is better than every other number of its column by more than the "
+    "interval. Where others are closer than that, these and the best one are underlined."
+)
 
 
-def leaderboard(board: Board) -> Table:
-    """Tabulate the mixers of a board at the settings of its preset, and the best trivial baseline.
+def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
+    """Tabulate the mixers of a board at the settings of its preset, the best mean first.
 
-    Columns without any number are left out and named in the caption.
+    Beneath them are the best trivial baseline and the interval of each column. Columns without any
+    number are left out, and tasks without any are named in the caption.
+
+    Args:
+        board: the accuracies of all rows.
+        speeds: the training speeds of mixers at the preset; rows of other mixers have none.
     """
-    rows = rows_at_preset(board)
+    rows = _best_first(rows_at_preset(board))
     own = dataclasses.replace(board, rows=rows)
     counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()}
     is_of_one_seed = counts <= {0, 1}
-    columns = accuracy_columns(own, best_trivial_baseline(own), shows_seeds=not is_of_one_seed)
-    caption = caption_of(own, describe_seeds(1, [1]) if is_of_one_seed else OVER_N_SEEDS)
+    baseline = best_trivial_baseline(own)
+    names, *columns = accuracy_columns(own, baseline, shows_seeds=not is_of_one_seed)
     missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
+    below: list[str | None] = [None] * (len(baseline) + 1)
+    columns = [
+        dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")]),
+        *(_with_interval(column, _half_interval(own, column.name)) for column in columns),
+        text_column("parameters", [*map(_describe_parameters, rows.values()), *below]),
+        text_column(
+            f"speed, {speeds.relative_to} = 1",
+            [*(_describe_speed(speeds.by_mixer.get(name)) for name in rows), *below],
+        ),
+    ]
+    seeds = describe_seeds(1, [1]) if is_of_one_seed else OVER_N_SEEDS
+    caption = f"Test accuracy in percent. {seeds} {_MARKS} {conditions_of(own)}"
     if missing:
         caption += f" There are no results for {', '.join(missing)}."
+    if not columns[-1].is_empty:
+        caption += (
+            f" Speed is the geometric mean over tasks of steps per second, divided by those of "
+            f"{speeds.relative_to}, on {speeds.device}."
+        )
     return Table(
         slug="leaderboard",
         title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
         caption=caption,
         columns=columns,
     ).without_empty_columns()
+
+
+def _best_first(rows: Mapping[str, Mapping[str, Cell]]) -> dict[str, Mapping[str, Cell]]:
+    """Sort rows by their mean over five tasks; those without a mean follow by their results."""
+
+    def order(name: str) -> tuple[object, ...]:
+        mean = averages(rows[name])[next(iter(AVERAGES))]
+        done = sum(cell.value is not None for cell in rows[name].values())
+        return -(mean or 0.0), -done, name
+
+    return {name: rows[name] for name in sorted(rows, key=order)}
+
+
+def _half_interval(board: Board, column: str) -> float | None:
+    """Return half of the 95 % interval of a number near the middle of a column, in percent.
+
+    An average over tasks has the interval of independent errors.
+    """
+    if column in AVERAGES:
+        halves = [_half_interval(board, task) for task in AVERAGES[column]]
+        known = [half for half in halves if half is not None]
+        return math.hypot(*known) / len(halves) if len(known) == len(halves) else None
+    runs = [run for cells in board.rows.values() if column in cells for run in cells[column].runs]
+    done = [run for run in runs if run.test_accuracy is not None and run.test_examples]
+    if not done:
+        return None
+    middle = statistics.median(run.test_accuracy or 0.0 for run in done)
+    low, high = wilson_interval(middle / 100, min(run.test_examples or 1 for run in done))
+    return (high - low) / 2
+
+
+def _with_interval(column: Column, half: float | None) -> Column:
+    """Add the interval of a column beneath it, and mark numbers by it."""
+    text = None if half is None or column.is_empty else f"± {half:.1f}"
+    return dataclasses.replace(column, entries=[*column.entries, Entry(text)], margin=half)
+
+
+def _describe_parameters(cells: Mapping[str, Cell]) -> str | None:
+    """Write the parameters of a row's models, in thousands; they differ between tasks."""
+    counts = [run.params / 1000 for cell in cells.values() for run in cell.runs if run.params]
+    if not counts:
+        return None
+    texts = dict.fromkeys(f"{count:,.0f}" for count in (min(counts), max(counts)))
+    return f"{' to '.join(texts)} k"
+
+
+def _describe_speed(speed: PresetSpeed | None) -> str | None:
+    return None if speed is None else f"{speed.relative:.2f}"
 
 
 def best_trivial_baseline(board: Board) -> dict[str, dict[str, float]]:

@@ -7,7 +7,7 @@ import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from lra.report.boards.ranking import BEST, SECOND, ranks
+from lra.report.boards.ranking import BEST, SECOND, ranks, ranks_beyond
 from lra.report.tables import latex
 from lra.report.tables.markdown import escape
 from lra.runtime.console import MISSING, csv_table, markdown_table
@@ -52,6 +52,8 @@ class Column:
     digits: int = 2
     """Decimals that numbers are written and compared with."""
     lowest_is_best: bool = False
+    margin: float | None = None
+    """Largest difference that means nothing; None: every difference counts. See `ranks_beyond`."""
 
     @property
     def texts(self) -> list[str]:
@@ -67,6 +69,8 @@ class Column:
     def marks(self) -> dict[int, str]:
         """Marks, BEST or SECOND, by row."""
         values = [entry.value if entry.is_ranked else None for entry in self.entries]
+        if self.margin is not None:
+            return ranks_beyond(values, self.margin)
         return ranks(values, self.digits, lowest_is_best=self.lowest_is_best)
 
 

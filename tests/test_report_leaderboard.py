@@ -1,0 +1,126 @@
+"""The leaderboard: its rows, their order, intervals and marks, and the speeds beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from lra.record.run import RunRecord
+from lra.report.boards.board import boards
+from lra.report.boards.intervals import wilson_interval
+from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
+from lra.report.boards.ranking import BEST, SECOND, ranks_beyond
+from lra.report.tables.leaderboard import leaderboard
+from lra.report.tables.table import Table
+from made_results import bench_record, record
+
+FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
+
+
+def row(mixer: str, *accuracies: float, **changes: object) -> list[RunRecord]:
+    """Make the runs of a mixer on the first of five tasks."""
+    return [
+        record(preset="budget", mixer=mixer, task=task, test_accuracy=accuracy, **changes)
+        for task, accuracy in zip(FIVE, accuracies, strict=False)
+    ]
+
+
+def table_of(*rows: list[RunRecord], speeds: PresetSpeeds | None = None) -> Table:
+    (board,) = boards([run for runs in rows for run in runs])
+    return leaderboard(board, speeds or PresetSpeeds())
+
+
+def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> None:
+    changed = row("s4", 60.0, overrides=["train.lr=1"], config_hash="b")
+    table = table_of(
+        row("conv", 90.0), row("lru", 90.0, 90.0), row("tnn", *[40.0] * 5),
+        row("mega", *[50.0] * 5), changed,
+    )  # fmt: skip
+    names = ["mega", "tnn", "lru", "conv", "best trivial baseline", "95 % interval"]
+    assert [name for name, *_ in table.rows] == names
+    assert table.headings == ["mixer", *FIVE, "mean of 5", "parameters"]
+    assert list(table.rows[1]) == ["tnn", *["40.00"] * 6, "1 k"]
+    assert "Each number is from one seed." in table.caption
+    assert "There are no results for pathx." in table.caption
+
+
+def test_seeds_are_counted_where_there_are_several() -> None:
+    table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
+    assert table.rows[0][1] == "41.00 ± 1.41 (n=2)"
+    assert "over n seeds" in table.caption
+
+
+def test_a_column_has_the_interval_of_a_number_near_its_middle() -> None:
+    table = table_of(row("tnn", *[60.0] * 5), row("s4", *[70.0] * 5), row("s4d", *[50.0] * 5))
+    low, high = wilson_interval(0.6, 2000)
+    half = (high - low) / 2
+    assert table.rows[-1][1] == f"± {half:.1f}"
+    assert table.rows[-1][6] == f"± {half / 5**0.5:.1f}"
+
+
+@pytest.mark.parametrize(
+    ("values", "marks"),
+    [
+        ([50.0, 47.9, None], {0: BEST}),
+        ([50.0, 48.0, 47.9], {0: SECOND, 1: SECOND}),
+        ([50.0, 50.0, 40.0], {0: SECOND, 1: SECOND}),
+        ([None, 50.0], {}),
+        ([], {}),
+    ],
+)
+def test_only_differences_beyond_the_interval_are_marked(
+    values: list[float | None], marks: dict[int, str]
+) -> None:
+    assert ranks_beyond(values, margin=2.0) == marks
+
+
+def test_numbers_of_the_leaderboard_are_marked_by_the_interval() -> None:
+    table = table_of(row("tnn", 60.0, 60.0), row("s4", 61.0, 70.0))
+    markdown = table.markdown()
+    assert "<u>60.00</u>" in markdown
+    assert "<u>61.00</u>" in markdown
+    assert "**70.00**" in markdown
+    assert "**61.00**" not in markdown
+
+
+def test_parameters_are_those_of_the_smallest_and_the_largest_model() -> None:
+    runs = [*row("tnn", 40.0, params=20_400), *row("tnn", 40.0, 40.0, params=131_000)[1:]]
+    assert table_of(runs).rows[0][-1] == "20 to 131 k"
+
+
+def speed(mixer: str, steps_per_second: float, **changes: object) -> object:
+    return bench_record(
+        **{"mixer": mixer, "preset": "budget", "steps_per_second": steps_per_second, **changes}
+    )
+
+
+def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
+    measured = [
+        speed("tnn", 2.0),
+        speed("tnn", 5.0, task="text", peak_memory_mib=300.0),
+        speed("s4", 8.0),
+        speed("s4", 5.0, task="text", peak_memory_mib=900.0),
+        speed("lru", 9.0),  # not measured on text
+        speed("s4", 99.0, overrides=["model.dim=8"]),
+        speed("s4", 99.0, mode="forward"),
+        speed("s4", 99.0, preset="quick"),
+        speed("s4", 99.0, device="GPU"),
+    ]
+    found = preset_speeds(measured, "budget", "s4", "tnn")  # pyright: ignore
+    assert (found.device, found.by_mixer.keys()) == ("CPU", {"tnn", "s4"})
+    assert found.by_mixer["s4"].relative == pytest.approx(2.0)
+    assert found.by_mixer["s4"].memory == 900.0
+    assert found.by_mixer["tnn"].relative == 1.0
+    table = table_of(row("tnn", 40.0), row("s4", 50.0), row("lru", 45.0), speeds=found)
+    assert table.headings[-1] == "speed, tnn = 1"
+    assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
+    assert "divided by those of tnn, on CPU" in table.caption
+
+
+def test_speeds_of_shorter_sequences_are_not_compared_with_those_of_longer_ones() -> None:
+    measured = [
+        speed("tnn", 9.0, length=128),
+        speed("tnn", 2.0, length=1024),
+        speed("s4", 8.0, length=128),
+    ]
+    assert preset_speeds(measured, "budget", "s4", "tnn").by_mixer.keys() == {"tnn"}  # pyright: ignore
+    assert not preset_speeds([], "budget", "s4", "tnn").by_mixer
