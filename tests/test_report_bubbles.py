@@ -23,7 +23,7 @@ from lra.report.figures.bubble_panels import (
     speeds_on,
     task_panels,
 )
-from lra.report.figures.bubbles import LARGEST_AREA, _draw, bubble_figures, round_number
+from lra.report.figures.bubbles import LARGEST_AREA, bubble_figures, draw_bubbles, round_number
 from lra.report.figures.drawing import style
 from lra.report.figures.intervals import average_interval
 from lra.report.figures.styles import assign_styles
@@ -56,7 +56,7 @@ def test_every_bubble_is_named_and_no_names_overlap(
         for task in TASKS[:panels]
     ]
     with style(changes):
-        figure = _draw(made, assign_styles(names), "tnn")
+        figure = draw_bubbles(made, assign_styles(names), "tnn")
         assert overlaps(figure) == []
     assert [axes.get_title() for axes in figure.axes] == list(TASKS[:panels])
     ranked = sorted(made[0].bubbles, key=lambda bubble: -bubble.y)
@@ -112,14 +112,14 @@ def test_a_mixer_far_faster_does_not_push_the_others_together() -> None:
     for fastest, scale in ((200, "linear"), (5000, "log")):
         with style():
             shown = [*bubbles, Bubble("z", fastest, 50.0, 5.0)]
-            figure = _draw([panel(shown)], assign_styles(b.method for b in shown))
+            figure = draw_bubbles([panel(shown)], assign_styles(b.method for b in shown))
         assert figure.axes[0].get_xscale() == scale
 
 
 def test_the_mixer_compared_with_hides_nothing() -> None:
     bubbles = [Bubble(name, 100, 100, 5.0) for name in ("ski-tnn", "tnn")]
     with style():
-        (axes,) = _draw([panel(bubbles)], assign_styles(["ski-tnn", "tnn"]), "tnn").axes
+        (axes,) = draw_bubbles([panel(bubbles)], assign_styles(["ski-tnn", "tnn"]), "tnn").axes
     filled = {str(c.get_label()): len(c.get_facecolor()) for c in axes.collections}
     assert (filled["ski-tnn"], filled["tnn"]) == (1, 0)
 
@@ -128,7 +128,7 @@ def test_bubbles_are_circles_and_changed_settings_have_a_pattern() -> None:
     names = ["tnn", "tnn (mixer.decay=0.99)", "s4"]
     bubbles = [Bubble(name, 100.0 + k, 100.0, 5.0) for k, name in enumerate(names)]
     with style():
-        (axes,) = _draw([panel(bubbles)], assign_styles(names)).axes
+        (axes,) = draw_bubbles([panel(bubbles)], assign_styles(names)).axes
     drawn: dict[str, Any] = {
         str(c.get_label()): c for c in axes.collections if c.get_label() in names
     }
@@ -207,7 +207,7 @@ def test_speeds_of_other_batch_sizes_compare_by_examples() -> None:
 def test_any_name_is_shown_as_it_is(name: str) -> None:
     bubbles = [Bubble(method, x, 50.0, 5.0) for x, method in ((10, name), (90, "tnn"))]
     with style():
-        figure = _draw([panel(bubbles)], assign_styles([name, "tnn"]), "tnn")
+        figure = draw_bubbles([panel(bubbles)], assign_styles([name, "tnn"]), "tnn")
         assert overlaps(figure) == []
     shown = {" ".join(text.split()) for text in legend_names(figure)}
     assert shown == {" ".join(name.split()), "tnn"}
@@ -245,7 +245,7 @@ def test_figures_are_the_same_bytes_twice(tmp_path: Path) -> None:
 
 def test_one_bubble_lies_in_the_middle_with_room_around_it() -> None:
     with style():
-        (axes,) = _draw([panel([Bubble("a", 100, 50, 5.0)])], assign_styles(["a"]), "a").axes
+        (axes,) = draw_bubbles([panel([Bubble("a", 100, 50, 5.0)])], assign_styles(["a"]), "a").axes
     assert axes.get_xlim() == pytest.approx((90, 110))
     assert axes.get_ylim() == pytest.approx((45, 55))
     drawn: list[Any] = [c for c in axes.collections if c.get_label() == "a"]

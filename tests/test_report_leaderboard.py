@@ -9,6 +9,8 @@ from lra.report.boards.board import boards
 from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
 from lra.report.boards.ranking import BEST, SECOND, ranks_beyond
+from lra.report.figures.leaderboard import leaderboard_figures
+from lra.report.figures.styles import assign_styles
 from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.table import Table
 from made_results import bench_record, record
@@ -124,3 +126,18 @@ def test_speeds_of_shorter_sequences_are_not_compared_with_those_of_longer_ones(
     ]
     assert preset_speeds(measured, "budget", "s4", "tnn").by_mixer.keys() == {"tnn"}  # pyright: ignore
     assert not preset_speeds([], "budget", "s4", "tnn").by_mixer
+
+
+def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published() -> None:
+    measured = [
+        speed(mixer, 2.0, task=task) for mixer in ("tnn", "s4", "conv", "lru") for task in FIVE
+    ]
+    speeds = preset_speeds(measured, "budget", "s4", "tnn")  # pyright: ignore
+    runs = [*row("tnn", *[40.0] * 5), *row("s4", *[50.0] * 5), *row("conv", *[45.0] * 5)]
+    (board,) = boards([*runs, *row("lru", 60.0), *row("mega", *[60.0] * 5)])
+    styles = assign_styles(board.rows)
+    (figure,) = leaderboard_figures(board, speeds, styles)
+    left, right, *_ = figure.draw().axes
+    assert {text.get_text() for text in left.texts} == {"tnn", "s4", "conv"}
+    assert {text.get_text() for text in right.texts} == {"tnn", "s4"}  # no paper has conv
+    assert not leaderboard_figures(board, PresetSpeeds(), styles)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import report
 from conftest import ROOT
 from lra.config.registry import MIXERS
+from lra.record.run import folder_of
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, readme_slugs
@@ -49,7 +51,11 @@ def empty_readmes(root: Path) -> None:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with two records in results/ and README files whose blocks are old."""
-    save_all(tmp_path / "results", [record(), record(mixer="s4", test_accuracy=50.0)])
+    runs = [record(), record(mixer="s4", test_accuracy=50.0)]
+    save_all(tmp_path / "results", runs)
+    for run in runs:
+        settings = folder_of(tmp_path / "results", run) / "config.yaml"
+        settings.write_text("train:\n  lr: 0.001\n")
     empty_readmes(tmp_path)
     monkeypatch.setattr(report, "ROOT", tmp_path)
     return tmp_path
@@ -61,7 +67,7 @@ def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixtur
     shown = capsys.readouterr().out
     for file, names in BLOCKS.items():
         for name in names:
-            assert f"{file}, block {name}:\nline 1 of the block is\nold\n" in shown
+            assert f"{file}, block {name}:\nline 1 is\nold\n" in shown
     assert report.main([*arguments, "--write-readme"]) == 0
     assert report.main([*arguments, "--check"]) == 0
     for file in FILES:
@@ -174,6 +180,20 @@ def test_published_rows_are_those_of_the_suites_mixers() -> None:
     assert {"S4D-FT", "Mega-chunk", "S5", "LRU", "Long Conv", "Mamba", "B2S6"} <= methods
     assert not methods & {"Megalodon", "S7", "Liquid-S4"}
     assert suite_table(rows_of(MIXERS.classes)).headings[-1] == "source"
+
+
+def test_the_runs_of_the_leaderboard_are_a_file(root: Path) -> None:
+    write_readmes(Results(root / "results"), root)
+    path = root / "results" / "leaderboard.csv"
+    with path.open(newline="") as file:
+        first, second = csv.DictReader(file)
+    assert (first["mixer"], second["mixer"]) == ("s4", "tnn")
+    assert [float(first[key]) for key in ("interval_low", "interval_high")] == [47.81, 52.19]
+    assert float(first["best_trivial_baseline"]) == 17.0
+    assert (first["run"], first["learning_rate"]) == ("abc-s0", "0.001")
+    path.write_text(path.read_text().replace("50.0", "99.0"))
+    where, line, *_ = check_readmes(Results(root / "results"), root)
+    assert (where, line) == ("results/leaderboard.csv:", "line 2 is")
 
 
 def test_the_readmes_here_agree_with_the_records() -> None:

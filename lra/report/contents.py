@@ -21,6 +21,7 @@ from lra.report.figures.curves import curve_figures
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.kernels import kernel_figures
 from lra.report.figures.layers import layer_figures
+from lra.report.figures.leaderboard import leaderboard_figures
 from lra.report.figures.next_tokens import by_position_figures, perplexity_figures
 from lra.report.figures.out_of_distribution import evaluation_figures
 from lra.report.figures.probes import probe_figures
@@ -58,6 +59,12 @@ def _make_leaderboard(data: ReportData, board: Board, _: str) -> list[Table]:
     if board is not data.leading_board:
         return []
     return [leaderboard(board, data.speeds_at_preset(board))]
+
+
+def _make_leaderboard_figures(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
+    if board is not data.leading_board:
+        return []
+    return leaderboard_figures(board, data.speeds_at_preset(board), data.styles)
 
 
 def _make_first_bubbles(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
@@ -132,6 +139,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
     lambda board: board.slug,
     [
         Content("leaderboard", README, _make_leaderboard),
+        Content("leaderboard-figure", README, _make_leaderboard_figures),
         Content("accuracy", PAGE | README, lambda _, board, slug: [
             accuracy_table(board, f"accuracy-{slug}")
         ]),

@@ -10,6 +10,7 @@ __all__ = [
     "intervals",
     "kernels",
     "layers",
+    "leaderboard",
     "next_tokens",
     "out_of_distribution",
     "probes",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,7 @@ def _bubbles_on(
             f"{board.name}. The area of a circle is the peak memory of training. {note} {bars}"
             + _LOGARITHMIC * any(has_outlier([b.x for b in panel.bubbles]) for panel in panels),
             partial(
-                _draw,
+                draw_bubbles,
                 panels,
                 _styles_of(panels, styles),
                 relative_to if panels is relative else None,
@@ -114,12 +114,29 @@ def _styles_of(panels: Sequence[Panel], styles: MethodStyles) -> MethodStyles:
     return styles_of((bubble.method for panel in panels for bubble in panel.bubbles), styles)
 
 
-def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None = None) -> Figure:
+def draw_bubbles(
+    panels: Sequence[Panel],
+    styles: MethodStyles,
+    relative_to: str | None = None,
+    *,
+    has_names: bool = False,
+) -> Figure:
+    """Draw panels of bubbles side by side.
+
+    Args:
+        panels: the panels.
+        styles: colours and patterns of the rows.
+        relative_to: the row that is a ring, with lines through 100 %; None if there is none.
+        has_names: whether the name of its row stands beside each bubble, and not in a legend.
+    """
     everything = [bubble for panel in panels for bubble in panel.bubbles]
-    figure, every_axes = _make_axes(panels, {bubble.method for bubble in everything})
+    in_legend = () if has_names else {bubble.method for bubble in everything}
+    figure, every_axes = _make_axes(panels, in_legend)
     scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
     for axes, panel in zip(every_axes, panels, strict=True):
         _scatter(axes, panel, scale, styles, relative_to)
+        if has_names:
+            _write_names(axes, panel, scale)
         if relative_to is not None:
             axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
             axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
@@ -136,7 +153,7 @@ def _draw(panels: Sequence[Panel], styles: MethodStyles, relative_to: str | None
         place = axes.get_subplotspec()
         if place is not None and place.is_first_col():
             axes.set_ylabel(panel.measured)
-    for handle in add_legend(figure):
+    for handle in () if has_names else add_legend(figure):
         handle.set_sizes([40])
     _add_legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
     return figure
@@ -150,13 +167,13 @@ _NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
 """Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
 
 
-def _make_axes(panels: Sequence[Panel], names: Iterable[str]) -> tuple[Figure, list[Axes]]:
+def _make_axes(panels: Sequence[Panel], names: Collection[str]) -> tuple[Figure, list[Axes]]:
     """Make a figure with axes for panels, up to three in a row; four are two by two."""
     count = len(panels)
     columns = min(_PANELS_A_ROW, count if count <= _PANELS_A_ROW else math.ceil(count / 2))
     crowded = max(len(panel.bubbles) for panel in panels) > MANY
     width, height = (4.6, 3.9) if crowded or count == 1 else (3.5, 3.2)
-    right = legend_width(names)
+    right = legend_width(names) if names else 0.0
     if (limit := column_width()) is not None:
         columns = min(columns, max(1, int((limit - right) // _NARROW_PANEL)))
         height = min(height, _LOW_PANEL)
@@ -188,6 +205,16 @@ def _scatter(
         if bubble.interval is not None:
             points = [(bubble.x, bubble.y)]
             draw_intervals(axes, bubble.method, points, [bubble.interval], colour)
+
+
+def _write_names(axes: Axes, panel: Panel, scale: float) -> None:
+    """Write the name of its row to the right of each bubble."""
+    for bubble in panel.bubbles:
+        radius = math.sqrt(scale * bubble.memory / math.pi)
+        axes.annotate(
+            bubble.method, (bubble.x, bubble.y), xytext=(radius + 1, 0),
+            textcoords="offset points", va="center", fontsize=7,
+        )  # fmt: skip
 
 
 def _describe(bubble: Bubble, panel: Panel) -> str:

@@ -16,6 +16,7 @@ from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, readme_items, readme_slugs
 from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
+from lra.report.tables.leaderboard_csv import leaderboard_csv
 from lra.report.tables.markdown import escape
 from lra.report.tables.table import Table
 from lra.runtime.errors import UserError, unknown
@@ -24,6 +25,8 @@ from tasks.files import write_atomically
 FILES = (
     "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/settings.md",
 )  # fmt: skip
+CSV = "results/leaderboard.csv"
+"""The file of the runs that the leaderboard is of."""
 _BLOCK = re.compile(r"(?m)^<!-- made by report\.py: (.*) -->\n((?:(?!<!-- ).*\n)*)<!-- end -->$")
 _START = re.compile(r"(?m)^<!-- made by report\.py: .* -->$")
 _END = re.compile(r"(?m)^<!-- end -->$")
@@ -86,7 +89,7 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
 
 
 def check_readmes(results: Results, root: Path) -> list[str]:
-    """Compare the blocks of all README files with the records.
+    """Compare the blocks of all README files, and the leaderboard's CSV, with the records.
 
     Args:
         results: the results folder with the records.
@@ -102,25 +105,33 @@ def check_readmes(results: Results, root: Path) -> list[str]:
             missing = [path for path in block.figures if not path.is_file()]
             found += [f"there is no figure {path}" for path in missing]
             lines += [f"{file}, block {place[1]}:", *found] if found else []
-    return lines
+    have = (root / CSV).read_text(encoding="utf-8") if (root / CSV).is_file() else ""
+    found = _difference(have.splitlines(), _make_csv(data).splitlines())
+    return [*lines, *([f"{CSV}:", *found] if found else [])]
+
+
+def _make_csv(data: ReportData) -> str:
+    board = data.leading_board
+    return "" if board is None else leaderboard_csv(data.results, board)
 
 
 def _difference(have: list[str], want: list[str]) -> list[str]:
     for number, (old, new) in enumerate(zip(have, want, strict=False), start=1):
         if old != new:
-            return [f"line {number} of the block is", old, "the records give", new]
+            return [f"line {number} is", old, "the records give", new]
     if len(have) != len(want):
-        return [f"the block has {len(have)} lines, the records give {len(want)}"]
+        return [f"there are {len(have)} lines, the records give {len(want)}"]
     return []
 
 
 def write_readmes(results: Results, root: Path) -> None:
-    """Write all blocks into their files, and replace the figures of earlier records.
+    """Write all blocks into their files and the runs of the leaderboard into theirs, and replace
+    the figures of earlier records.
 
     Raises: UserError for a block that cannot be made; nothing is written then.
     """
     data = ReportData(results, ReportOptions())
-    contents: dict[Path, str] = {}
+    contents = {root / CSV: _make_csv(data)}
     figures: dict[Path, ReportFigure] = {}
     for file in FILES:
         content = _read(root / file)

@@ -6,6 +6,7 @@ __all__ = [
     "comparison",
     "latex",
     "leaderboard",
+    "leaderboard_csv",
     "markdown",
     "next_tokens",
     "notes",

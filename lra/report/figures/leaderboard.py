@@ -1,0 +1,74 @@
+"""The leaderboard as a figure: mean accuracy over training speed, measured and published."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from lra.report.boards.averages import FIVE, averages, mean_over
+from lra.report.boards.board import Board
+from lra.report.boards.measures import ACCURACY
+from lra.report.boards.preset_speeds import PresetSpeeds
+from lra.report.boards.slugs import slugify
+from lra.report.figures.bubble_panels import Bubble, Panel
+from lra.report.figures.bubbles import draw_bubbles
+from lra.report.figures.drawing import ReportFigure
+from lra.report.figures.intervals import average_interval, interval_of
+from lra.report.figures.styles import MethodStyles, styles_of
+from lra.report.published.closest import closest_result
+from lra.report.tables.leaderboard import rows_at_preset
+
+
+def leaderboard_figures(
+    board: Board, speeds: PresetSpeeds, styles: MethodStyles
+) -> list[ReportFigure]:
+    """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
+
+    A second panel has the published means of the same mixers over the same speeds.
+
+    Args:
+        board: the accuracies of all rows.
+        speeds: the training speeds of mixers at the preset of the board.
+        styles: colours of the rows.
+    Returns: the figure; none if fewer than two rows have a mean and a speed.
+    """
+    measured, published = [], []
+    for method, cells in rows_at_preset(board).items():
+        speed, mean = speeds.by_mixer.get(method), averages(cells)["mean of 5"]
+        if speed is None or mean is None:
+            continue
+        own = [cells[task] for task in FIVE]
+        interval = average_interval(
+            [cell.mean or 0.0 for cell in own], [interval_of(cell, ACCURACY) for cell in own]
+        )
+        seeds = min(len(cell.accuracies) for cell in own)
+        measured.append(Bubble(method, speed.relative, mean, speed.memory, interval, seeds))
+        closest = closest_result(own[0].runs[0])
+        printed = None if closest is None else mean_over(FIVE, closest.row.values)
+        if printed is not None:
+            published.append(Bubble(method, speed.relative, printed, speed.memory))
+    unit, label = f"relative to {speeds.relative_to}", "mean test accuracy of 5 tasks, %"
+    panels = [
+        Panel(name, FIVE, unit, bubbles, label)
+        for name, bubbles in (("measured", measured), ("published, full size", published))
+        if len(bubbles) > 1
+    ]
+    if len(measured) < 2:  # noqa: PLR2004
+        return []
+    return [
+        ReportFigure(
+            slugify("leaderboard", board.preset, board.protocol),
+            "Mean accuracy over training speed",
+            f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
+            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; vertical bars show "
+            f"its 95 % interval. Right: the mean that papers report for the same mixers at full "
+            f"size. Both have the speeds and the memory measured here: steps per second, divided "
+            f"by those of {speeds.relative_to} (geometric mean over tasks), on {speeds.device}.",
+            partial(
+                draw_bubbles,
+                panels,
+                styles_of((b.method for b in measured), styles),
+                has_names=True,
+            ),
+            is_wide=True,
+        )
+    ]
