@@ -30,6 +30,7 @@ from lra.report.published.rows import published_rows
 from lra.report.tables.accuracy import accuracy_table
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from lra.report.tables.comparison import comparison_table
+from lra.report.tables.equal_time import equal_time_table
 from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.next_tokens import position_table
 from lra.report.tables.out_of_distribution import evaluation_tables
@@ -65,6 +66,11 @@ def _make_leaderboard_figures(data: ReportData, board: Board, _: str) -> list[Re
     if board is not data.leading_board:
         return []
     return leaderboard_figures(board, data.speeds_at_preset(board), data.styles)
+
+
+def _make_equal_time_table(data: ReportData, board: Board, _: str) -> list[Table]:
+    table = equal_time_table(data.results, board, data.speeds_at_preset(board))
+    return [] if table is None else [table]
 
 
 def _make_first_bubbles(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
@@ -140,6 +146,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
     [
         Content("leaderboard", README, _make_leaderboard),
         Content("leaderboard-figure", README, _make_leaderboard_figures),
+        Content("equal-time", PAGE | README, _make_equal_time_table),
         Content("accuracy", PAGE | README, lambda _, board, slug: [
             accuracy_table(board, f"accuracy-{slug}")
         ]),

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 
 from lra.record.benchmark import BenchRecord
 
+_Place = tuple[str, int, int]
+"""Task, longest sequence and batch size."""
+
 
 @dataclass(frozen=True)
 class PresetSpeed:
@@ -17,6 +20,8 @@ class PresetSpeed:
     relative: float
     """Geometric mean over tasks of its steps per second, divided by those of the mixer that it is
     compared with."""
+    by_task: Mapping[str, float]
+    """The same on each task."""
     memory: float
     """Peak memory in MiB, of the task that takes most."""
 
@@ -54,7 +59,7 @@ def preset_speeds(
     ]
     devices = Counter(sorted(r.device for r in measured)).most_common(1)
     device = devices[0][0] if devices else ""
-    found: dict[str, dict[tuple[str, int, int], BenchRecord]] = {}
+    found: dict[str, dict[_Place, BenchRecord]] = {}
     for r in measured:
         if r.device == device and r.status == "done":
             found.setdefault(r.mixer, {})[r.task or "", r.length, r.batch_size] = r
@@ -65,13 +70,21 @@ def preset_speeds(
         device,
         relative_to,
         {
-            mixer: PresetSpeed(
-                statistics.geometric_mean(_speed(own[p]) / _speed(base[p]) for p in places),
-                max(own[p].peak_memory_mib or 0.0 for p in places),
-            )
+            mixer: _preset_speed({p: own[p] for p in places}, base)
             for mixer, own in found.items()
             if places and own.keys() >= {*places}
         },
+    )
+
+
+def _preset_speed(
+    own: Mapping[_Place, BenchRecord], base: Mapping[_Place, BenchRecord]
+) -> PresetSpeed:
+    by_task = {place[0]: _speed(record) / _speed(base[place]) for place, record in own.items()}
+    return PresetSpeed(
+        statistics.geometric_mean(by_task.values()),
+        by_task,
+        max(record.peak_memory_mib or 0.0 for record in own.values()),
     )
 
 

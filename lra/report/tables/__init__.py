@@ -4,6 +4,7 @@ __all__ = [
     "accuracy",
     "benchmarks",
     "comparison",
+    "equal_time",
     "latex",
     "leaderboard",
     "leaderboard_csv",
