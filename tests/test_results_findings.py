@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
 from lra.classifier.classifier import Classifier
+from lra.record.run import folder_of
+from lra.report.boards.rate_search import rate_searches
+from lra.report.boards.results import Results
+from lra.report.figures.learning_rates import rate_figure
+from lra.report.tables.learning_rates import rate_table
+from made_results import record, save
 from requested import resolve
 from results.findings.padding import PaddedClassifier
+
+
+def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
+    accuracies = {"tnn": (40.0, 50.0, 45.0), "s4": (55.0, 55.0, 20.0), "mega": (50.0, 60.0)}
+    for mixer, values in accuracies.items():
+        for number, value in enumerate(values):
+            run = record(mixer=mixer, run_id=f"{number}-s0", val_accuracy=value)
+            save(tmp_path, run)
+            rate = 3.0**number / 1000
+            (folder_of(tmp_path, run) / "config.yaml").write_text(f"train:\n  lr: {rate}\n")
+    searches = rate_searches(Results(tmp_path))
+    assert [(one.mixer, one.best_rate) for one in searches] == [("s4", 0.001), ("tnn", 0.003)]
+    assert searches[1].accuracies == [40.0, 50.0, 45.0]
+    assert rate_table(searches).rows[1] == ["tnn", "40.0", "50.0", "45.0", "0.003"]
+    (axes,) = rate_figure(searches).draw().axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["s4", "tnn"]
+    filled = [line for line in axes.lines if line.get_markerfacecolor() == "#1f5fa8"]
+    assert [line.get_marker() for line in filled if line.get_marker() != "None"] == ["v", "o"]
+
 
 MIXERS = ("tnn", "s4", "transformer")
 

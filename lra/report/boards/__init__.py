@@ -13,6 +13,7 @@ __all__ = [
     "preset_speeds",
     "probes",
     "ranking",
+    "rate_search",
     "results",
     "row_names",
     "slugs",

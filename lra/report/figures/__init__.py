@@ -11,6 +11,7 @@ __all__ = [
     "kernels",
     "layers",
     "leaderboard",
+    "learning_rates",
     "next_tokens",
     "out_of_distribution",
     "probes",

@@ -8,6 +8,7 @@ __all__ = [
     "latex",
     "leaderboard",
     "leaderboard_csv",
+    "learning_rates",
     "markdown",
     "next_tokens",
     "notes",
