@@ -92,7 +92,7 @@ def test_the_rate_that_is_best_in_validation_counts_and_successes_are_of_all(
     assert columns_of(scaled)["parity"] == ["0.860", "0.960"]
 
 
-def test_runs_of_another_length_are_no_attempts(tmp_path: Path) -> None:
+def test_runs_with_more_training_are_a_variant_of_their_own(tmp_path: Path) -> None:
     longer = ["train.steps=2000"]
     runs = [
         attempt(0, 60),
@@ -100,8 +100,9 @@ def test_runs_of_another_length_are_no_attempts(tmp_path: Path) -> None:
         attempt(2, 55, overrides=[*longer, "train.lr=1e-2"]),
     ]
     _, probe = found_in(tmp_path, runs)
-    (variant,) = probe.variants
-    assert variant.successes("tnn") == "1 of 2"
+    assert [variant.name for variant in probe.variants] == ["1,000 steps", "2,000 steps"]
+    assert [variant.successes("tnn") for variant in probe.variants] == ["0 of 1", "1 of 2"]
+    assert [variant.board.rows["tnn"]["languages"].mean for variant in probe.variants] == [60, 96]
 
 
 def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:

@@ -26,8 +26,13 @@ DEFAULT = "default"
 """Name of the variant whose options are those of the preset."""
 _SIZES = ("train", "val", "test")
 _WIDTH = "model.dim="
-_BUDGET = ("steps", "epochs", "minutes", "batch_size")
-"""Settings of training that say how much of it there is."""
+_BUDGET = {
+    "steps": "{:,} steps",
+    "epochs": "{:,} epochs",
+    "minutes": "{:g} minutes",
+    "batch_size": "batch size {}",
+}
+"""Settings of training that say how much of it there is, and how they are written."""
 _WHAT_IS_COMPARED = ("mixer.", "model.")
 """Settings in which rows differ. Others, such as the learning rate, are attempts of one row."""
 
@@ -36,13 +41,16 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Variant:
-    """What the mixers score on one variant of a probe: a language, a group, a number of pairs."""
+    """What the mixers score on one variant of a probe: a language, a group, a number of pairs.
+
+    Runs on the same data that had more or less training are variants of their own.
+    """
 
     name: str
     board: Board
     """The best attempt of each row: the settings of training whose validation accuracy is best."""
     attempts: Mapping[str, Sequence[RunRecord]]
-    """By row, the runs of all settings of training that were tried with as much training."""
+    """By row, the runs of all settings of training that were tried."""
 
     def successes(self, row: str) -> str:
         """Write how many attempts of a row succeed, such as "3 of 12"."""
@@ -92,7 +100,7 @@ class Probe:
 
 
 def probes(results: Results) -> list[Probe]:
-    """Sort the results on probes by task, preset and protocol, and then by variant of the task."""
+    """Sort the results on probes by task, preset and protocol, and then by variant."""
     records = [record for record in results.records if record.task in PROBES]
     settings = {results.path(run): _read_settings(results, run) for run in records}
     rows, families = _name_rows(results, records), _name_rows(results, records, _WIDTH)
@@ -105,8 +113,9 @@ def probes(results: Results) -> list[Probe]:
         changed = [group[0].overrides for group in by_data.values()]
         names, differing = _name_variants(options, changed, [key[1] for key in by_data])
         variants = [
-            _variant(results, name, group, rows, settings)
-            for name, group in zip(names, by_data.values(), strict=True)
+            _variant(results, ", ".join(filter(None, [name, budget])), group, rows)
+            for name, same_data in zip(names, by_data.values(), strict=True)
+            for budget, group in _by_budget(results, same_data, settings).items()
         ]
         found.append(
             Probe(
@@ -202,28 +211,38 @@ def _write_options(
     return ", ".join(written) or (DEFAULT if keys else "")
 
 
-def _variant(
-    results: Results,
-    name: str,
-    runs: Sequence[RunRecord],
-    rows: Mapping[Path, str],
-    settings: Mapping[Path, Mapping[str, Any]],
-) -> Variant:
-    def budget_of(cell: Cell[RunRecord]) -> list[Any]:
-        found = settings[results.path(cell.runs[0])]
+def _by_budget(
+    results: Results, runs: Sequence[RunRecord], settings: Mapping[Path, Mapping[str, Any]]
+) -> dict[str, list[RunRecord]]:
+    """Group runs on the same data by how much training they had, "" where all had as much."""
+
+    def budget_of(run: RunRecord) -> list[Any]:
+        found = settings[results.path(run)]
         return [found.get(f"config.train.{key}") for key in _BUDGET]
 
+    budgets = [budget_of(run) for run in runs]
+    differs = [len({values[k] for values in budgets}) > 1 for k in range(len(_BUDGET))]
+    return _group(
+        runs,
+        lambda run: ", ".join(
+            text.format(value)
+            for text, value, is_named in zip(_BUDGET.values(), budget_of(run), differs, strict=True)
+            if is_named and value is not None
+        ),
+    )
+
+
+def _variant(
+    results: Results, name: str, runs: Sequence[RunRecord], rows: Mapping[Path, str]
+) -> Variant:
     best: dict[str, dict[str, Cell[RunRecord]]] = {}
     attempts: dict[str, list[RunRecord]] = {}
     task = runs[0].task
     for row, group in sorted(_group(runs, lambda run: rows[results.path(run)]).items()):
         tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
         cells = [cell_of(same, results.is_own) for same in tried.values()]
-        chosen = max(cells, key=_validated)
-        best[row] = {task: chosen}
-        attempts[row] = [
-            run for cell in cells if budget_of(cell) == budget_of(chosen) for run in cell.runs
-        ]
+        best[row] = {task: max(cells, key=_validated)}
+        attempts[row] = [run for cell in cells for run in cell.runs]
     data = f"{runs[0].data.source} data"
     board = Board(runs[0].preset, runs[0].protocol, best, {task: data}, name or data)
     return Variant(name, board, attempts)
