@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from lra.classifier.classifier import Classifier
 from lra.record.run import folder_of
-from lra.report.boards.rate_search import rate_searches
+from lra.report.boards.rate_search import NAMES, rate_searches
 from lra.report.boards.results import Results
 from lra.report.figures.learning_rates import rate_figure
 from lra.report.tables.learning_rates import rate_table
@@ -32,8 +33,13 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
     assert rate_table(searches).rows[1] == ["tnn", "40.0", "50.0", "45.0", "0.003"]
     (axes,) = rate_figure(searches).draw().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["s4", "tnn"]
-    filled = [line for line in axes.lines if line.get_markerfacecolor() == "#1f5fa8"]
-    assert [line.get_marker() for line in filled if line.get_marker() != "None"] == ["v", "o"]
+    assert {text.get_text() for text in axes.figure.legends[0].get_texts()} == {*NAMES}
+    best = [list(line.get_xdata()) for line in axes.lines if _is_filled(line)]
+    assert best == [[55.0], [50.0]]
+
+
+def _is_filled(line: Any) -> bool:
+    return line.get_marker() != "None" and line.get_markerfacecolor() != "white"
 
 
 MIXERS = ("tnn", "s4", "transformer")

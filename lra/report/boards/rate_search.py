@@ -11,7 +11,7 @@ from lra.report.boards.results import Results
 
 FINDINGS = Path(__file__).resolve().parents[3] / "results" / "findings"
 """Folder of the runs behind the findings of results/README.md, a results folder for each."""
-NAMES = ("a third", "own", "three times")
+NAMES = ("a third", "own rate", "three times")
 """The three learning rates of each mixer, the lowest first."""
 
 

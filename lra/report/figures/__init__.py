@@ -6,6 +6,7 @@ __all__ = [
     "bubble_panels",
     "bubbles",
     "curves",
+    "dots",
     "drawing",
     "intervals",
     "kernels",

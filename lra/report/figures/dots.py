@@ -1,0 +1,67 @@
+"""Dot plots: a line for each row, with a marker for each condition that it was measured under."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from lra.report.figures.drawing import add_legend, new_figure
+from lra.report.figures.intervals import Interval
+from lra.report.figures.series import describe, mark
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_STYLES = (("v", "#c4501b"), ("o", "#1f5fa8"), ("^", "#2c8a4b"), ("s", "#7b4aa0"))
+"""Marker and colour of each condition."""
+_ROW = 0.2
+"""Height of a row in inches."""
+
+
+@dataclass(frozen=True)
+class Dot:
+    """A number of a row under one condition."""
+
+    condition: int
+    """Which of the figure's conditions."""
+    value: float
+    text: str = ""
+    """What the page says of it, besides its value."""
+    interval: Interval | None = None
+    is_filled: bool = True
+
+
+def draw_dots(
+    rows: Sequence[tuple[str, Sequence[Dot]]], conditions: Sequence[str], label: str
+) -> Figure:
+    """Draw the dots of each row, joined by a line from the lowest to the highest.
+
+    Args:
+        rows: the name of each row, which begins with its mixer, and its dots; the first is on top.
+        conditions: their names in the legend.
+        label: label of the axis, with the unit.
+    """
+    figure = new_figure(conditions, height=0.7 + _ROW * len(rows))
+    axes = figure.subplots()
+    named: set[int] = set()
+    for y, (name, dots) in enumerate(rows):
+        values = [dot.value for dot in dots]
+        axes.plot([min(values), max(values)], [y, y], color="#bbbbbb", linewidth=1.5, zorder=1)
+        for dot in dots:
+            marker, colour = _STYLES[dot.condition]
+            if dot.interval is not None:
+                axes.plot(dot.interval, [y, y], color=colour, linewidth=0.8, zorder=1.5)
+            (point,) = axes.plot(
+                [dot.value], [y], marker=marker, markersize=5.5, linestyle="none",
+                markerfacecolor=colour if dot.is_filled else "white", markeredgecolor=colour,
+                label=None if dot.condition in named else conditions[dot.condition],
+            )  # fmt: skip
+            named.add(dot.condition)
+            what = ", ".join(filter(None, [conditions[dot.condition], dot.text]))
+            mark(point, name, [f"{what}: {describe(label, dot.value, dot.interval or ())}"])
+    axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+    axes.invert_yaxis()
+    axes.set_xlabel(label)
+    add_legend(figure)
+    return figure
