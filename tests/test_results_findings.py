@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import yaml
 
 from lra.classifier.classifier import Classifier
 from lra.record.run import folder_of
+from lra.report.boards import finding_runs
 from lra.report.boards.rate_search import NAMES, rate_searches
 from lra.report.boards.results import Results
+from lra.report.chapters import ReportData, ReportOptions
 from lra.report.figures.learning_rates import rate_figure
+from lra.report.page.readme import make_block
 from lra.report.tables.learning_rates import rate_table
 from made_results import record, save
 from requested import resolve
@@ -40,6 +47,69 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
 
 def _is_filled(line: Any) -> bool:
     return line.get_marker() != "None" and line.get_markerfacecolor() != "white"
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
+    """A leaderboard of three mixers on two tasks, and made-up runs of every finding."""
+    monkeypatch.setattr(finding_runs, "FINDINGS", tmp_path / "findings")
+    number = itertools.count()
+
+    def add(folder: str, settings: dict[str, object], **changes: Any) -> None:
+        run = record(
+            **{"preset": "budget", "run_id": f"{next(number)}-s0", "config_hash": "b", **changes}
+        )
+        save(tmp_path / folder, run)
+        place = folder_of(tmp_path / folder, run)
+        (place / "config.yaml").write_text(yaml.safe_dump({"train": {"lr": 0.1}, **settings}))
+        steps = [{"step": 10 * k, "seconds": k, "val_accuracy": 50.0 + k} for k in (1, 2, 3)]
+        (place / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in steps))
+
+    for task, mixer in itertools.product(("listops", "image"), ("tnn", "s4d", "transformer")):
+        add("shipped", {}, task=task, mixer=mixer, test_accuracy=60.0, config_hash="a")
+    add("findings/padding", {}, mixer="tnn", label="padding mixed in", test_accuracy=55.0)
+    for steps, accuracy in ((10, 61.0), (20, 65.0)):
+        pretrain = {"pretrain": {"steps": steps}}
+        add("findings/pretraining", pretrain, mixer="tnn", test_accuracy=accuracy)
+    for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
+        mixer = {"mixer": {"width": width}}
+        add("findings/locality", mixer, mixer="conv", test_accuracy=accuracy)
+        add("findings/locality", mixer, mixer="conv", task="image", test_accuracy=accuracy - 9)
+    permuted = {"task": {"permutation": 1}}
+    for mixer, accuracy in (("conv", 20.0), ("s4d", 30.0)):
+        both = {**permuted, **({"mixer": {"width": 5}} if mixer == "conv" else {})}
+        add("findings/locality", both, mixer=mixer, task="image", test_accuracy=accuracy)
+    for mixer, seed in itertools.product(("s4d", "tnn"), range(5)):
+        add("findings/pathfinder_seeds", {}, mixer=mixer, task="pathfinder", seed=seed)
+    return ReportData(Results(tmp_path / "shipped"), ReportOptions())
+
+
+def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
+    names = ["locality", "pathfinder-seeds", "padding", "pretraining-steps"]
+    figures = {figure.slug: figure for figure in make_block(data, names).figures.values()}
+    assert [*figures] == names
+    drawn = {name: figure.draw().axes for name, figure in figures.items()}
+    (padding,) = drawn["padding"]
+    assert [label.get_text() for label in padding.get_yticklabels()] == ["tnn, listops"]
+    assert {60.0, 55.0} <= {x for line in padding.lines for x in np.asarray(line.get_xdata())}
+    (pretraining,) = drawn["pretraining-steps"]
+    names = [text.get_text() for text in pretraining.figure.legends[0].get_texts()]
+    half, same = (f"pretrained for {ratio} x the steps" for ratio in ("0.5", "1"))
+    assert {*names} == {"labels only", half, same}
+    listops, image = drawn["locality"]
+    assert (listops.get_title(), image.get_title()) == ("listops", "image")
+    dashed = [line for line in image.lines if line.get_linestyle() == "--"]
+    assert {y for line in dashed for y in np.asarray(line.get_ydata())} == {20.0, 30.0}
+    assert [axes.get_title() for axes in drawn["pathfinder-seeds"]] == ["s4d", "tnn"]
+    assert len(drawn["pathfinder-seeds"][0].lines) == 5 + 1
+
+
+def test_without_runs_there_are_no_findings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(finding_runs, "FINDINGS", tmp_path / "findings")
+    data = ReportData(Results(tmp_path), ReportOptions())
+    assert make_block(data, ["locality", "learning-rates", "padding"]).figures == {}
 
 
 MIXERS = ("tnn", "s4", "transformer")

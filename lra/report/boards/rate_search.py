@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from lra.record.frame import settings_of
+from lra.report.boards.finding_runs import finding_results
 from lra.report.boards.results import Results
 
-FINDINGS = Path(__file__).resolve().parents[3] / "results" / "findings"
-"""Folder of the runs behind the findings of results/README.md, a results folder for each."""
 NAMES = ("a third", "own rate", "three times")
 """The three learning rates of each mixer, the lowest first."""
 
@@ -33,8 +31,8 @@ class RateSearch:
 
 def shipped_rate_searches() -> list[RateSearch]:
     """Read the search whose best rates the leaderboard has; none where it is not there."""
-    folder = FINDINGS / "learning_rates"
-    return rate_searches(Results(folder)) if folder.is_dir() else []
+    results = finding_results("learning_rates")
+    return rate_searches(results) if results is not None else []
 
 
 def rate_searches(results: Results) -> list[RateSearch]:
