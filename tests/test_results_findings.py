@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
     (axes,) = rate_figure(searches).draw().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["s4", "tnn"]
     assert {text.get_text() for text in axes.figure.legends[0].get_texts()} == {*NAMES}
-    best = [list(line.get_xdata()) for line in axes.lines if _is_filled(line)]
+    best = [np.asarray(line.get_xdata()).tolist() for line in axes.lines if _is_filled(line)]
     assert best == [[55.0], [50.0]]
 
 
@@ -55,7 +56,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
     monkeypatch.setattr(finding_runs, "FINDINGS", tmp_path / "findings")
     number = itertools.count()
 
-    def add(folder: str, settings: dict[str, object], **changes: Any) -> None:
+    def add(folder: str, settings: Mapping[str, object], **changes: Any) -> None:
         run = record(
             **{"preset": "budget", "run_id": f"{next(number)}-s0", "config_hash": "b", **changes}
         )
