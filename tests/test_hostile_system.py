@@ -190,7 +190,7 @@ def test_interruptions_while_torch_is_imported(program: str, moment: float) -> N
         time.sleep(random.uniform(0.8 * moment, 1.2 * moment))
         process.send_signal(signal.SIGINT)
         _, told = process.communicate(timeout=30)
-    if told.startswith("Fatal Python error"):
+    if process.returncode == 1 and str(ROOT) not in told:
         return  # the interpreter itself was still starting
     assert "Traceback" not in told
     assert process.returncode in {0, 2, INTERRUPTED, -signal.SIGINT}

@@ -15,6 +15,7 @@ from lra.report.boards.ranking import BEST, SECOND, ranks_beyond
 from lra.report.boards.results import Results
 from lra.report.figures.leaderboard import leaderboard_figures
 from lra.report.figures.styles import assign_styles
+from lra.report.published.closest import closest_mean
 from lra.report.tables.equal_time import equal_time_table
 from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.table import Table
@@ -141,11 +142,11 @@ def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published() 
     runs = [*row("tnn", *[40.0] * 5), *row("s4", *[50.0] * 5), *row("conv", *[45.0] * 5)]
     (board,) = boards([*runs, *row("lru", 60.0), *row("mega", *[60.0] * 5)])
     styles = assign_styles(board.rows)
-    (figure,) = leaderboard_figures(board, speeds, styles)
+    (figure,) = leaderboard_figures(board, speeds, styles, closest_mean)
     left, right, *_ = figure.draw().axes
     assert {text.get_text() for text in left.texts} == {"tnn", "s4", "conv"}
     assert {text.get_text() for text in right.texts} == {"tnn", "s4"}  # no paper has conv
-    assert not leaderboard_figures(board, PresetSpeeds(), styles)
+    assert not leaderboard_figures(board, PresetSpeeds(), styles, closest_mean)
 
 
 def test_at_equal_time_a_mixer_of_half_the_speed_has_made_half_of_its_steps(tmp_path: Path) -> None:

@@ -66,7 +66,9 @@ def _make_leaderboard(data: ReportData, board: Board, _: str) -> list[Table]:
 def _make_leaderboard_figures(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
     if board is not data.leading_board:
         return []
-    return leaderboard_figures(board, data.speeds_at_preset(board), data.styles)
+    from lra.report.published.closest import closest_mean
+
+    return leaderboard_figures(board, data.speeds_at_preset(board), data.styles, closest_mean)
 
 
 def _make_equal_time_table(data: ReportData, board: Board, _: str) -> list[Table]:

@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import os
 import platform
+import signal
 import sys
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8  # as glibc's malloc.h has
@@ -43,8 +44,11 @@ def start_with_whole_heap() -> None:
     if not (variables and _is_command() and sys.executable) or sys.gettrace() is not None:
         return
     command = [sys.executable, *sys.orig_argv[1:]]
+    # Ctrl-C waits for `expect_interrupts`: an interpreter that is starting would show a traceback.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     with contextlib.suppress(OSError):  # it works without, in more memory
         os.execve(sys.executable, command, {**os.environ, **variables})  # noqa: S606 (the same)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _is_command() -> bool:

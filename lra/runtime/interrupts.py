@@ -37,6 +37,7 @@ def expect_interrupts(program: str) -> None:
     """
     _Start.program, _Start.has_begun = program, False
     signal.signal(signal.SIGINT, _on_interrupt)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `start_with_whole_heap`
     if (fault := describe_shadow() or describe_missing()) is not None:
         sys.stderr.write(f"{program}: error: {fault}\n")
         sys.exit(USER_ERROR)

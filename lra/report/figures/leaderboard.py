@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
-from lra.report.boards.averages import FIVE, averages, mean_over
+from lra.record.run import RunRecord
+from lra.report.boards.averages import FIVE, averages
 from lra.report.boards.board import Board
 from lra.report.boards.measures import ACCURACY
 from lra.report.boards.preset_speeds import PresetSpeeds
@@ -14,12 +16,14 @@ from lra.report.figures.bubbles import draw_bubbles
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.intervals import average_interval, interval_of
 from lra.report.figures.styles import MethodStyles, styles_of
-from lra.report.published.closest import closest_result
 from lra.report.tables.leaderboard import rows_at_preset
 
 
 def leaderboard_figures(
-    board: Board, speeds: PresetSpeeds, styles: MethodStyles
+    board: Board,
+    speeds: PresetSpeeds,
+    styles: MethodStyles,
+    published_mean: Callable[[RunRecord], float | None],
 ) -> list[ReportFigure]:
     """Draw the mean accuracy of each row of the leaderboard over its measured training speed.
 
@@ -29,6 +33,7 @@ def leaderboard_figures(
         board: the accuracies of all rows.
         speeds: the training speeds of mixers at the preset of the board.
         styles: colours of the rows.
+        published_mean: returns the published mean of a run's mixer over five tasks, or None.
     Returns: the figure; none if fewer than two rows have a mean and a speed.
     """
     measured, published = [], []
@@ -42,9 +47,7 @@ def leaderboard_figures(
         )
         seeds = min(len(cell.accuracies) for cell in own)
         measured.append(Bubble(method, speed.relative, mean, speed.memory, interval, seeds))
-        closest = closest_result(own[0].runs[0])
-        printed = None if closest is None else mean_over(FIVE, closest.row.values)
-        if printed is not None:
+        if (printed := published_mean(own[0].runs[0])) is not None:
             published.append(Bubble(method, speed.relative, printed, speed.memory))
     unit, label = f"relative to {speeds.relative_to}", "mean test accuracy of 5 tasks, %"
     panels = [

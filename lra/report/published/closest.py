@@ -10,6 +10,7 @@ from lra.config.request import PAPER
 from lra.config.settings_files import published_presets
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import RunRecord
+from lra.report.boards.averages import FIVE, mean_over
 from lra.report.published.audit import Published, names, read_published
 from lra.report.published.rows import PUBLISHED, PublishedRow, rows_of
 from tasks.untrusted import read_text
@@ -57,6 +58,15 @@ def closest_result(record: RunRecord) -> ClosestResult | None:
     row = min(known, key=lambda row: _distance(row, files.get(row.method), record))
     differences = _differences(row, files.get(row.method), record)
     return ClosestResult(row, row.printed[record.task], differences, record.mixer)
+
+
+def closest_mean(record: RunRecord) -> float | None:
+    """Return the mean over five tasks in percent of the row that comes closest to a run.
+
+    Returns: None if no row is of its mixer, or if the row lacks a task.
+    """
+    closest = closest_result(record)
+    return None if closest is None else mean_over(FIVE, closest.row.values)
 
 
 def _is_of_preset(published: Published | None, record: RunRecord) -> bool:
