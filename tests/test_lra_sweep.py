@@ -70,6 +70,20 @@ def records_of(folder: Path) -> list[RunRecord]:
     return records
 
 
+def test_all_tasks_are_those_that_have_the_preset(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--results-dir", str(tmp_path), "--mixers", "mean", "--print-commands"]
+    assert main(["--preset", "budget", *places]) == 0
+    found = capsys.readouterr()
+    tasks = [line.split()[line.split().index("--task") + 1] for line in found.out.splitlines()]
+    assert tasks == ["listops", "text", "retrieval", "image", "pathfinder"]
+    assert "without pathx, which has no preset budget" in found.err
+    assert main(["--preset", "budget", *places, "--tasks", "pathx"]) == USER_ERROR
+    assert main(["--preset", "bugdet", *places]) == USER_ERROR
+    assert "unknown preset 'bugdet'" in capsys.readouterr().err
+
+
 def test_a_plan_is_every_combination_once(tmp_path: Path) -> None:
     grid = ["train.lr=1e-3,2e-3", "model.depth=1,2"]
     runs = plan(sweep_options(tmp_path, grid=grid))

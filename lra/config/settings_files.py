@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -238,3 +238,12 @@ def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
     """Name the presets of published settings: `paper`, and those of single mixers."""
     files = [read_settings_file(path, path.name) for path in (configs / "mixers").glob("*.yaml")]
     return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
+
+
+def tasks_with_preset(tasks: Sequence[str], preset: str, configs: Path = CONFIGS) -> list[str]:
+    """List the tasks whose settings file has a preset; all of them if none has it."""
+    files = {
+        task: read_settings_file(configs / f"tasks/{task}.yaml", f"configs/tasks/{task}.yaml")
+        for task in tasks
+    }
+    return [task for task in tasks if preset in files[task].names["preset"]] or list(tasks)

@@ -13,7 +13,8 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from lra.config.registry import MIXERS, TASKS
+from lra.config.registry import MIXERS
+from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import INCOMPLETE, STOPPED, name_list, run_command, whole_numbers
 from lra.runtime.console import make_absolute, write_out
 from lra.runtime.environment import choose_device
@@ -38,7 +39,10 @@ def _names_or_all(text: str, flag: str, every: Sequence[str]) -> list[str]:
 
 
 def _plan(options: argparse.Namespace) -> list[PlannedRun]:
-    tasks = _names_or_all(options.tasks, "--tasks", [n for n in BENCHMARK if n in TASKS.classes])
+    every = tasks_with_preset(BENCHMARK, options.preset)
+    tasks = _names_or_all(options.tasks, "--tasks", every)
+    if tasks == every and (left_out := [task for task in BENCHMARK if task not in every]):
+        logger.info(f"without {', '.join(left_out)}, which has no preset {options.preset}")
     return plan(
         SweepOptions(
             tasks=tasks,

@@ -38,8 +38,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(
         "--tasks", default=ALL,
-        help=f"{ALL}, the six of the Long Range Arena (default), or a comma-separated list of "
-        "{names}, or FILE.py:CLASS for your own",
+        help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
+        "comma-separated list of {names}, or FILE.py:CLASS for your own",
     )  # fmt: skip
     name_in_help(tasks, lambda: sorted(TASKS.classes))
     mixers = parser.add_argument(
