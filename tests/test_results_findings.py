@@ -71,7 +71,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
     add("findings/padding", {}, mixer="tnn", label="padding mixed in", test_accuracy=55.0)
     for steps, accuracy in ((10, 61.0), (20, 65.0)):
         pretrain = {"pretrain": {"steps": steps}}
-        add("findings/pretraining", pretrain, mixer="tnn", test_accuracy=accuracy)
+        add("findings/pretraining-steps", pretrain, mixer="tnn", test_accuracy=accuracy)
     for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
         mixer = {"mixer": {"width": width}}
         add("findings/locality", mixer, mixer="conv", test_accuracy=accuracy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lra.report.boards.finding_runs import (
@@ -16,6 +16,7 @@ from lra.report.boards.rate_search import RateSearch, shipped_rate_searches
 from lra.report.boards.results import Results
 from lra.report.chapters import README, ChapterKind, Content, ReportData
 from lra.report.figures.conditions import condition_figure
+from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.learning_rates import rate_figure
 from lra.report.figures.locality import locality_figure
 from lra.report.figures.seeds import seed_figure
@@ -32,56 +33,52 @@ _LEARNING_RATES: ChapterKind[Sequence[RateSearch]] = ChapterKind(
 )  # fmt: skip
 
 
-def _padding(data: ReportData) -> list[Conditions]:
-    results, board = finding_results("padding"), data.leading_board
-    if results is None or board is None:
-        return []
-    mixed = {"padding mixed in": results.records}
-    return [beside_leaderboard(board, "padding skipped", mixed)]
+def _condition_chapter(
+    slug: str,
+    title: str,
+    caption: str,
+    of_leaderboard: str,
+    conditions_of: Callable[[Results], Conditions],
+) -> ChapterKind[Conditions]:
+    """Make the chapter of runs under some conditions, beside those of the leaderboard.
+
+    Args:
+        slug: name of the chapter, of its figure, and of the folder of its runs.
+        title: title of the figure.
+        caption: what the conditions are.
+        of_leaderboard: the condition of the leaderboard's runs.
+        conditions_of: sorts the chapter's own runs by their condition.
+    """
+
+    def read(data: ReportData) -> list[Conditions]:
+        results, board = finding_results(slug), data.leading_board
+        if results is None or board is None:
+            return []
+        return [beside_leaderboard(board, of_leaderboard, conditions_of(results))]
+
+    def make_figure(_: ReportData, conditions: Conditions, __: str) -> list[ReportFigure]:
+        return [condition_figure(slug, title, caption, conditions)]
+
+    return ChapterKind(read, lambda _: title, lambda _: slug, [Content(slug, README, make_figure)])
 
 
-_PADDING: ChapterKind[Conditions] = ChapterKind(
-    _padding,
-    lambda _: "Padding",
-    lambda _: "padding",
-    [
-        Content("padding", README, lambda _, conditions, __: [
-            condition_figure(
-                "padding",
-                "Accuracy with padding skipped, and mixed in",
-                "Preset budget. This suite computes no padded position. Most public "
-                "code pads each sequence to the longest one of its batch, and its mixers and batch "
-                "norm treat the padding like other positions.",
-                conditions,
-            )
-        ]),
-    ],
-)  # fmt: skip
-
-
-def _pretraining(data: ReportData) -> list[Conditions]:
-    results, board = finding_results("pretraining"), data.leading_board
-    if results is None or board is None:
-        return []
-    return [beside_leaderboard(board, "labels only", by_pretraining(results))]
-
-
-_PRETRAINING: ChapterKind[Conditions] = ChapterKind(
-    _pretraining,
-    lambda _: "Pretraining",
-    lambda _: "pretraining",
-    [
-        Content("pretraining-steps", README, lambda _, conditions, __: [
-            condition_figure(
-                "pretraining-steps",
-                "Accuracy after self-pretraining",
-                "Preset budget. All models were trained on labels for the same steps. Before that, "
-                "some learned to fill in masked inputs, for half, the same or twice the steps.",
-                conditions,
-            )
-        ]),
-    ],
-)  # fmt: skip
+_PADDING = _condition_chapter(
+    "padding",
+    "Accuracy with padding skipped, and mixed in",
+    "Preset budget. This suite computes no padded position. Most public code pads each sequence to "
+    "the longest one of its batch, and its mixers and batch norm treat the padding like other "
+    "positions.",
+    "padding skipped",
+    lambda results: {"padding mixed in": results.records},
+)
+_PRETRAINING = _condition_chapter(
+    "pretraining-steps",
+    "Accuracy after self-pretraining",
+    "Preset budget. All models were trained on labels for the same steps. Before that, some learned "
+    "to fill in masked inputs, for half, the same or twice the steps.",
+    "labels only",
+    by_pretraining,
+)
 
 
 def _seeds(_: ReportData) -> list[Results]:
