@@ -81,7 +81,7 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
         both = {**permuted, **({"mixer": {"width": 5}} if mixer == "conv" else {})}
         add("findings/locality", both, mixer=mixer, task="image", test_accuracy=accuracy)
     for mixer, seed in itertools.product(("s4d", "tnn"), range(5)):
-        add("findings/pathfinder_seeds", {}, mixer=mixer, task="pathfinder", seed=seed)
+        add("findings/pathfinder-seeds", {}, mixer=mixer, task="pathfinder", seed=seed)
     return ReportData(Results(tmp_path / "shipped"), ReportOptions())
 
 

@@ -74,15 +74,15 @@ _PADDING = _condition_chapter(
 _PRETRAINING = _condition_chapter(
     "pretraining-steps",
     "Accuracy after self-pretraining",
-    "Preset budget. All models were trained on labels for the same steps. Before that, some learned "
-    "to fill in masked inputs, for half, the same or twice the steps.",
+    "Preset budget. All models were trained on labels for the same steps. Before that, some "
+    "learned to fill in masked inputs, for half, the same or twice the steps.",
     "labels only",
     by_pretraining,
 )
 
 
 def _seeds(_: ReportData) -> list[Results]:
-    results = finding_results("pathfinder_seeds")
+    results = finding_results("pathfinder-seeds")
     return [] if results is None else [results]
 
 

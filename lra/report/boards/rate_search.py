@@ -31,7 +31,7 @@ class RateSearch:
 
 def shipped_rate_searches() -> list[RateSearch]:
     """Read the search whose best rates the leaderboard has; none where it is not there."""
-    results = finding_results("learning_rates")
+    results = finding_results("learning-rates")
     return rate_searches(results) if results is not None else []
 
 
