@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,15 @@ def test_generation_depends_on_law_seed_and_counts_alone() -> None:
         assert len(one[name].labels) == count
         assert np.array_equal(one[name].tokens, four[name].tokens)
         assert not np.array_equal(one[name].tokens, other[name].tokens)
+
+
+def test_an_interrupt_while_its_threads_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: ThreadPoolExecutor, *arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ThreadPoolExecutor, "__exit__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        generate(OFFICIAL_LAW, 0, {"train": 1}, workers=1)
 
 
 def test_generation_is_the_same_on_every_machine(tmp_path: Path) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 
 import numpy as np
 
@@ -41,8 +42,11 @@ def generate(
     texts: list[bytes] = []
     labels = bytearray()
     barren = 0
-    with progress("generating ListOps", total=total, unit="examples") as bar:
-        for expressions in _groups(law, seed, workers or core_count()):
+    with (
+        progress("generating ListOps", total=total, unit="examples") as bar,
+        closing(_groups(law, seed, workers or core_count())) as groups,  # else Ctrl-C can be lost
+    ):
+        for expressions in groups:
             before = len(texts)
             for text, label in _examples(expressions):
                 digest = example_digest(text)
@@ -63,7 +67,7 @@ def generate(
     return {name: _join(itertools.islice(taken, count)) for name, count in counts.items()}
 
 
-def _groups(law: Law, seed: int, workers: int) -> Iterator[Expressions]:
+def _groups(law: Law, seed: int, workers: int) -> Generator[Expressions]:
     """Grow groups 0, 1, 2, ... on threads, a few ahead; NumPy releases the interpreter's lock."""
     with ThreadPoolExecutor(workers) as pool:
         ahead: deque[Future[Expressions]] = deque()
