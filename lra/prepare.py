@@ -19,16 +19,13 @@ from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
 from lra.record.position_losses import describe_data
-from lra.runtime.cli import Parser, absolute_path, add_settings, positive_int, run_command
+from lra.runtime.cli import ALL, Parser, absolute_path, add_settings, positive_int, run_command
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
 from tasks.untrusted import explain_errors
 
 logger = logging.getLogger("lra.prepare")
-
-ALL = "all"
-"""Stands for every task of the benchmark."""
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

@@ -65,7 +65,7 @@ def test_what_is_nearest_to_a_run_is_taken() -> None:
     [
         {"device": "NVIDIA H200"}, {"task": "text"}, {"mixer": "s4"}, {"preset": "quick"},
         {"protocol": "lra"}, {"mixer_code": "0" * 16}, {"steps_per_second": None},
-        {"overrides": ["model.dim=1024"]},
+        {"overrides": ["model.dim=1024"]}, {"batch_size": 2, "length": 512},
     ],
 )  # fmt: skip
 def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> None:

@@ -15,6 +15,7 @@ from conftest import python_example
 from figure_checks import legend_names, overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
+from lra.bench.case import Case
 from lra.bench.own_process import Here, Memory
 from lra.bench.time_breakdown import profile_steps
 from lra.record.benchmark import BenchRecord, all_bench_records
@@ -283,6 +284,29 @@ def test_running_out_of_memory_is_recorded(
     records, _ = all_bench_records(tmp_path)
     assert {r.mixer: r.status for r in records} == {"mean": "done", "tnn": "oom"}
     assert "oom" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("at", ["seconds", "facts"])
+def test_running_out_of_memory_later_leaves_the_others_their_times(
+    at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_out() -> None:
+        raise MemoryError("the system ended the process")
+
+    def set_up(case: Case) -> Here:
+        here = _Here(case)
+        if case.mixer == "tnn":
+            monkeypatch.setattr(here, at, run_out)
+        return here
+
+    monkeypatch.setattr(rounds, "set_up", set_up)
+    arguments = ["step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
+    assert bench.main([*arguments, "--repeats", "2", "--out", str(tmp_path / "bench")]) == 0
+    records, _ = all_bench_records(tmp_path)
+    assert {r.mixer: (r.status, r.repeats) for r in records} == {
+        "mean": ("done", 2),
+        "tnn": ("oom", 0),
+    }
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -29,6 +29,7 @@ from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.row_names import RowNames
 from lra.report.tables.benchmarks import benchmark_tables
 from lra.runtime.cli import (
+    ALL,
     Parser,
     absolute_path,
     add_overrides,
@@ -171,8 +172,8 @@ def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> 
     """
     mixers = parser.add_argument(
         "--mixers", default=names,
-        help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for your "
-        f"own{also}",
+        help=f"{ALL}, or a comma-separated list (default: %(default)s) of {{names}}, or "
+        f"FILE.py:CLASS for your own{also}",
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
 
@@ -235,7 +236,7 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
                 varied=tuple(options.vary),
             )
             for values in itertools.product(*alternatives)
-            for name in name_list(options.mixers, "--mixers")
+            for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
         ]
         for length in lengths
     ]
@@ -254,7 +255,7 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
                 dim=options.dim,
                 changes=parse_changes(options.overrides),
             )
-            for name in name_list(options.mixers, "--mixers")
+            for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
             for part in name_list(options.parts, "--parts")
         ]
         for length in _lengths(options.lengths)

@@ -9,7 +9,8 @@ within a round.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +21,7 @@ from lra.bench.case import Case
 from lra.bench.own_process import WARMUP_ROUNDS, Place, set_up
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
-from lra.runtime.environment import choose_device, device_name, versions
+from lra.runtime.environment import choose_device, device_name, is_out_of_memory, versions
 from lra.runtime.repository import git_state
 
 
@@ -39,10 +40,30 @@ class Measurement:
         """Time the case once, and its reference."""
         if self.place is None:
             return
-        seconds = self.place.seconds()
-        self.seconds.append(seconds)
-        if self.reference is not None:
-            self.ratios.append(self.reference.seconds() / seconds)
+        with self._until_memory_runs_out():
+            seconds = self.place.seconds()
+            self.seconds.append(seconds)
+            if self.reference is not None:
+                self.ratios.append(self.reference.seconds() / seconds)
+
+    @contextmanager
+    def _until_memory_runs_out(self) -> Iterator[None]:
+        """Let the other cases go on where this one has no more memory; it then has no times."""
+        try:
+            yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self.close()
+
+    def close(self) -> None:
+        """Give back what the case and its reference hold, and forget their times."""
+        for place in (self.place, self.reference):
+            if place is not None:
+                place.close()
+        self.place = self.reference = None
+        self.seconds.clear()
+        self.ratios.clear()
 
     def record(self, mixers: tuple[str, ...]) -> BenchRecord:
         """Make the record; if memory ran out, it has no times.
@@ -50,13 +71,18 @@ class Measurement:
         Args:
             mixers: names of the mixers measured in the same rounds.
         """
-        place, times, memory = self.place, 1, None
+        times, memory, compared = 1, None, None
         facts: dict[str, Any] = {"params": None, "flops_per_step": None}
-        if place is not None:
-            times, memory, facts = place.repetitions, place.memory(), place.facts()
-        compared = None if self.reference is None else self.reference.memory()
+        with self._until_memory_runs_out():
+            if self.reference is not None:
+                compared = self.reference.memory()
+            if self.place is not None:
+                memory = self.place.memory()
+                times, facts = self.place.repetitions, self.place.facts()
         slow, middle, fast = quartiles([times / seconds for seconds in self.seconds])
         low, ratio, high = quartiles(self.ratios)
+        if self.place is None:
+            memory = compared = None
         if self.case.varies and self.seconds:
             # Runs of different work have no typical time, so their total time counts.
             middle = times * len(self.seconds) / sum(self.seconds)
@@ -67,7 +93,7 @@ class Measurement:
         return BenchRecord(
             **self.case.settings(),
             **facts,
-            status="oom" if memory is None else "done",
+            status="oom" if self.place is None else "done",
             device=device_name(device),
             threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
             repeats=len(self.seconds),
@@ -127,9 +153,7 @@ def measure(
         return [measured.record(mixers) for measured in measurements]
     finally:
         for measured in measurements:
-            for place in (measured.place, measured.reference):
-                if place is not None:
-                    place.close()
+            measured.close()
 
 
 def units(repeats: int) -> int:

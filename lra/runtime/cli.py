@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -194,12 +194,23 @@ def new_file(text: str) -> Path:
     return found
 
 
-def name_list(text: str, flag: str) -> list[str]:
+ALL = "all"
+"""What a command line says for every name that there is."""
+
+
+def name_list(text: str, flag: str, every: Sequence[str] = ()) -> list[str]:
     """Read comma-separated names, each once, in order.
+
+    Args:
+        text: the names.
+        flag: the flag that they were given to.
+        every: the names that `ALL` stands for; none: it is a name like others.
 
     Raises: UserError naming the flag, for an empty name.
     """
     found = list(dict.fromkeys(name.strip() for name in text.split(",")))
+    if every and found == [ALL]:
+        return list(every)
     if not all(found):
         raise UserError(f"{flag} {text!r}: an empty name; expected names, comma-separated")
     return found

@@ -21,7 +21,7 @@ from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_words
-from lra.sweep.arguments import ALL, RESULTS, parse_arguments
+from lra.sweep.arguments import RESULTS, parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.launcher import LaunchOptions, make_launcher
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, SweepOptions, limit_flags, plan
@@ -33,20 +33,15 @@ from tasks.base import BENCHMARK
 logger = logging.getLogger("lra.sweep")
 
 
-def _names_or_all(text: str, flag: str, every: Sequence[str]) -> list[str]:
-    chosen = name_list(text, flag)
-    return list(every) if chosen == [ALL] else chosen
-
-
 def _plan(options: argparse.Namespace) -> list[PlannedRun]:
     every = tasks_with_preset(BENCHMARK, options.preset)
-    tasks = _names_or_all(options.tasks, "--tasks", every)
+    tasks = name_list(options.tasks, "--tasks", every)
     if tasks == every and (left_out := [task for task in BENCHMARK if task not in every]):
         logger.info(f"without {', '.join(left_out)}, which has no preset {options.preset}")
     return plan(
         SweepOptions(
             tasks=tasks,
-            mixers=_names_or_all(options.mixers, "--mixers", sorted(MIXERS.classes)),
+            mixers=name_list(options.mixers, "--mixers", sorted(MIXERS.classes)),
             seeds=whole_numbers(options.seeds, "--seeds", 0),
             preset=options.preset,
             protocol=options.protocol,

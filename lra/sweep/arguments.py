@@ -6,6 +6,7 @@ import argparse
 
 from lra.config.registry import MIXERS, TASKS
 from lra.runtime.cli import (
+    ALL,
     Parser,
     absolute_path,
     add_overrides,
@@ -18,7 +19,6 @@ from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.sweep.launcher import LAUNCHERS
 from lra.sweep.plan import MOST_RUNS
 
-ALL = "all"
 RESULTS = "results"
 """Default folder of the results."""
 

@@ -19,6 +19,9 @@ from lra.train.self_pretraining import pretraining_config
 
 _CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
 """Settings of training that change how long a step takes; of the others only the batch does."""
+MANY_POSITIONS, FARTHEST = 4096, 4
+"""A measured step of fewer positions takes longer for each of them, so it says nothing of a step
+that has more than this many times as many."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +117,7 @@ class Timings:
             for record in self.all
             if record.steps_per_second is not None
             and _is_comparable(record, config)
+            and _says_enough(record, config, length)
             and is_cpu(record.device) == is_cpu(here)
         ]
         best = min(found, key=lambda r: _rank(r, config, length, here), default=None)
@@ -245,5 +249,16 @@ def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int
         said.append("on a busy machine")
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")
-    factor = record.batch_size / batch * (record.length / length)
-    return EstimatedSpeed((record.steps_per_second or 0.0) * factor, record.device, ", ".join(said))
+    speed = (record.steps_per_second or 0.0) * _scale(record, config, length)
+    return EstimatedSpeed(speed, record.device, ", ".join(said))
+
+
+def _says_enough(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> bool:
+    """Whether what was measured is not much smaller than a run's step."""
+    is_large = record.batch_size * record.length >= MANY_POSITIONS
+    return is_large or _scale(record, config, length) >= 1 / FARTHEST
+
+
+def _scale(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> float:
+    """Return how many times the positions of a run's step were in what was measured."""
+    return record.batch_size / config.train.batch_size * (record.length / length)
