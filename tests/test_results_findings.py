@@ -63,7 +63,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
         save(tmp_path / folder, run)
         place = folder_of(tmp_path / folder, run)
         (place / "config.yaml").write_text(yaml.safe_dump({"train": {"lr": 0.1}, **settings}))
-        steps = [{"step": 10 * k, "seconds": k, "val_accuracy": 50.0 + k} for k in (1, 2, 3)]
+        steps = [
+            {"step": 10 * k, "seconds": k, name: 50.0 + k}
+            for k in (1, 2, 3)
+            for name in ("accuracy", "val_accuracy")
+        ]
         (place / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in steps))
 
     for task, mixer in itertools.product(("listops", "image"), ("tnn", "s4d", "transformer")):

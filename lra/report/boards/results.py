@@ -46,6 +46,8 @@ class MetricsLine(BaseModel):
     step: Annotated[int, Field(ge=0, lt=2**53)]
     seconds: Amount
     """Seconds of training and evaluation since the start of the run, before and after resuming."""
+    accuracy: Annotated[Percent | None, BeforeValidator(_that_can_be_drawn)] = None
+    """Accuracy on the training examples since the line before in percent; None on other lines."""
     val_accuracy: Percent | None = None
     """Accuracy on the validation split in percent; None on a line about training."""
     val_loss: Annotated[float | None, BeforeValidator(_that_can_be_drawn)] = None
@@ -183,7 +185,7 @@ class Results:
             self.bench = [r for r in self.bench if r.path(Path()) not in new] + measured
         self._predictions: dict[Path, Predictions | None] = {}
         self._evaluations: dict[Path, list[EvaluationRecord]] = {}
-        self._validations: dict[Path, list[MetricsLine]] = {}
+        self._metrics: dict[Path, list[MetricsLine]] = {}
 
     def keep(self, is_kept: Callable[[RunRecord | BenchRecord], bool]) -> None:
         """Drop the records for which `is_kept` is false."""
@@ -211,12 +213,16 @@ class Results:
 
     def validations(self, record: RunRecord) -> list[MetricsLine]:
         """Read the lines of a run's metrics that have a validation accuracy, in order of steps."""
-        path = self.path(record) / "metrics.jsonl"
-        if path not in self._validations:
-            self._validations[path] = self._read_validations(path) if path.is_file() else []
-        return self._validations[path]
+        return [line for line in self.metrics(record) if line.val_accuracy is not None]
 
-    def _read_validations(self, path: Path) -> list[MetricsLine]:
+    def metrics(self, record: RunRecord) -> list[MetricsLine]:
+        """Read the metrics of a run, in order of steps."""
+        path = self.path(record) / "metrics.jsonl"
+        if path not in self._metrics:
+            self._metrics[path] = self._read_metrics(path) if path.is_file() else []
+        return self._metrics[path]
+
+    def _read_metrics(self, path: Path) -> list[MetricsLine]:
         found: list[MetricsLine] = []
         wrong: list[str] = []
         try:
@@ -232,11 +238,11 @@ class Results:
         if wrong:
             more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
             self.add_fault(f"{path}: {wrong[0]}{more}")
-        validations = [line for line in found if line.val_accuracy is not None]
-        if len(validations) > MOST_VALIDATIONS:
-            self.add_fault(f"{path}: {len(validations):,} validations, more than can be shown")
+        validations = sum(line.val_accuracy is not None for line in found)
+        if validations > MOST_VALIDATIONS:
+            self.add_fault(f"{path}: {validations:,} validations, more than can be shown")
             return []
-        return sorted(validations, key=lambda line: line.step)
+        return sorted(found, key=lambda line: line.step)
 
     def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
         """Read the records of evaluations of a run's model out of distribution."""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lra.report.boards.results import Results
 from lra.report.figures.drawing import ReportFigure, new_figure, plot_line
-from lra.report.figures.series import describe
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
 _PANEL = 2.3, 2.6
 """Width and height of the panel of a mixer, in inches."""
 _GRAYS = ("#111111", "#444444", "#777777", "#999999", "#bbbbbb")
-_LABEL = "validation accuracy, %"
+_LABEL = "training accuracy, %"
 
-Curves = Sequence[tuple[str, Sequence[tuple[int, Sequence[tuple[float, float]]]]]]
-"""By mixer and then by seed, the points (step, accuracy in percent) of each curve."""
+Curves = Sequence[tuple[str, Sequence[Sequence[tuple[float, float]]]]]
+"""By mixer, for each seed, the points (step, accuracy in percent) of its curve."""
 
 
 def seed_figure(results: Results, *, slug: str, title: str, caption: str) -> ReportFigure:
-    """Draw the validation accuracy of every run over its steps, a panel for each mixer.
+    """Draw the training accuracy of every run over its steps, a panel for each mixer.
 
     Args:
         results: a results folder with runs on one task.
@@ -36,14 +35,11 @@ def seed_figure(results: Results, *, slug: str, title: str, caption: str) -> Rep
         (
             mixer,
             [
-                (
-                    run.seed,
-                    [
-                        (float(line.step), line.val_accuracy)
-                        for line in results.validations(run)
-                        if line.val_accuracy is not None
-                    ],
-                )
+                [
+                    (float(line.step), line.accuracy)
+                    for line in results.metrics(run)
+                    if line.accuracy is not None
+                ]
                 for run in runs
                 if run.mixer == mixer
             ],
@@ -69,10 +65,9 @@ def _draw(curves: Curves, baseline: float) -> Figure:
     figure = new_figure(width=width * len(curves), height=height)
     every = figure.subplots(1, len(curves), squeeze=False, sharey=True)[0]
     for axes, (mixer, seeds) in zip(every, curves, strict=True):
-        for colour, (seed, points) in zip(_GRAYS, seeds, strict=False):
-            texts = [f"seed {seed}, step {x:,.0f}: {describe(_LABEL, y)}" for x, y in points]
-            line = {"color": colour, "marker": "o", "markersize": 3, "linewidth": 1.2}
-            plot_line(axes, mixer, points, line, texts=texts)
+        for colour, points in zip(_GRAYS, seeds, strict=False):
+            line = {"color": colour, "linewidth": 1.2}
+            plot_line(axes, mixer, points, line)
         axes.axhline(baseline, color="#c4501b", linewidth=0.9, linestyle="--", zorder=0.9)
         axes.set_title(mixer, fontsize=10)
         axes.set_xlabel("optimizer steps")
