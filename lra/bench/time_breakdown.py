@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -42,7 +41,6 @@ def profile_steps(step: Callable[[], None], device: torch.device) -> dict[str, f
 
 
 def _events_on_gpu(step: Callable[[], None]) -> list[Any]:
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or the profiler writes to the terminal
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
         for _ in range(PROFILED_STEPS):
             step()
