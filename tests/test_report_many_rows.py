@@ -268,7 +268,7 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
     monkeypatch.setattr(ReportFigure, "files", lambda figure: {f"{figure.slug}.svg": image})
     monkeypatch.setattr(build, "FIGURES_A_WORKER", 100)  # all in this process
     read: list[str] = []
-    for name in ("_read_validations", "_read_predictions"):
+    for name in ("_read_metrics", "_read_predictions"):
         reads = getattr(Results, name)
         monkeypatch.setattr(Results, name, lambda *a, n=name, r=reads: [read.append(n), r(*a)][1])
 
@@ -280,7 +280,7 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
         read.clear()
         calls[rows] = calls_of(lambda f=folder, o=out: report_of(f, o))
         files[rows] = (out / CONTENTS).read_text().splitlines()
-        assert read.count("_read_validations") == 2 * rows, "each file once"
+        assert read.count("_read_metrics") == 2 * rows, "each file once"
         assert read.count("_read_predictions") == 2 * min(rows, FEW)
     assert calls[120] < 2.2 * calls[60]
     assert files[120] == files[60], "no figure for each row"
