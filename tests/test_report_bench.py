@@ -6,6 +6,7 @@ import itertools
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from lra.bench import rounds
 from lra.bench.case import Case
 from lra.bench.own_process import Here, Memory
 from lra.bench.time_breakdown import profile_steps
+from lra.config.registry import MIXERS
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.row_names import RowNames
@@ -307,6 +309,40 @@ def test_running_out_of_memory_later_leaves_the_others_their_times(
         "mean": ("done", 2),
         "tnn": ("oom", 0),
     }
+
+
+def test_a_reference_that_runs_out_of_memory_is_not_ours() -> None:
+    class Place:
+        repetitions = 1
+
+        def __init__(self, seconds: float | None) -> None:
+            self.spent = seconds
+
+        def seconds(self) -> float:
+            if self.spent is None:
+                raise MemoryError("the system ended the process")
+            return self.spent
+
+        def memory(self) -> Memory:
+            return MEMORY
+
+        def facts(self) -> dict[str, Any]:
+            return {"params": 1, "flops_per_step": None}
+
+        def close(self) -> None: ...
+
+    (case,) = bench.list_classifiers(
+        bench.parse_arguments(["step", "--preset", "quick", "--mixers", "mean", "--lengths", "16"])
+    )[0]
+    measured = rounds.Measurement(case, Place(0.5), Place(None))
+    measured.time_round()
+    done = measured.record(("mean",))
+    assert (done.status, done.steps_per_second, done.ratio_to_reference) == ("done", 2.0, None)
+
+
+def test_all_mixers_can_be_measured() -> None:
+    (cases,) = bench.list_classifiers(bench.parse_arguments(["step", "--mixers", "all"]))
+    assert [case.mixer for case in cases] == sorted(MIXERS.classes)
 
 
 @pytest.mark.usefixtures("in_this_process")

@@ -123,7 +123,7 @@ def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)
-    _add_mixers(parser, CLASSIFIER_MIXERS)
+    _add_mixers(parser, CLASSIFIER_MIXERS, f"; {ALL} for every mixer")
     parser.add_argument(
         "--lengths",
         help="comma-separated lengths of synthetic sequences, in positions (default: the longest "
@@ -172,8 +172,8 @@ def _add_mixers(parser: argparse.ArgumentParser, names: str, also: str = "") -> 
     """
     mixers = parser.add_argument(
         "--mixers", default=names,
-        help=f"{ALL}, or a comma-separated list (default: %(default)s) of {{names}}, or "
-        f"FILE.py:CLASS for your own{also}",
+        help="comma-separated list (default: %(default)s) of {names}, or FILE.py:CLASS for your "
+        f"own{also}",
     )  # fmt: skip
     name_in_help(mixers, lambda: sorted(MIXERS.classes))
 
@@ -212,6 +212,7 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
         whole, size = parse_changes(texts, "--batch-size")
         changes = (whole, *changes, size)
     alternatives = [parse_alternatives(text, "--vary") for text in options.vary]
+    mixers = name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
     lengths: Sequence[int | None]
     if options.lengths == TASK:
         lengths = [None]
@@ -236,7 +237,7 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
                 varied=tuple(options.vary),
             )
             for values in itertools.product(*alternatives)
-            for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+            for name in mixers
         ]
         for length in lengths
     ]
@@ -255,7 +256,7 @@ def _operators(options: argparse.Namespace) -> list[list[Case]]:
                 dim=options.dim,
                 changes=parse_changes(options.overrides),
             )
-            for name in name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+            for name in name_list(options.mixers, "--mixers")
             for part in name_list(options.parts, "--parts")
         ]
         for length in _lengths(options.lengths)

@@ -9,7 +9,7 @@ within a round.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,29 +40,25 @@ class Measurement:
         """Time the case once, and its reference."""
         if self.place is None:
             return
-        with self._until_memory_runs_out():
-            seconds = self.place.seconds()
-            self.seconds.append(seconds)
-            if self.reference is not None:
-                self.ratios.append(self.reference.seconds() / seconds)
-
-    @contextmanager
-    def _until_memory_runs_out(self) -> Iterator[None]:
-        """Let the other cases go on where this one has no more memory; it then has no times."""
-        try:
-            yield
-        except (MemoryError, RuntimeError) as error:
-            if not is_out_of_memory(error):
-                raise
-            self.close()
+        with _if_memory_runs_out(self.close):
+            self.seconds.append(self.place.seconds())
+        if self.reference is not None:
+            with _if_memory_runs_out(self.close_reference):
+                self.ratios.append(self.reference.seconds() / self.seconds[-1])
 
     def close(self) -> None:
         """Give back what the case and its reference hold, and forget their times."""
-        for place in (self.place, self.reference):
-            if place is not None:
-                place.close()
-        self.place = self.reference = None
+        self.close_reference()
+        if self.place is not None:
+            self.place.close()
+        self.place = None
         self.seconds.clear()
+
+    def close_reference(self) -> None:
+        """Give back what the reference holds, and forget its times."""
+        if self.reference is not None:
+            self.reference.close()
+        self.reference = None
         self.ratios.clear()
 
     def record(self, mixers: tuple[str, ...]) -> BenchRecord:
@@ -73,16 +69,15 @@ class Measurement:
         """
         times, memory, compared = 1, None, None
         facts: dict[str, Any] = {"params": None, "flops_per_step": None}
-        with self._until_memory_runs_out():
-            if self.reference is not None:
+        if self.reference is not None:
+            with _if_memory_runs_out(self.close_reference):
                 compared = self.reference.memory()
-            if self.place is not None:
-                memory = self.place.memory()
-                times, facts = self.place.repetitions, self.place.facts()
+        if self.place is not None:
+            times = self.place.repetitions
+            with _if_memory_runs_out(self.close):
+                memory, facts = self.place.memory(), self.place.facts()
         slow, middle, fast = quartiles([times / seconds for seconds in self.seconds])
         low, ratio, high = quartiles(self.ratios)
-        if self.place is None:
-            memory = compared = None
         if self.case.varies and self.seconds:
             # Runs of different work have no typical time, so their total time counts.
             middle = times * len(self.seconds) / sum(self.seconds)
@@ -93,7 +88,7 @@ class Measurement:
         return BenchRecord(
             **self.case.settings(),
             **facts,
-            status="oom" if self.place is None else "done",
+            status="oom" if memory is None else "done",
             device=device_name(device),
             threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
             repeats=len(self.seconds),
@@ -106,12 +101,23 @@ class Measurement:
             peak_memory_mib=memory.peak if memory else None,
             base_memory_mib=memory.base if memory else None,
             reserved_memory_mib=memory.reserved if memory else None,
-            reference_peak_memory_mib=compared.peak if compared else None,
-            reference_base_memory_mib=compared.base if compared else None,
+            reference_peak_memory_mib=compared.peak if memory and compared else None,
+            reference_base_memory_mib=compared.base if memory and compared else None,
             measured_with=mixers,
             versions=versions(),
             git=git_state(),
         )
+
+
+@contextmanager
+def _if_memory_runs_out(give_up: Callable[[], None]) -> Iterator[None]:
+    """Give one case up where it has no more memory, and let the others go on."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
+            raise
+        give_up()
 
 
 def quartiles(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:

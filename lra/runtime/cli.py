@@ -198,22 +198,20 @@ ALL = "all"
 """What a command line says for every name that there is."""
 
 
-def name_list(text: str, flag: str, every: Sequence[str] = ()) -> list[str]:
+def name_list(text: str, flag: str, every: Sequence[str] = (ALL,)) -> list[str]:
     """Read comma-separated names, each once, in order.
 
     Args:
         text: the names.
         flag: the flag that they were given to.
-        every: the names that `ALL` stands for; none: it is a name like others.
+        every: the names that `ALL` stands for; by default only for itself.
 
     Raises: UserError naming the flag, for an empty name.
     """
     found = list(dict.fromkeys(name.strip() for name in text.split(",")))
-    if every and found == [ALL]:
-        return list(every)
     if not all(found):
         raise UserError(f"{flag} {text!r}: an empty name; expected names, comma-separated")
-    return found
+    return list(every) if found == [ALL] else found
 
 
 def whole_numbers(text: str, flag: str, least: int) -> list[int]:

@@ -19,9 +19,10 @@ from lra.train.self_pretraining import pretraining_config
 
 _CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
 """Settings of training that change how long a step takes; of the others only the batch does."""
-MANY_POSITIONS, FARTHEST = 4096, 4
-"""A measured step of fewer positions takes longer for each of them, so it says nothing of a step
-that has more than this many times as many."""
+SMALL_STEP = 4096
+"""Positions of a step; in a smaller one each of them takes longer."""
+MOST_SCALED = 4
+"""Times as many positions as in a small step to which its speed is still scaled."""
 
 
 @dataclass(frozen=True)
@@ -255,8 +256,8 @@ def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int
 
 def _says_enough(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> bool:
     """Whether what was measured is not much smaller than a run's step."""
-    is_large = record.batch_size * record.length >= MANY_POSITIONS
-    return is_large or _scale(record, config, length) >= 1 / FARTHEST
+    is_large = record.batch_size * record.length >= SMALL_STEP
+    return is_large or _scale(record, config, length) >= 1 / MOST_SCALED
 
 
 def _scale(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> float:
