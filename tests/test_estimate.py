@@ -95,7 +95,7 @@ def test_an_estimate_is_told() -> None:
     assert here.seconds(40_000) == 0
     elsewhere = TrainingTime(CONFIG, timings, "CPU C").describe()
     assert "on CPU A, 2 threads, not this CPU (" in elsewhere
-    minutes = compose("listops", "tnn", preset="budget").config
+    minutes = compose("listops", "tnn", overrides=["train.minutes=10"]).config
     limited = TrainingTime(minutes, timings, HERE)
     assert limited.describe() == "10 min of training, as train.minutes says"
     assert limited.seconds(100, 480.0) == 120

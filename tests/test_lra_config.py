@@ -111,7 +111,7 @@ def test_what_a_flag_replaced_is_shown() -> None:
     assert f"# --set train.lr=0.5, in place of 0.0005 of {place}" in shown
     assert "# --set mixer.rpe_residual=true\n" in shown
     budget = tnn(preset="budget").show()
-    assert "minutes: 10.0" in budget and "(presets.budget), in place of train.epochs 40" in budget
+    assert "steps: 4500" in budget and "(presets.budget), in place of train.epochs 40" in budget
 
 
 def test_minutes_replace_them_and_what_counts_in_steps() -> None:

@@ -14,9 +14,11 @@ import torch
 import yaml
 
 from lra.classifier.classifier import Classifier
+from lra.config.compose import compose
+from lra.config.registry import MIXERS as ALL_MIXERS
 from lra.record.run import folder_of
 from lra.report.boards import finding_runs
-from lra.report.boards.rate_search import NAMES, rate_searches
+from lra.report.boards.rate_search import NAMES, rate_searches, shipped_rate_searches
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions
 from lra.report.figures.learning_rates import rate_figure
@@ -44,6 +46,16 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
     assert {text.get_text() for text in axes.figure.legends[0].get_texts()} == {*NAMES}
     best = [np.asarray(line.get_xdata()).tolist() for line in axes.lines if _is_filled(line)]
     assert best == [[55.0], [50.0]]
+
+
+def test_every_mixer_of_the_leaderboard_has_the_best_rate_of_the_search() -> None:
+    searches = shipped_rate_searches()
+    assert {one.mixer for one in searches} == {*ALL_MIXERS.classes}
+    rates = {
+        one.mixer: compose("listops", one.mixer, preset="budget").config.train.lr
+        for one in searches
+    }
+    assert rates == {one.mixer: one.best_rate for one in searches}
 
 
 def _is_filled(line: Any) -> bool:

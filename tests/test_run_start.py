@@ -65,7 +65,7 @@ def test_a_run_of_more_than_a_day_is_warned_of_once(caplog: pytest.LogCaptureFix
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warning == (
         "this run trains for about 24.0 days; --preset quick trains a small model in minutes, "
-        "--preset budget one in 10 minutes"
+        "--preset budget one in 5 to 30 minutes"
     )
     assert "estimated time: 24.0 days of training on this CPU" in caplog.text
     assert "about 24.0 days of training left at 0.0579 steps/s" in caplog.messages
@@ -94,7 +94,7 @@ def test_where_no_time_is_known_it_follows_within_steps(caplog: pytest.LogCaptur
 
 def test_a_run_of_minutes_has_no_number_of_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    estimates(compose("listops", "s4", preset="budget").config, None).announce(
+    estimates(compose("listops", "s4", overrides=["train.minutes=10"]).config, None).announce(
         phases(is_of_time=True)
     )
     assert caplog.messages == [
