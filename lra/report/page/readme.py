@@ -23,7 +23,8 @@ from lra.runtime.errors import UserError, unknown
 from tasks.files import write_atomically
 
 FILES = (
-    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/settings.md",
+    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/README.md",
+    "results/settings.md",
 )  # fmt: skip
 CSV = "results/leaderboard.csv"
 """The file of the runs that the leaderboard is of."""
