@@ -12,7 +12,8 @@ from figure_checks import legend_names, overlaps
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import boards
 from lra.report.boards.intervals import wilson_interval
-from lra.report.boards.results import Predictions, Results
+from lra.report.boards.predictions import Predictions
+from lra.report.boards.results import Results
 from lra.report.figures.breakdown import (
     SeedPredictions,
     breakdown_figures,

@@ -14,7 +14,6 @@ import torch
 import yaml
 
 from lra.classifier.classifier import Classifier
-from lra.config.compose import compose
 from lra.config.registry import MIXERS as ALL_MIXERS
 from lra.record.run import folder_of
 from lra.report.boards import finding_runs
@@ -25,7 +24,7 @@ from lra.report.figures.learning_rates import rate_figure
 from lra.report.page.readme import make_block
 from lra.report.tables.learning_rates import rate_table
 from made_results import record, save
-from requested import resolve
+from requested import compose, resolve
 from results.findings.padding import PaddedClassifier
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.results import Predictions, Results
+from lra.report.boards.predictions import Predictions
+from lra.report.boards.results import Results
 from lra.report.boards.row_names import complete, matching_names
 from lra.report.boards.speeds import SpeedBoard
 from lra.runtime.errors import UserError, unknown

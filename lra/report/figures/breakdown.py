@@ -16,7 +16,8 @@ import numpy as np
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.intervals import wilson_interval
-from lra.report.boards.results import Predictions, Results
+from lra.report.boards.predictions import Predictions
+from lra.report.boards.results import Results
 from lra.report.boards.slugs import natural_order, slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (

@@ -1,0 +1,149 @@
+"""The file of a run's predictions, read and held against its record."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lra.record.run import NO_PREDICTION, RunRecord
+from lra.runtime.console import without_apostrophe
+from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
+from tasks.untrusted import explain_errors, read_regular
+
+LARGEST_PREDICTIONS = 2**28
+"""Most bytes of predictions."""
+LONGEST = 2**31
+"""Limit of the lengths of examples with labels of positions."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predictions of a model for every test example, in the order of the data."""
+
+    labels: np.ndarray
+    """(examples,) true classes; or, where some positions have labels, how many have."""
+    predictions: np.ndarray
+    """(examples,) predicted classes; NO_PREDICTION where the model gave none. Where some positions
+    have labels, how many were predicted right."""
+    metadata: dict[str, np.ndarray]
+    """Metadata fields by name, (examples,) numbers or strings each; length is among them."""
+    first_wrong: np.ndarray | None = None
+    """Where some positions have labels, (examples,) the first whose label was not predicted, or
+    NO_PREDICTION if there is none. Otherwise None."""
+
+    @property
+    def right(self) -> np.ndarray:
+        """Share of the labels of each example that were predicted: (examples,)."""
+        if self.first_wrong is None:
+            return self.labels == self.predictions
+        return self.predictions / self.labels
+
+    @property
+    def are_all_positions_scored(self) -> bool:
+        """Whether every position of every example has a label."""
+        is_scored = self.first_wrong is not None
+        return is_scored and np.array_equal(self.labels, self.metadata["length"])
+
+    def same_examples(self, other: Predictions) -> bool:
+        """Whether labels and metadata equal those of other predictions."""
+        return (
+            (self.first_wrong is None) == (other.first_wrong is None)
+            and np.array_equal(self.labels, other.labels)
+            and self.metadata.keys() == other.metadata.keys()
+            and all(
+                np.array_equal(self.metadata[name], other.metadata[name]) for name in self.metadata
+            )
+        )
+
+
+def read_predictions(record: RunRecord, path: Path) -> Predictions:
+    """Read the predictions of a run.
+
+    Args:
+        record: the run.
+        path: its file of predictions.
+    Raises: DataError, KeyError, OSError, OverflowError or ValueError if the file cannot be read, or
+        contradicts the record.
+    """
+    import pandas as pd
+
+    with explain_errors("its text"):
+        content = read_regular(path, largest=LARGEST_PREDICTIONS)
+        frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
+    columns = {
+        without_apostrophe(str(name)): _read_cells(column.to_numpy())
+        for name, column in frame.items()
+    }
+    take = _take_classes if record.tokens is None else _take_labels
+    found, right, total = take(columns)
+    if (total, right) != (record.test_total, record.test_correct):
+        raise ValueError(
+            f"{right} of {total} right, its record says "
+            f"{record.test_correct} of {record.test_total}"
+        )
+    for name, column in columns.items():
+        _check_metadata(name, column)
+    return found
+
+
+def _read_cells(column: np.ndarray) -> np.ndarray:
+    """Read a column of CSV, in which texts are as `as_text` writes them."""
+    if column.dtype.kind != "O":
+        return column
+    cells = [without_apostrophe(cell) if isinstance(cell, str) else cell for cell in column]
+    return np.array(cells, dtype=object)
+
+
+def _check_metadata(name: str, column: np.ndarray) -> None:
+    """Refuse metadata that is neither whole numbers nor words, or that no figure can show.
+
+    Raises: ValueError saying so.
+    """
+    if column.dtype.kind == "i":
+        words = [name]
+    elif all(isinstance(value, str) for value in column):
+        words = [name, *set(column)]
+    else:
+        raise ValueError("a metadata field is neither whole numbers nor words")
+    if not all(map(is_word, words)):
+        raise ValueError(f"a metadata field has words of over {LONGEST_WORD} letters, or odd ones")
+
+
+def _take_classes(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
+    """Take the predicted classes of examples; return how many are right, and of how many.
+
+    Raises: ValueError for what is no class.
+    """
+    found = Predictions(columns.pop("label"), columns.pop("prediction"), columns)
+    _require_numbers("labels", found.labels, 0, MOST_CLASSES)
+    _require_numbers("predictions", found.predictions, NO_PREDICTION, MOST_CLASSES)
+    return found, int((found.labels == found.predictions).sum()), len(found.labels)
+
+
+def _take_labels(columns: dict[str, np.ndarray]) -> tuple[Predictions, int, int]:
+    """Take how many labels of each example were predicted; return their sum, and that of labels.
+
+    Raises: ValueError for numbers that contradict each other.
+    """
+    targets, correct, first_wrong = (columns.pop(name) for name in OUTCOMES)
+    lengths = columns["length"]
+    _require_numbers("targets", targets, 1, LONGEST)
+    _require_numbers("correct", correct, 0, LONGEST)
+    _require_numbers("first_wrong", first_wrong, NO_PREDICTION, LONGEST)
+    _require_numbers("length", lengths, 1, LONGEST)
+    is_whole = correct == targets
+    if (targets > lengths).any() or (correct > targets).any() or (first_wrong >= lengths).any():
+        raise ValueError("an example has more labels than positions, or than right ones")
+    if not np.array_equal(is_whole, first_wrong == NO_PREDICTION):
+        raise ValueError("an example has a first wrong position and no wrong label, or none")
+    found = Predictions(targets, correct, columns, first_wrong)
+    return found, int(correct.sum()), int(targets.sum())
+
+
+def _require_numbers(name: str, column: np.ndarray, least: int, limit: int) -> None:
+    """Raise ValueError unless a column has whole numbers from `least` on, below `limit`."""
+    if column.dtype.kind != "i" or not ((column >= least) & (column < limit)).all():
+        raise ValueError(f"{name} are not all whole numbers from {max(0, least)} to {limit}")
