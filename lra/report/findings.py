@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lra.report.boards.finding_runs import (
@@ -22,13 +23,22 @@ from lra.report.figures.locality import locality_figure
 from lra.report.figures.seeds import seed_figure
 from lra.report.tables.learning_rates import rate_table
 
+
+def _by_task(found: Sequence[RateSearch]) -> Iterator[tuple[str, Iterator[RateSearch]]]:
+    return itertools.groupby(found, lambda search: search.task)
+
+
 _LEARNING_RATES: ChapterKind[Sequence[RateSearch]] = ChapterKind(
     lambda _: [found] if (found := shipped_rate_searches()) else [],
     lambda _: "Learning rates",
     lambda _: "learning-rates",
     [
-        Content("learning-rates", README, lambda _, found, __: [rate_figure(found)]),
-        Content("rates-of-the-leaderboard", README, lambda _, found, __: [rate_table(found)]),
+        Content("learning-rates", README, lambda _, found, __: [
+            rate_figure(task, list(searches)) for task, searches in _by_task(found)
+        ]),
+        Content("rates-of-the-leaderboard", README, lambda _, found, __: [
+            rate_table(task, list(searches)) for task, searches in _by_task(found)
+        ]),
     ],
 )  # fmt: skip
 

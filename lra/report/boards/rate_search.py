@@ -1,4 +1,4 @@
-"""Searches of learning rates: runs of each mixer that differ in their learning rate alone."""
+"""Searches of learning rates: runs of a mixer on a task that differ in nothing else."""
 
 from __future__ import annotations
 
@@ -8,15 +8,22 @@ from dataclasses import dataclass
 from lra.record.frame import settings_of
 from lra.report.boards.finding_runs import finding_results
 from lra.report.boards.results import Results
+from tasks.base import BENCHMARK
 
-NAMES = ("a third", "own rate", "three times")
-"""The three learning rates of each mixer, the lowest first."""
+NAMES = ("a third", "middle rate", "three times")
+"""The three learning rates of each search, the lowest first."""
+MIDDLE_RATE = (
+    "The middle rate is the mixer's own on listops, and the best one of listops on other tasks. "
+    "The others are a third of it and three times it."
+)
+"""What figures and tables say of the rates."""
 
 
 @dataclass(frozen=True)
 class RateSearch:
-    """Runs of one mixer that differ in their learning rate alone."""
+    """Runs of one mixer on one task that differ in their learning rate alone."""
 
+    task: str
     mixer: str
     rates: Sequence[float]
     """The learning rates, the lowest first."""
@@ -30,25 +37,28 @@ class RateSearch:
 
 
 def shipped_rate_searches() -> list[RateSearch]:
-    """Read the search whose best rates the leaderboard has; none where it is not there."""
+    """Read the searches whose best rates the leaderboard has; none where they are not there."""
     results = finding_results("learning-rates")
     return rate_searches(results) if results is not None else []
 
 
 def rate_searches(results: Results) -> list[RateSearch]:
-    """Read the runs of a search of learning rates, the mixer with the best accuracy first.
+    """Read searches of learning rates: by task, the mixer with the best accuracy first.
 
     Args:
-        results: a results folder with nothing but the finished runs of the search.
+        results: a results folder with nothing but the finished runs of searches.
     """
-    found: dict[str, dict[float, float]] = {}
+    found: dict[tuple[str, str], dict[float, float]] = {}
     for run in results.records:
         rate = settings_of(results.path(run))["config.train.lr"]
         assert isinstance(rate, float)
-        found.setdefault(run.mixer, {})[rate] = run.val_accuracy or 0.0
+        found.setdefault((run.task, run.mixer), {})[rate] = run.val_accuracy or 0.0
     searches = [
-        RateSearch(mixer, sorted(by_rate), [by_rate[rate] for rate in sorted(by_rate)])
-        for mixer, by_rate in found.items()
+        RateSearch(*task_and_mixer, sorted(by_rate), [by_rate[rate] for rate in sorted(by_rate)])
+        for task_and_mixer, by_rate in found.items()
         if len(by_rate) == len(NAMES)
     ]
-    return sorted(searches, key=lambda search: (-max(search.accuracies), search.mixer))
+    return sorted(
+        searches,
+        key=lambda search: (BENCHMARK.index(search.task), -max(search.accuracies), search.mixer),
+    )

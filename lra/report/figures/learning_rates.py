@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lra.report.boards.rate_search import NAMES, RateSearch
+from lra.report.boards.rate_search import MIDDLE_RATE, NAMES, RateSearch
 from lra.report.figures.dots import Dot, draw_dots
 from lra.report.figures.drawing import ReportFigure
 
 
-def rate_figure(searches: Sequence[RateSearch]) -> ReportFigure:
-    """Draw the accuracies of each mixer at its three learning rates."""
+def rate_figure(task: str, searches: Sequence[RateSearch]) -> ReportFigure:
+    """Draw the accuracies of each mixer at its three learning rates.
+
+    Args:
+        task: the task that all searches were made on.
+        searches: the searches, in the order of the rows.
+    """
     rows = [
         (
             search.mixer,
@@ -25,9 +30,8 @@ def rate_figure(searches: Sequence[RateSearch]) -> ReportFigure:
         for search in searches
     ]
     return ReportFigure(
-        "learning-rates",
-        "Accuracy at three learning rates",
-        "ListOps, preset budget, a third of its steps, one seed. Each mixer was trained at its own "
-        "learning rate, at a third of it, and at three times the rate. The best one is filled.",
+        f"learning-rates-{task}",
+        f"Accuracy at three learning rates on {task}",
+        f"Preset budget, a third of its steps, one seed. {MIDDLE_RATE} The best rate is filled.",
         partial(draw_dots, rows, NAMES, "best validation accuracy, %"),
     )
