@@ -272,7 +272,7 @@ BOUNDARY = {
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
     "lra.config.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
-    "lra.report.boards.results": "predictions, which are checked",
+    "lra.report.boards.predictions": "predictions, which are checked",
     "lra.report.page.page": "a template of this repository",
     "lra.report.published.rows": "a table of this repository",
     "lra.report.page.readme": "README files of this repository",

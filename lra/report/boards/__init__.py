@@ -12,6 +12,7 @@ __all__ = [
     "locality",
     "measures",
     "position_bits",
+    "predictions",
     "preset_speeds",
     "probes",
     "ranking",
