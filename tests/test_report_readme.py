@@ -34,6 +34,7 @@ BLOCKS = {
     "docs/results.md": ("accuracy, speed, bubbles-of-each-device", "bits"),
     "docs/probes.md": ("probes",),
     "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
+    "results/README.md": ("rates-of-the-leaderboard",),
     "results/settings.md": tuple(f"settings-{name}" for name in audit.names()),
 }
 
