@@ -12,11 +12,6 @@ from tasks.base import BENCHMARK
 
 NAMES = ("a third", "middle rate", "three times")
 """The three learning rates of each search, the lowest first."""
-MIDDLE_RATE = (
-    "The middle rate is the mixer's own on listops, and the best one of listops on other tasks. "
-    "The others are a third of it and three times it."
-)
-"""What figures and tables say of the rates."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +29,12 @@ class RateSearch:
     def best_rate(self) -> float:
         """The rate with the best validation accuracy; of equal ones the lowest."""
         return self.rates[self.accuracies.index(max(self.accuracies))]
+
+
+def describe_rates(task: str) -> str:
+    """Say which three learning rates the searches on a task have."""
+    middle = "at its own learning rate" if task == "listops" else "at its best rate on listops"
+    return f"Each mixer was trained {middle} (middle), at a third of it, and at three times it."
 
 
 def shipped_rate_searches() -> list[RateSearch]:
