@@ -12,6 +12,12 @@ from tasks.base import BENCHMARK
 
 NAMES = ("a third", "middle rate", "three times")
 """The three learning rates of each search, the lowest first."""
+RATES = (
+    "Each mixer was trained at three learning rates: a middle one, a third of it, and three times "
+    "it. On listops the middle rate is the mixer's own. On other tasks it is the best one on "
+    "listops."
+)
+"""What figures and tables say of the three rates."""
 
 
 @dataclass(frozen=True)
@@ -29,12 +35,6 @@ class RateSearch:
     def best_rate(self) -> float:
         """The rate with the best validation accuracy; of equal ones the lowest."""
         return self.rates[self.accuracies.index(max(self.accuracies))]
-
-
-def describe_rates(task: str) -> str:
-    """Say which three learning rates the searches on a task have."""
-    middle = "at its own learning rate" if task == "listops" else "at its best rate on listops"
-    return f"Each mixer was trained {middle} (middle), at a third of it, and at three times it."
 
 
 def shipped_rate_searches() -> list[RateSearch]:

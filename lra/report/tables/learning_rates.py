@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lra.report.boards.rate_search import NAMES, RateSearch, describe_rates
+from lra.report.boards.rate_search import NAMES, RATES, RateSearch
 from lra.report.tables.table import Column, Table, name_column, number_entry, text_column
 
 
@@ -23,7 +23,7 @@ def rate_table(task: str, searches: Sequence[RateSearch]) -> Table:
         slug=f"learning-rates-{task}",
         title=f"Learning rates on {task}",
         caption="Best validation accuracy in percent at preset budget after a third of its steps, "
-        f"and the learning rate with the best accuracy, which the leaderboard has. {describe_rates(task)}",
+        f"and the learning rate with the best accuracy, which the leaderboard has. {RATES}",
         columns=[
             name_column("mixer", [search.mixer for search in searches]),
             *columns,
