@@ -130,7 +130,7 @@ def _start_first_target(law, primitives, state, margin):
         direction, least_y, least_x, largest_y, largest_x = items[choice]
         y = low - least_y + draw_integer(state, high - low - (largest_y - least_y))
         x = low - least_x + draw_integer(state, high - low - (largest_x - least_x))
-        if _start_contour(law, primitives, state, 0, y, x, direction):
+        if _start_contour(law, primitives, state, np.int64(0), y, x, direction):
             return True
     return False
 
@@ -143,7 +143,7 @@ def _start_second_target(law, primitives, state, margin):
         dy, dx = primitives.second_start_offsets[draw_integer(state, DEGREES)]
         y = np.int64(np.rint(state.dashes[0, 0, 0] + dy))
         x = np.int64(np.rint(state.dashes[0, 0, 1] + dx))
-        if _start_contour(law, primitives, state, 1, y, x, direction):
+        if _start_contour(law, primitives, state, np.int64(1), y, x, direction):
             return True
     return False
 
@@ -232,14 +232,24 @@ def _start_distractor(law, primitives, state, margin, contour):
 
 
 @compiled
+def _copy_pixels(source, target):
+    """Copy a canvas; a slice assignment takes Numba seconds to compile, for its error messages."""
+    for row in range(len(source)):
+        for column in range(len(source)):
+            target[row, column] = source[row, column]
+
+
+@compiled
 def grow_distractor(law, primitives, state, margin, contour):
     """Grow a distractor from one start; tell whether it was completed, else restore the mask."""
     if not _start_distractor(law, primitives, state, margin, contour):
         return False
-    state.saved_masks[0], state.saved_masks[1] = state.mask, state.dilated_mask
+    _copy_pixels(state.mask, state.saved_masks[0])
+    _copy_pixels(state.dilated_mask, state.saved_masks[1])
     for dash in range(1, law.distractor_dashes):
         if not _extend_contour(law, primitives, state, contour, dash):
-            state.mask[:], state.dilated_mask[:] = state.saved_masks[0], state.saved_masks[1]
+            _copy_pixels(state.saved_masks[0], state.mask)
+            _copy_pixels(state.saved_masks[1], state.dilated_mask)
             return False
     _add_halo(law, primitives, state, state.dashes[contour, law.distractor_dashes - 1])
     return True

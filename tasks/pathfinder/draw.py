@@ -130,14 +130,14 @@ def _grow_contours(law, primitives, state, label, layout):
     margin = draw_integer(state, len(primitives.margins))
     while not grow_targets(law, primitives, state, margin):
         pass
-    contours = 2
+    contours = np.int64(2)
     for _ in range(law.distractors):
         for _ in range(law.distractor_draws):
             if grow_distractor(law, primitives, state, margin, contours):
                 contours += 1
                 break
-    layout[:2] = state.dashes[start, 0, :2]
-    layout[2:4] = state.dashes[end, law.contour_dashes - 1, :2]
+    layout[0], layout[1], _ = state.dashes[start, 0]
+    layout[2], layout[3], _ = state.dashes[end, law.contour_dashes - 1]
     layout[4] = contours - 2
     return contours
 
