@@ -19,6 +19,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @_compiled
+def _copy(source: Array, target: Array) -> None:  # pragma: no cover (compiled)
+    """Copy a state; a slice assignment takes Numba seconds to compile, for its error messages."""
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
+
+
+@_compiled
 def _store(  # noqa: PLR0917 (compiled functions take positional arguments alone)
     state: Array, key: Array, value: Array, rate: Any, fade: Any, held: Array, change: Array
 ) -> None:  # pragma: no cover (compiled)
@@ -60,7 +68,7 @@ def run_pairs(
         state[:] = 0
         for t in range(length):
             if t % tile == 0:
-                states[pair, t // tile] = state
+                _copy(state, states[pair, t // tile])
             _store(state, key[pair, t], value[pair, t], rate[pair, t], fade[pair, t], held, change)
             result = y[pair, t]
             result[:] = 0
@@ -140,10 +148,10 @@ def run_pairs_back(  # noqa: PLR0917 (compiled functions take positional argumen
         to_state[:] = 0
         for number in range(states.shape[1] - 1, -1, -1):
             start, end = number * tile, min(length, (number + 1) * tile)
-            after[0] = states[pair, number]
+            _copy(states[pair, number], after[0])
             for t in range(start, end):
                 here = t - start
-                after[here + 1] = after[here]
+                _copy(after[here], after[here + 1])
                 _store(
                     after[here + 1], key[pair, t], value[pair, t], rate[pair, t], fade[pair, t],
                     held[here], change[here],

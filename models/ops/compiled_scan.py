@@ -77,7 +77,10 @@ def _remember(  # noqa: PLR0917 (compiled functions take positional arguments al
     b, group, start = place
     size = x.shape[3]
     added = np.empty(size, x.dtype)
-    before[0] = state[b, group]
+    # Not a slice assignment, which takes Numba seconds to compile, for its error messages.
+    for n in range(decay.shape[3]):
+        for i in range(size):
+            before[0, n, i] = state[b, group, n, i]
     for k in range(decay.shape[1]):
         t = start + k
         for i in range(size):
