@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from conftest import ROOT
 from lra.report.boards.results import Results
@@ -32,8 +33,12 @@ CURVES = "learning-listops-over-steps-quick-s4"
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("report")
-    write_report(ReportData(Results(SHIPPED), ReportOptions()), FORMATS, out)
+    """The page of the shipped runs, written once for all processes that run tests."""
+    base = tmp_path_factory.getbasetemp()
+    out = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "report"
+    with FileLock(f"{out}.lock"):
+        if not (out / CONTENTS).exists():
+            write_report(ReportData(Results(SHIPPED), ReportOptions()), FORMATS, out)
     return out / "index.html"
 
 
