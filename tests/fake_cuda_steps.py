@@ -125,6 +125,7 @@ def count_case(mode: FakeCuda, case: Case) -> dict[str, Counts]:
     Raises: RuntimeError if tensors of an operation are on different devices.
     """
     gc.collect()  # of the cases before, nothing is to count as memory
+    gc.freeze()  # what is left, like torch's caches, is not looked through before every case
     mode.forget_held()
     trainer = build_trainer(case)
     found: dict[str, Counts] = {}
@@ -163,7 +164,6 @@ def answer_lines(lines: Iterable[str], out: TextIO) -> None:
     """Count the cases of each line, a JSON list, and write the results as a line of JSON."""
     torch.set_num_threads(1)
     with use_fake_cuda() as mode:
-        gc.freeze()  # what was imported stays, and is not looked through before every case
         for line in lines:
             results = [_summarize(mode, Case(**case)) for case in json.loads(line)]
             out.write(f"{json.dumps(results)}\n")
