@@ -20,7 +20,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @_compiled
 def _copy(source: Array, target: Array) -> None:  # pragma: no cover (compiled)
-    """Copy a state; a slice assignment takes Numba seconds to compile, for its error messages."""
+    """Copy a state. Numba needs seconds to compile the error message of a slice assignment."""
     for i in range(source.shape[0]):
         for j in range(source.shape[1]):
             target[i, j] = source[i, j]

@@ -77,7 +77,7 @@ def _remember(  # noqa: PLR0917 (compiled functions take positional arguments al
     b, group, start = place
     size = x.shape[3]
     added = np.empty(size, x.dtype)
-    # Not a slice assignment, which takes Numba seconds to compile, for its error messages.
+    # Numba needs seconds to compile the error message of a slice assignment.
     for n in range(decay.shape[3]):
         for i in range(size):
             before[0, n, i] = state[b, group, n, i]

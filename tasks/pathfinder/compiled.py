@@ -3,6 +3,10 @@
 Numba keeps machine code beside the source and looks for changes in a function's own file only, but
 the code of a function holds that of all it calls. So machine code that is older than any file of
 this folder is dropped first.
+
+Two habits keep the first compilation short. Arrays are copied by loops, because Numba needs seconds
+to compile the error message of a slice assignment. Numbers of contours are passed as `np.int64(0)`,
+because Numba compiles a function again for every constant argument.
 """
 
 from __future__ import annotations

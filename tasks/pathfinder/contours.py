@@ -233,7 +233,7 @@ def _start_distractor(law, primitives, state, margin, contour):
 
 @compiled
 def _copy_pixels(source, target):
-    """Copy a canvas; a slice assignment takes Numba seconds to compile, for its error messages."""
+    """Copy a canvas."""
     for row in range(len(source)):
         for column in range(len(source)):
             target[row, column] = source[row, column]
