@@ -125,7 +125,7 @@ class Delta(RecurrentMixer):
         if not self.context.causal:
             ahead, back = mixed.chunk(2, dim=2)
             mixed = ahead + back.flip(1)
-        return self.project(x, mixed.to(x.dtype))
+        return self.project(x, mixed)
 
     def rule_arguments(
         self, numbers: Sequence[int], projected: Tensor, moved: Tensor
@@ -167,7 +167,8 @@ class Delta(RecurrentMixer):
 
     def project(self, x: Tensor, mixed: Tensor) -> Tensor:
         """Normalise, gate and project: x (..., dim), mixed (..., heads, size) -> (..., dim)."""
-        return self.output(self.norm(mixed).flatten(-2) * functional.silu(self.gate(x)))
+        normalized = self.norm(mixed).flatten(-2).to(x.dtype)
+        return self.output(normalized * functional.silu(self.gate(x)))
 
     def learning_rates(self) -> Mapping[nn.Parameter, float | DecayingAt | None]:
         """Exempt the decays from weight decay, see `Mixer.learning_rates`."""
@@ -204,7 +205,7 @@ class _DeltaRecurrence(PrefillRecurrence):
         change = rate[..., None] * (value - held)
         matrix = matrix + key[..., :, None] * change[..., None, :]
         mixed = (query[..., None, :] @ matrix)[..., 0, :]
-        return mixer.project(x, mixed.to(x.dtype)), (matrix, latest)
+        return mixer.project(x, mixed), (matrix, latest)
 
     @torch.no_grad()
     def prefill(self, x: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
@@ -220,5 +221,5 @@ class _DeltaRecurrence(PrefillRecurrence):
         mixed, matrix = delta_rule(torch.cat([query, rows], dim=2), *joined).tensor_split(
             [length], dim=2
         )
-        y = mixer.project(x, mixed.transpose(1, 2).to(x.dtype))
+        y = mixer.project(x, mixed.transpose(1, 2))
         return y, (matrix.clone(), self.direction.convolution.state_after(projected))
