@@ -213,6 +213,8 @@ def test_speeds_of_a_busy_machine_are_marked() -> None:
     assert found.waiting == "unknown"
     assert not speed_of([record(threads=idle), record(threads=None, seed=1)]).busy
     assert speed_of([record(threads=idle), record(threads=busy, seed=1)]).busy
+    assert not speed_of([record(threads=None, gpu_shared=False)]).busy
+    assert speed_of([record(threads=None, gpu_shared=True)]).busy
 
 
 def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
 from lra.runtime.console import write_out
-from lra.runtime.environment import choose_device, device_name, versions
+from lra.runtime.environment import choose_device, device_name, is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.repository import git_state
@@ -125,6 +125,7 @@ class Decoding:
                         channels=self.dim,
                         device=device_name(self.device),
                         threads=ThreadsRecord.now(torch.get_num_threads(), self.device.type),
+                        gpu_shared=is_gpu_shared(self.device),
                         precision="fp32",
                         repeats=len(milliseconds),
                         steps_per_second=middle,

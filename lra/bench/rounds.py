@@ -21,7 +21,13 @@ from lra.bench.case import Case
 from lra.bench.own_process import WARMUP_ROUNDS, Place, set_up
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
-from lra.runtime.environment import choose_device, device_name, is_out_of_memory, versions
+from lra.runtime.environment import (
+    choose_device,
+    device_name,
+    is_gpu_shared,
+    is_out_of_memory,
+    versions,
+)
 from lra.runtime.repository import git_state
 
 
@@ -91,6 +97,7 @@ class Measurement:
             status="oom" if memory is None else "done",
             device=device_name(device),
             threads=ThreadsRecord.now(torch.get_num_threads(), device.type),
+            gpu_shared=is_gpu_shared(device),
             repeats=len(self.seconds),
             steps_per_second=middle,
             low_quartile=slow,

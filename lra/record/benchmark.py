@@ -67,6 +67,9 @@ class BenchRecord(Record):
     device: ShortText
     threads: ThreadsRecord | None = None
     """What it was computed with; null on a GPU, and in records older than this field."""
+    gpu_shared: bool | None = None
+    """Whether other processes held memory of the GPU meanwhile, so that speeds are low; null on a
+    CPU, and in records older than this field."""
     precision: FileName
     repeats: Count
     """Number of rounds that medians and quartiles are taken over."""

@@ -123,6 +123,9 @@ class RunRecord(Record):
     threads: ThreadsRecord | None = None
     """What it was computed with, when last worked on; null on a GPU, and in records older than this
     field."""
+    gpu_shared: bool | None = None
+    """Whether other processes held memory of the GPU when last worked on, so that speeds are low;
+    null on a CPU, and in records older than this field."""
     precision: ShortText
     versions: dict[ShortText, ShortText]
     git: GitFacts

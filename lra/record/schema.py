@@ -155,6 +155,11 @@ class ThreadsRecord(BaseModel):
         return Threads(self.waiting, self.cores, self.load).is_busy(self.count)
 
 
+def was_busy(threads: ThreadsRecord | None, gpu_shared: bool | None) -> bool:
+    """Say of a record's fields whether other processes slowed down what it measured."""
+    return bool(gpu_shared) or (threads is not None and threads.busy)
+
+
 class DataRecord(Record):
     """The data a run used."""
 

@@ -34,6 +34,9 @@ CONTAINER_LIMITS = (
 )
 """Where Linux says how much memory a container may take, in bytes."""
 
+OWN_CONTEXT_BYTES = 2 * 2**30
+"""More memory of a GPU than a process takes beside its tensors, for kernels and libraries."""
+
 
 def choose_device(name: str) -> torch.device:
     """Turn auto, cpu, cuda or cuda:N into a device.
@@ -108,6 +111,14 @@ def device_name(device: torch.device) -> str:
         ]
         model = names[0] if names else model
     return f"CPU {model}, {torch.get_num_threads()} threads"
+
+
+def is_gpu_shared(device: torch.device) -> bool | None:
+    """Say whether other processes hold memory of a GPU, and so make it slower; None for a CPU."""
+    if device.type != "cuda":
+        return None
+    free, total = torch.cuda.mem_get_info(device)
+    return total - free - torch.cuda.memory_reserved(device) > OWN_CONTEXT_BYTES
 
 
 def reset_peak_memory(device: torch.device) -> None:

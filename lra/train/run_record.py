@@ -13,7 +13,7 @@ from lra.config.schema import RunConfig
 from lra.record.position_losses import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
 from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
-from lra.runtime.environment import versions
+from lra.runtime.environment import is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, compute_position_scores
 from lra.train.self_pretraining import PretrainingResult, summarize_pretraining
@@ -108,6 +108,7 @@ class Recorder:
             wall_seconds=session.wall_seconds(),
             device=session.hardware(),
             threads=ThreadsRecord.now(torch.get_num_threads(), session.device.type),
+            gpu_shared=is_gpu_shared(session.device),
             precision=config.train.precision,
             versions=versions(),
             git={**session.git, "all_commits": session.commits()},

@@ -12,7 +12,7 @@ from lra.config.schema import RunConfig, TrainConfig
 from lra.record import benchmark, run
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
-from lra.record.schema import read_all, shipped_dir
+from lra.record.schema import read_all, shipped_dir, was_busy
 from lra.runtime.progress import duration
 from lra.train.run_length import RunLength
 from lra.train.self_pretraining import pretraining_config
@@ -246,7 +246,7 @@ def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int
         said.append("at other settings")
     if record.batch_size != batch:
         said.append(f"batch {record.batch_size} scaled to {batch}")
-    if record.threads is not None and record.threads.busy:
+    if was_busy(record.threads, record.gpu_shared):
         said.append("on a busy machine")
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")

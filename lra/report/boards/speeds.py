@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
+from lra.record.schema import was_busy
 from lra.report.boards.cells import IsOwn, counted, none_own
 from lra.report.boards.row_names import RowNames, with_hash
 from lra.report.boards.slugs import run_anchor, slugify
@@ -129,7 +130,7 @@ class SpeedBoard:
 
 def is_busy(record: RunRecord | BenchRecord) -> bool:
     """Say whether other processes kept the machine busy while a record was made."""
-    return record.threads is not None and record.threads.busy
+    return was_busy(record.threads, record.gpu_shared)
 
 
 def speed_of(runs: Iterable[RunRecord], is_own: IsOwn[RunRecord] = none_own) -> Speed:
