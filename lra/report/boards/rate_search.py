@@ -12,12 +12,11 @@ from tasks.base import BENCHMARK
 
 NAMES = ("a third", "middle rate", "three times")
 """The three learning rates of each search, the lowest first."""
-RATES = (
-    "Each mixer was trained at three learning rates: a middle one, a third of it, and three times "
-    "it. On listops the middle rate is the mixer's own. On other tasks it is the best one on "
-    "listops."
-)
-"""What figures and tables say of the three rates."""
+
+def describe_rates(task: str) -> str:
+    """Say which three learning rates were searched on a task."""
+    middle = "its own rate" if task == "listops" else "its best rate on listops"
+    return f"Each mixer was trained at {middle}, at a third of it, and at three times the rate."
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from lra.report.boards.rate_search import NAMES, RATES, RateSearch
+from lra.report.boards.rate_search import NAMES, RateSearch, describe_rates
 from lra.report.figures.dots import Dot, draw_dots
 from lra.report.figures.drawing import ReportFigure
 
@@ -32,6 +32,7 @@ def rate_figure(task: str, searches: Sequence[RateSearch]) -> ReportFigure:
     return ReportFigure(
         f"learning-rates-{task}",
         f"Accuracy at three learning rates on {task}",
-        f"Preset budget, a third of its steps, one seed. {RATES} The best rate is filled.",
+        f"Preset budget, a third of its steps, one seed. {describe_rates(task)} The marker of the "
+        "best rate is filled.",
         partial(draw_dots, rows, NAMES, "best validation accuracy, %"),
     )

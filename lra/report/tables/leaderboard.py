@@ -18,8 +18,8 @@ from lra.report.tables.notes import describe_seeds
 from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
-    "A number is bold if it is better than every other number of its column by more than the "
-    "interval. Where others are closer than that, these and the best one are underlined."
+    "The best number of a column is bold if it is ahead by more than the interval. If others are "
+    "within the interval, all of them are underlined. Numbers at chance are not compared."
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lra.report.boards.rate_search import NAMES, RATES, RateSearch
+from lra.report.boards.rate_search import NAMES, RateSearch, describe_rates
 from lra.report.tables.table import Column, Table, name_column, number_entry, text_column
 
 
@@ -22,8 +22,8 @@ def rate_table(task: str, searches: Sequence[RateSearch]) -> Table:
     return Table(
         slug=f"learning-rates-{task}",
         title=f"Learning rates on {task}",
-        caption="Best validation accuracy in percent at preset budget after a third of its steps, "
-        f"and the learning rate with the best accuracy, which the leaderboard has. {RATES}",
+        caption=f"{describe_rates(task)} Numbers are validation accuracies in percent at preset "
+        "budget, after a third of its steps. The leaderboard uses the best rate.",
         columns=[
             name_column("mixer", [search.mixer for search in searches]),
             *columns,
