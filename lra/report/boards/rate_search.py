@@ -13,6 +13,7 @@ from tasks.base import BENCHMARK
 NAMES = ("a third", "middle rate", "three times")
 """The three learning rates of each search, the lowest first."""
 
+
 def describe_rates(task: str) -> str:
     """Say which three learning rates were searched on a task."""
     middle = "its own rate" if task == "listops" else "its best rate on listops"
