@@ -95,7 +95,7 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
         "--preset",
         default="paper",
         help="paper (published sizes, default), quick (minutes), budget (the leaderboard's, 5 to "
-        "30 minutes), or a preset of a mixer",
+        "60 minutes), or a preset of a mixer",
     )
     parser.add_argument(
         "--protocol",
