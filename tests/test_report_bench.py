@@ -311,6 +311,19 @@ def test_running_out_of_memory_later_leaves_the_others_their_times(
     }
 
 
+@pytest.mark.parametrize("times, sets", [(1.9, 2), (2.1, 1)])
+def test_what_memory_does_not_hold_at_a_time_is_measured_in_sets(
+    times: float, sets: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "set_up", _Here)
+    monkeypatch.setattr(rounds, "available_memory_mib", lambda _: times * MEMORY.peak)
+    arguments = ["step", "--preset", "quick", "--mixers", "mean,tnn", "--lengths", "16"]
+    assert bench.main([*arguments, "--repeats", "2", "--out", str(tmp_path / "bench")]) == 0
+    records, _ = all_bench_records(tmp_path)
+    assert len({record.measured_with for record in records}) == sets
+    assert {(record.mixer, record.repeats) for record in records} == {("mean", 2), ("tnn", 2)}
+
+
 def test_a_reference_that_runs_out_of_memory_is_not_ours() -> None:
     class Place:
         repetitions = 1

@@ -22,6 +22,7 @@ from lra.bench.own_process import WARMUP_ROUNDS, Place, set_up
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord
 from lra.runtime.environment import (
+    available_memory_mib,
     choose_device,
     device_name,
     is_gpu_shared,
@@ -29,6 +30,9 @@ from lra.runtime.environment import (
     versions,
 )
 from lra.runtime.repository import git_state
+
+ROOM = 2
+"""Times the memory of the largest case that must be left for one more case."""
 
 
 @dataclass
@@ -139,7 +143,7 @@ def quartiles(values: Sequence[float]) -> tuple[float | None, float | None, floa
 def measure(
     cases: Sequence[Case], repeats: int, *, compare: bool, bar: tqdm[Any]
 ) -> list[BenchRecord]:
-    """Measure cases in interleaved rounds.
+    """Measure cases in interleaved rounds; in several sets, if memory does not hold all at a time.
 
     Args:
         cases: the computations to be timed.
@@ -147,26 +151,47 @@ def measure(
         compare: whether each case is timed beside its reference.
         bar: progress bar that moves by `units(repeats)` for each case.
     """
+    records: list[BenchRecord] = []
+    while len(records) < len(cases):
+        records += _measure_together(cases[len(records) :], repeats, compare, bar)
+    return records
+
+
+def _measure_together(
+    cases: Sequence[Case], repeats: int, compare: bool, bar: tqdm[Any]
+) -> list[BenchRecord]:
+    """Measure as many of the first cases as memory holds; arguments as for `measure`."""
     measurements: list[Measurement] = []
     try:
         for case in cases:
+            if measurements and not _has_room(measurements):
+                break
             measured = Measurement(case, set_up(case))
             measurements.append(measured)
             if compare and measured.place is not None:
                 measured.reference = set_up(case.reference())
             bar.update()
-        for number in range(WARMUP_ROUNDS + repeats):
+            measured.time_round()
+            bar.update()
+        for number in range(1, WARMUP_ROUNDS + repeats):
             for measured in measurements:
                 if number == WARMUP_ROUNDS:
                     measured.seconds.clear()
                     measured.ratios.clear()
                 measured.time_round()
                 bar.update()
-        mixers = tuple(case.mixer for case in cases)
+        mixers = tuple(measured.case.mixer for measured in measurements)
         return [measured.record(mixers) for measured in measurements]
     finally:
         for measured in measurements:
             measured.close()
+
+
+def _has_room(measurements: Sequence[Measurement]) -> bool:
+    """Whether memory holds one more case as large as the largest one, each with its reference."""
+    places = [place for one in measurements for place in (one.place, one.reference) if place]
+    largest = max((place.memory().peak for place in places), default=0.0)
+    return available_memory_mib(choose_device(measurements[0].case.device)) > ROOM * largest
 
 
 def units(repeats: int) -> int:
