@@ -13,10 +13,13 @@ from tasks.base import BENCHMARK
 NAMES = ("a third", "middle rate", "three times")
 """The three learning rates of each search, the lowest first."""
 
+FIRST = "listops"
+"""The task of the first search; the others begin with the rates that it found."""
+
 
 def describe_rates(task: str) -> str:
     """Say which three learning rates were searched on a task."""
-    middle = "its own rate" if task == "listops" else "its best rate on listops"
+    middle = "its own rate" if task == FIRST else f"its best rate on {FIRST}"
     return f"Each mixer was trained at {middle}, at a third of it, and at three times the rate."
 
 
