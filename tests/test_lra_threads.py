@@ -217,6 +217,16 @@ def test_speeds_of_a_busy_machine_are_marked() -> None:
     assert speed_of([record(threads=None, gpu_shared=True)]).busy
 
 
+@pytest.mark.parametrize(("others", "is_shared"), [(1, False), (3, True)])
+def test_a_gpu_is_shared_if_others_hold_its_memory(
+    others: int, is_shared: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 10 * 2**30)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: ((70 - others) * 2**30, 80 * 2**30))
+    assert environment.is_gpu_shared(torch.device("cuda")) == is_shared
+    assert environment.is_gpu_shared(torch.device("cpu")) is None
+
+
 def test_tables_of_speeds_and_ratios_say_busy_and_those_of_memory_do_not(tmp_path: Path) -> None:
     busy = ThreadsRecord(count=2, waiting="passive", cores=2, load=1.5)
     made = bench_record(
