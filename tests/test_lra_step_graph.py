@@ -245,11 +245,9 @@ def test_a_run_on_a_cpu_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     assert trainer.step_graph is None
 
 
-def test_the_setting_changes_no_hash_where_it_is_off() -> None:
+def test_a_run_has_the_same_hash_with_graphs_and_without() -> None:
     config = functools.partial(resolve, "image", "tnn", preset="quick")
-    off, on = config(), config(overrides=["train.cuda_graphs=true"])
-    assert "cuda_graphs" not in off.values()["train"]
-    assert off.hash != on.hash
+    assert config().hash == config(overrides=["train.cuda_graphs=true"]).hash
 
 
 @pytest.mark.gpu

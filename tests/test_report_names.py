@@ -64,6 +64,11 @@ def test_more_settings_are_shown_where_rows_differ_in_more() -> None:
     assert found[0] == "tnn (mixer.decay=0.8, model.dim=8, train.lr=1 and 1 more)"
 
 
+def test_settings_that_change_no_result_make_no_row() -> None:
+    fast = "train.checkpoint_activations=true", "train.cuda_graphs=true"
+    assert rows(record(), record(overrides=list(fast), seed=1)) == ["tnn"]
+
+
 def test_what_other_mixers_presets_and_protocols_change_is_no_matter() -> None:
     runs = [changed(*COMMON), changed("train.lr=1", *COMMON, mixer="s4"),
             changed("train.lr=1", *COMMON, preset="quick")]  # fmt: skip

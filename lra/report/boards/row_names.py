@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 
+from lra.config.changes import can_change_a_result
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError, unknown
@@ -13,12 +14,17 @@ SHOWN = 2
 """Changed settings that a name shows; more only where rows differ in no fewer."""
 
 Changes = frozenset[str]
-"""Settings that a run changes of its preset, the task's apart, each as "section.key=value"."""
+"""Settings of the model and its training that a run changes of its preset, each as
+"section.key=value", without those that cannot change a result."""
 
 
 def changes_of(run: RunRecord) -> Changes:
-    """Return the settings that a run changes of its preset, the task's apart."""
-    return frozenset(text for text in run.overrides if not text.startswith("task."))
+    """Return the settings that a run changes of its preset, without those of the task."""
+    return frozenset(
+        text
+        for text in run.overrides
+        if not text.startswith("task.") and can_change_a_result(text)
+    )
 
 
 class RowNames:

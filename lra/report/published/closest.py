@@ -6,6 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
+from lra.config.changes import can_change_a_result
 from lra.config.request import PAPER
 from lra.config.settings_files import published_presets
 from lra.config.strict_yaml import parse_yaml
@@ -102,7 +103,7 @@ def _differences(row: PublishedRow, published: Published | None, record: RunReco
 
 
 def _changes(record: RunRecord) -> set[str]:
-    return {text for text in record.overrides if not text.startswith("log.")}
+    return set(filter(can_change_a_result, record.overrides))
 
 
 def cite(source: str) -> str:
