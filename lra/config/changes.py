@@ -78,7 +78,7 @@ def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -
 
 
 def can_change_a_result(change: str) -> bool:
-    """Say whether a change, "section.key=value", is of more than the speed or the memory of a run."""
+    """Say whether a change, "section.key=value", is of more than speed and memory."""
     section, _, key = change.partition("=")[0].partition(".")
     field = TrainConfig.model_fields.get(key) if section == "train" else None
     return field is None or not any(isinstance(mark, NoEffect) for mark in field.metadata)

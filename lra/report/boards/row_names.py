@@ -21,9 +21,7 @@ Changes = frozenset[str]
 def changes_of(run: RunRecord) -> Changes:
     """Return the settings that a run changes of its preset, without those of the task."""
     return frozenset(
-        text
-        for text in run.overrides
-        if not text.startswith("task.") and can_change_a_result(text)
+        text for text in run.overrides if not text.startswith("task.") and can_change_a_result(text)
     )
 
 
