@@ -88,9 +88,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
         pretrain = {"pretrain": {"steps": steps}}
         add("findings/pretraining-steps", pretrain, mixer="tnn", test_accuracy=accuracy)
     for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
-        mixer = {"mixer": {"width": width}}
-        add("findings/locality", mixer, mixer="conv", test_accuracy=accuracy)
-        add("findings/locality", mixer, mixer="conv", task="image", test_accuracy=accuracy - 9)
+        where = ("shipped", "a") if width == 5 else ("findings/locality", f"width {width}")
+        for task in ("listops", "image"):
+            add(where[0], {"mixer": {"width": width}}, mixer="conv", task=task,
+                test_accuracy=accuracy, config_hash=where[1])  # fmt: skip
     permuted = {"task": {"permutation": 1}}
     for mixer, accuracy in (("conv", 20.0), ("s4d", 30.0)):
         both = {**permuted, **({"mixer": {"width": 5}} if mixer == "conv" else {})}
@@ -114,6 +115,8 @@ def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
     assert {*names} == {"labels only", half, same}
     listops, image = drawn["locality"]
     assert (listops.get_title(), image.get_title()) == ("listops", "image")
+    points = next(line for line in listops.lines if len(np.asarray(line.get_xdata())) == 3)
+    assert [*np.asarray(points.get_ydata())] == [40.0, 50.0, 55.0]
     dashed = [line for line in image.lines if line.get_linestyle() == "--"]
     assert {y for line in dashed for y in np.asarray(line.get_ydata())} == {20.0, 30.0}
     assert [axes.get_title() for axes in drawn["pathfinder-seeds"]] == ["s4d", "tnn"]

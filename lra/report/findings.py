@@ -116,7 +116,9 @@ _SEEDS: ChapterKind[Results] = ChapterKind(
 
 def _locality(data: ReportData) -> list[list[TaskLocality]]:
     results, board = finding_results("locality"), data.leading_board
-    return [] if results is None or board is None else [read_locality(results, board)]
+    if results is None or board is None:
+        return []
+    return [read_locality(results, data.results, board)]
 
 
 _LOCALITY: ChapterKind[list[TaskLocality]] = ChapterKind(

@@ -27,23 +27,26 @@ class TaskLocality:
     permuted_mixers: dict[str, float] = field(default_factory=dict)
 
 
-def read_locality(results: Results, board: Board) -> list[TaskLocality]:
+def read_locality(results: Results, shipped: Results, board: Board) -> list[TaskLocality]:
     """Sort the runs of the finding by task, with those of the leaderboard that they compare with.
 
     Args:
-        results: convolutions of several widths, and runs with task.permutation.
+        results: convolutions of other widths, and runs with task.permutation.
+        shipped: the results that have the leaderboard's runs.
         board: the board of the leaderboard.
     """
-    compared = {run.mixer for run in results.records}
-    plain = [run for run in board.records if not changes_of(run) and run.label is None]
+    compared = {CONVOLUTION, *(run.mixer for run in results.records)}
+    of_leaderboard = [
+        run
+        for run in board.records
+        if run.mixer in compared and run.seed == 0 and run.label is None and not changes_of(run)
+    ]
     found = {task: TaskLocality(task) for task in BENCHMARK}
-    for run in results.records:
-        settings = settings_of(results.path(run))
-        is_permuted = settings.get("config.task.permutation") is not None
-        _add(found[run.task], run, settings.get("config.mixer.width"), is_permuted)
-    for run in plain:
-        if run.mixer in compared and run.mixer != CONVOLUTION and run.seed == 0:
-            _add(found[run.task], run, None, False)
+    for folder, runs in ((results, results.records), (shipped, of_leaderboard)):
+        for run in runs:
+            settings = settings_of(folder.path(run))
+            is_permuted = settings.get("config.task.permutation") is not None
+            _add(found[run.task], run, settings.get("config.mixer.width"), is_permuted)
     return [one for one in found.values() if one.convolutions]
 
 
