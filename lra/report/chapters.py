@@ -17,7 +17,6 @@ from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from lra.report.boards.speeds import SpeedBoard, speed_boards
-from lra.report.figures.bubbles import bubbles_by_device
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.styles import assign_styles
 from lra.report.published.rows import choose_published
@@ -92,15 +91,6 @@ class ReportData:
     def speeds_at_preset(self, board: Board) -> PresetSpeeds:
         """Return the measured training speeds at the preset of a board."""
         return preset_speeds(self.results.bench, board.preset, board.protocol, self.relative_to)
-
-    @cached_property
-    def first_bubbles(self) -> tuple[Board | None, list[ReportFigure]]:
-        """The first main board that has bubble plots, and the first plot of each device there."""
-        for board in self.boards:
-            by_device = bubbles_by_device(board, self.relative_to, self.styles, board.slug)
-            if board.is_main and any(by_device.values()):
-                return board, [figures[0] for figures in by_device.values() if figures]
-        return None, []
 
     @property
     def mixing_board(self) -> SpeedBoard | None:

@@ -76,11 +76,6 @@ def _make_equal_time_table(data: ReportData, board: Board, _: str) -> list[Table
     return [] if table is None else [table]
 
 
-def _make_first_bubbles(data: ReportData, board: Board, _: str) -> list[ReportFigure]:
-    first, figures = data.first_bubbles
-    return figures if board is first else []
-
-
 def _make_evaluation_figures(data: ReportData, board: Board, slug: str) -> list[ReportFigure]:
     return [
         figure
@@ -158,10 +153,6 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
         )),
         Content("bubbles", PAGE | PAPER, lambda data, board, slug: (
             bubble_figures(board, data.relative_to, data.styles, slug)
-        )),
-        Content("bubbles-of-each-device", README, _make_first_bubbles),
-        Content("first-bubbles", README, lambda data, board, slug: (
-            _make_first_bubbles(data, board, slug)[:1]
         )),
         Content("curves", PAGE | PAPER, lambda data, board, slug: (
             curve_figures(data.results, board, data.styles, slug)

@@ -53,17 +53,13 @@ _LOGARITHMIC = (
 def bubble_figures(
     board: Board, relative_to: str, styles: MethodStyles, slug: str
 ) -> list[ReportFigure]:
-    """Make the bubble plots of a board, separately for each device."""
-    by_device = bubbles_by_device(board, relative_to, styles, slug)
-    return [figure for figures in by_device.values() for figure in figures]
-
-
-def bubbles_by_device(
-    board: Board, relative_to: str, styles: MethodStyles, slug: str
-) -> dict[str, list[ReportFigure]]:
     """Make the bubble plots of a board by the device whose speeds they show, most runs first."""
     devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
-    return {device: _bubbles_on(board, device, relative_to, styles, slug) for device in devices}
+    return [
+        figure
+        for device in devices
+        for figure in _bubbles_on(board, device, relative_to, styles, slug)
+    ]
 
 
 def _bubbles_on(
