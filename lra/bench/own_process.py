@@ -25,7 +25,6 @@ from lra.runtime.allocator import (
 )
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
-    available_memory_mib,
     choose_device,
     is_out_of_memory,
     memory_mib,
@@ -38,8 +37,6 @@ from lra.runtime.threads import chosen_variables
 
 WARMUP_ROUNDS = 3
 """Number of rounds at the start that are not counted."""
-ROOM = 4
-"""Times the memory of a case that must be left for it to keep what it has freed."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Here:
         reset_peak_memory(self.device)
         for _ in range(WARMUP_ROUNDS):
             self.subject.run()
-        self._make_room()
+        self._hand_back()
 
     def seconds(self) -> float:
         """See `Place.seconds`."""
@@ -105,14 +102,11 @@ class Here:
         self.subject.run()
         synchronize(self.device)
         spent = time.perf_counter() - start
-        self._make_room()
+        self._hand_back()
         return spent
 
-    def _make_room(self) -> None:
-        """Hand back what is free if others may lack it, though taking it anew costs them time."""
-        taken = peak_memory_mib(self.device) - self.base
-        if available_memory_mib(self.device) > ROOM * taken:
-            return
+    def _hand_back(self) -> None:
+        """Hand back what is free, which others may lack; the next untimed run takes it anew."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         else:
