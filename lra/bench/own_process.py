@@ -119,7 +119,9 @@ class Here:
 
     def facts(self) -> dict[str, Any]:
         """See `Place.facts`."""
-        return self.subject.facts()
+        facts = self.subject.facts()
+        self._hand_back()
+        return facts
 
     def close(self) -> None:
         """See `Place.close`."""
