@@ -9,6 +9,7 @@ import pytest
 
 from conftest import ROOT
 from lra.config.registry import NoEffect, Section, options_model
+from lra.config.request import SPEED_ALONE
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, with_shipped
 from models.base import Added as AddedToMixer
@@ -139,6 +140,15 @@ def test_a_setting_without_effect_is_in_no_hash() -> None:
     assert Settings(shown=True).hashed() == Settings().hashed() == {"steps": 1}
     checkpointed = TrainConfig(steps=1, checkpoint_activations=True)
     assert checkpointed.hashed() == TrainConfig(steps=1).hashed()
+
+
+def test_the_settings_without_effect_are_listed() -> None:
+    marked = {
+        f"train.{name}"
+        for name, field in TrainConfig.model_fields.items()
+        if any(isinstance(mark, NoEffect) for mark in field.metadata)
+    }
+    assert marked == SPEED_ALONE
 
 
 def test_without_the_mark_every_hash_moves(monkeypatch: pytest.MonkeyPatch) -> None:

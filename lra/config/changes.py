@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lra.config.registry import NoEffect, Section
+from lra.config.registry import Section
 from lra.config.request import Change
-from lra.config.schema import PretrainConfig, RunConfig, TrainConfig
+from lra.config.schema import PretrainConfig, RunConfig
 from lra.config.settings_layers import MergedSettings, list_exclusive_settings
 from lra.config.strict_yaml import plain
 from lra.runtime.errors import UserError
@@ -75,10 +75,3 @@ def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -
         if has_replaced or merged.initial_values.get((section, key), (default, ""))[0] != value:
             found.append(f"{section}.{key}={plain(value)}")
     return tuple(found)
-
-
-def can_change_a_result(change: str) -> bool:
-    """Say whether a change, "section.key=value", is of more than speed and memory."""
-    section, _, key = change.partition("=")[0].partition(".")
-    field = TrainConfig.model_fields.get(key) if section == "train" else None
-    return field is None or not any(isinstance(mark, NoEffect) for mark in field.metadata)

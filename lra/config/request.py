@@ -21,6 +21,14 @@ PAPER = "paper"
 
 DEFAULT_PROTOCOL = "s4"
 
+SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
+"""Settings that change no result, only speed and memory: the ones that are marked `NoEffect`."""
+
+
+def can_change_a_result(change: str) -> bool:
+    """Say whether a change, "section.key=value", is of more than speed and memory."""
+    return change.partition("=")[0] not in SPEED_ALONE
+
 
 @dataclass(frozen=True)
 class Change:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import PurePath
 
-from lra.config.changes import can_change_a_result
+from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError, unknown

@@ -6,8 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
-from lra.config.changes import can_change_a_result
-from lra.config.request import PAPER
+from lra.config.request import PAPER, can_change_a_result
 from lra.config.settings_files import published_presets
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import RunRecord
