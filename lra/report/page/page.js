@@ -13,7 +13,8 @@ const state = { tab: firstTab.id, hide: new Set(), search: "", row: "", theme: "
 
 const items = all(".item").map((element) => {
   const rows = all("tbody tr", element);
-  const head = rows.length ? [...element.children].filter((child) => !child.matches(".scroll")) : [element];
+  // The command of a measurement names all mixers that were measured in turns.
+  const head = [...element.children].filter((child) => !child.matches(".scroll, pre"));
   const texts = [...head.map((part) => part.textContent), element.dataset.rows ?? ""];
   return {
     element, rows, text: texts.join(" ").toLowerCase(), panel: element.closest("[role=tabpanel]"),
