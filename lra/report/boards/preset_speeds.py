@@ -34,6 +34,11 @@ class PresetSpeeds:
     relative_to: str = ""
     by_mixer: Mapping[str, PresetSpeed] = field(default_factory=dict)
 
+    @property
+    def tasks(self) -> str:
+        """The tasks that were measured, in words."""
+        return ", ".join(next((one.by_task for one in self.by_mixer.values()), ()))
+
 
 def preset_speeds(
     records: Sequence[BenchRecord], preset: str, protocol: str, relative_to: str

@@ -65,7 +65,8 @@ def leaderboard_figures(
             f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; vertical bars show "
             f"its 95 % interval. Right: the mean that papers report for the same mixers at full "
             f"size. Both have the speeds and the memory measured here: steps per second, divided "
-            f"by those of {speeds.relative_to} (geometric mean over tasks), on {speeds.device}.",
+            f"by those of {speeds.relative_to} (geometric mean over {speeds.tasks}), on "
+            f"{speeds.device}.",
             partial(
                 draw_bubbles,
                 panels,

@@ -262,7 +262,7 @@ def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -
             "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
             "parameters": _number(record.params, "{:,}"),
             "device": f"{record.device}, {record.precision}",
-            "measured in turns": f"{len(record.measured_with)} mixers",
+            "mixers measured in turns": f"{len(record.measured_with)}",
             "code": _code(record.git),
             "versions": _versions(record.versions),
         },
