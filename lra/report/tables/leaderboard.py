@@ -56,8 +56,8 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         caption += f" There are no results for {', '.join(missing)}."
     if not columns[-1].is_empty:
         caption += (
-            f" Speed is the geometric mean over {speeds.tasks} of steps per second, divided by those "
-            f"of {speeds.relative_to}, on {speeds.device}."
+            f" Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
+            f"those of {speeds.relative_to}, on {speeds.device}."
         )
     return Table(
         slug="leaderboard",
