@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from lra.report.boards.cells import Cell
+from lra.report.boards.measures import ACCURACY
 from tasks.base import BENCHMARK
 
 FIVE = BENCHMARK[:-1]
@@ -21,6 +22,6 @@ def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float
 
 
 def averages(cells: Mapping[str, Cell]) -> dict[str, float | None]:
-    """Compute each average of a row; None if a task has no number."""
-    values = {task: cell.value for task, cell in cells.items()}
+    """Compute each average of a row, in which results at chance count; None if a task has none."""
+    values = {task: cell.average_of(ACCURACY) for task, cell in cells.items()}
     return {name: mean_over(tasks, values) for name, tasks in AVERAGES.items()}

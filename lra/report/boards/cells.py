@@ -45,11 +45,14 @@ class Cell(Generic[AnyResult]):
         found = self.numbers(measure)
         return statistics.mean(found) if found else None
 
+    def average_of(self, measure: Measure) -> float | None:
+        """Return the number that counts in averages over tasks: the mean; None if a run failed."""
+        has_failed = any(run.status in ("diverged", "oom") for run in self.runs)
+        return None if has_failed else self.mean_of(measure)
+
     def value_of(self, measure: Measure) -> float | None:
-        """Return the number to average and rank: the mean; None if a run failed, or at chance."""
-        failed = any(run.status in ("diverged", "oom") for run in self.runs)
-        no_number = failed or (measure.has_chance and self.is_at_chance)
-        return None if no_number else self.mean_of(measure)
+        """Return the number to rank: the mean; None if a run failed, or at chance."""
+        return None if measure.has_chance and self.is_at_chance else self.average_of(measure)
 
     def spread_of(self, measure: Measure) -> str:
         """Write the mean, ± standard deviation of several; a dash if no run has a number."""
@@ -62,13 +65,13 @@ class Cell(Generic[AnyResult]):
         found = self.numbers(measure)
         return statistics.stdev(found) if len(found) > 1 else None
 
-    def text_of(self, measure: Measure, *, shows_seeds: bool = True) -> str:
-        """Write mean ± standard deviation (n), and how the runs without a result ended."""
+    def text_of(self, measure: Measure, *, shows_spread: bool = True) -> str:
+        """Write mean ± standard deviation (n), or the mean alone, and how other runs ended."""
         count = len(self.numbers(measure))
         if not count:
             return ", ".join(self.remarks_of(measure)) or MISSING
-        text = self.spread_of(measure)
-        brackets = [f"n={count}"] * shows_seeds + self.unfinished
+        text = self.spread_of(measure) if shows_spread else measure.text(self.mean_of(measure))
+        brackets = [f"n={count}"] * shows_spread + self.unfinished
         text += f" ({'; '.join(brackets)})" if brackets else ""
         chance, *others = self.remarks_of(measure) or [""]
         if chance == AT_CHANCE:

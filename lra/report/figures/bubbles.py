@@ -12,6 +12,7 @@ import numpy as np
 
 from lra.report.boards.board import Board
 from lra.report.boards.slugs import slugify
+from lra.report.figures.bubble_names import name_bubbles
 from lra.report.figures.bubble_panels import (
     Bubble,
     Panel,
@@ -24,6 +25,7 @@ from lra.report.figures.bubble_panels import (
 from lra.report.figures.drawing import (
     ReportFigure,
     add_legend,
+    arrange,
     column_width,
     has_outlier,
     legend_name,
@@ -123,7 +125,8 @@ def draw_bubbles(
         panels: the panels.
         styles: colours and patterns of the rows.
         relative_to: the row that is a ring, with lines through 100 %; None if there is none.
-        has_names: whether the name of its row stands beside each bubble, and not in a legend.
+        has_names: whether names stand beside the bubbles, and not in a legend; those of the rows
+            of the first panel.
     """
     everything = [bubble for panel in panels for bubble in panel.bubbles]
     in_legend = () if has_names else {bubble.method for bubble in everything}
@@ -131,8 +134,6 @@ def draw_bubbles(
     scale = area_per_mib(everything, most=max(len(panel.bubbles) for panel in panels))
     for axes, panel in zip(every_axes, panels, strict=True):
         _scatter(axes, panel, scale, styles, relative_to)
-        if has_names:
-            _write_names(axes, panel, scale)
         if relative_to is not None:
             axes.axvline(100, color="#999999", linewidth=0.8, zorder=0.9)
             axes.axhline(100, color="#999999", linewidth=0.8, zorder=0.9)
@@ -152,6 +153,9 @@ def draw_bubbles(
     for handle in () if has_names else add_legend(figure):
         handle.set_sizes([40])
     _add_legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
+    if has_names:
+        arrange(figure)
+        name_bubbles(figure, [legend_name(bubble.method) for bubble in panels[0].bubbles])
     return figure
 
 
@@ -201,16 +205,6 @@ def _scatter(
         if bubble.interval is not None:
             points = [(bubble.x, bubble.y)]
             draw_intervals(axes, bubble.method, points, [bubble.interval], colour)
-
-
-def _write_names(axes: Axes, panel: Panel, scale: float) -> None:
-    """Write the name of its row to the right of each bubble."""
-    for bubble in panel.bubbles:
-        radius = math.sqrt(scale * bubble.memory / math.pi)
-        axes.annotate(
-            bubble.method, (bubble.x, bubble.y), xytext=(radius + 1, 0),
-            textcoords="offset points", va="center", fontsize=7,
-        )  # fmt: skip
 
 
 def _describe(bubble: Bubble, panel: Panel) -> str:

@@ -8,6 +8,7 @@ from lra.record.run import RunRecord
 from lra.report.boards.averages import AVERAGES
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
+from lra.report.boards.measures import ACCURACY
 from lra.report.boards.row_names import matching_names
 from lra.report.figures.bubble_panels import Panel
 from lra.report.figures.drawing import ReportFigure
@@ -89,11 +90,12 @@ def _without_average(shown: Board, columns: Sequence[str]) -> Iterator[tuple[str
     for name in (name for name in columns if name in AVERAGES):
         reasons: dict[str, list[str]] = {}
         for row, cells in shown.rows.items():
-            missing = [task for task in AVERAGES[name] if cells.get(task, Cell()).value is None]
+            numbers = {task: cell.average_of(ACCURACY) for task, cell in cells.items()}
+            missing = [task for task in AVERAGES[name] if numbers.get(task) is None]
             if missing:
                 reasons.setdefault(", ".join(missing), []).append(row)
         for tasks, rows in reasons.items():
-            yield f"no {name}, as there is no result better than chance on {tasks}", rows
+            yield f"no {name}, as there is no result on {tasks}", rows
 
 
 def panels_of(figure: ReportFigure) -> list[Panel]:

@@ -20,6 +20,7 @@ from lra.report.boards.board import Board
 from lra.report.boards.results import Results
 from lra.report.chapters import PAPER, ReportData, ReportOptions
 from lra.report.contents import ACCURACY
+from lra.report.figures.bubble_names import name_bubbles
 from lra.report.figures.drawing import HEIGHT, WIDTH, ReportFigure, arrange, style
 from lra.report.page.write import files_before, write_files
 from lra.report.paper.board_table import tabulate_board, tabulate_published
@@ -33,7 +34,7 @@ from lra.report.paper.choice import (
     choose,
     is_at_preset,
 )
-from lra.report.paper.labels import label_bubbles, shorten_legend
+from lra.report.paper.labels import shorten_legend
 from lra.report.paper.left_out import panels_of, rows_left_out
 from lra.report.paper.table import PaperTable
 from lra.report.tables.latex import breakable, replace_unknown
@@ -193,7 +194,7 @@ def draw_for_column(figure: ReportFigure) -> Figure:
     drawn = figure.draw()
     labels = shorten_legend(drawn) if panels_of(figure) else []
     arrange(drawn)
-    label_bubbles(drawn, labels)
+    name_bubbles(drawn, labels)
     return drawn
 
 

@@ -27,19 +27,19 @@ def accuracy_table(board: Board, slug: str) -> Table:
 
 
 def accuracy_columns(
-    board: Board, beneath: Mapping[str, Mapping[str, float]], *, shows_seeds: bool = True
+    board: Board, beneath: Mapping[str, Mapping[str, float]], *, shows_spread: bool = True
 ) -> list[Column]:
     """Make the columns of a board: the rows' names, its tasks and, in a main board, averages.
 
     Args:
         board: the results.
         beneath: accuracies of further rows in percent, by name and then by task.
-        shows_seeds: whether texts say how many seeds a number is a mean of.
+        shows_spread: whether texts have the standard deviation over seeds and their number.
     """
     columns = [name_column("mixer", [*board.rows, *beneath], board.own_rows)]
     for task in board.tasks:
         cells = [cells.get(task) for cells in board.rows.values()]
-        entries = [result_entry(cell, ACCURACY, shows_seeds=shows_seeds) for cell in cells]
+        entries = [result_entry(cell, ACCURACY, shows_spread=shows_spread) for cell in cells]
         below = [by_task.get(task) for by_task in beneath.values()]
         columns.append(result_column(task, ACCURACY, entries, below))
     means = [averages(cells) for cells in board.rows.values()]

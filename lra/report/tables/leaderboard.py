@@ -13,13 +13,13 @@ from lra.report.boards.cells import Cell
 from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.preset_speeds import PresetSpeed, PresetSpeeds
 from lra.report.boards.row_names import changes_of
-from lra.report.tables.accuracy import OVER_N_SEEDS, accuracy_columns, conditions_of
-from lra.report.tables.notes import describe_seeds
+from lra.report.tables.accuracy import accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
     "The best number of a column is bold if it is ahead by more than the interval. If others are "
-    "within the interval, all of them are underlined. Numbers at chance are not compared."
+    "within the interval, all of them are underlined. Numbers at chance are not compared, but they "
+    "count in the mean."
 )
 
 
@@ -35,10 +35,8 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     """
     rows = _best_first(rows_at_preset(board))
     own = dataclasses.replace(board, rows=rows)
-    counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()}
-    is_of_one_seed = counts <= {0, 1}
     baseline = best_trivial_baseline(own)
-    names, *columns = accuracy_columns(own, baseline, shows_seeds=not is_of_one_seed)
+    names, *columns = accuracy_columns(own, baseline, shows_spread=False)
     missing = [c.name for c in columns if c.is_empty and c.name in own.tasks]
     below: list[str | None] = [None] * (len(baseline) + 1)
     columns = [
@@ -50,8 +48,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
             [*(_describe_speed(speeds.by_mixer.get(name)) for name in rows), *below],
         ),
     ]
-    seeds = describe_seeds(1, [1]) if is_of_one_seed else OVER_N_SEEDS
-    caption = f"Test accuracy in percent. {seeds} {_MARKS} {conditions_of(own)}"
+    caption = f"Test accuracy in percent. {_describe_seeds(rows)} {_MARKS} {conditions_of(own)}"
     if missing:
         caption += f" There are no results for {', '.join(missing)}."
     if not columns[-1].is_empty:
@@ -65,6 +62,14 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
         caption=caption,
         columns=columns,
     ).without_empty_columns()
+
+
+def _describe_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
+    counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()} - {0}
+    if counts <= {1}:
+        return "Each number is from one seed."
+    limits = dict.fromkeys((min(counts), max(counts)))
+    return f"Each number is the mean over {' to '.join(map(str, limits))} seeds."
 
 
 def _best_first(rows: Mapping[str, Mapping[str, Cell]]) -> dict[str, Mapping[str, Cell]]:

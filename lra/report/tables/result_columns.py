@@ -15,14 +15,14 @@ AnyCell = Cell[RunRecord] | Cell[EvaluationRecord]
 
 
 def result_entry(
-    cell: AnyCell | None, measure: Measure, *, shows_seeds: bool = True, is_ranked: bool = True
+    cell: AnyCell | None, measure: Measure, *, shows_spread: bool = True, is_ranked: bool = True
 ) -> Entry:
     """Say what the runs of one row and column have scored.
 
     Args:
         cell: the runs; None, or a cell without runs, leaves the entry empty.
         measure: the number that is shown.
-        shows_seeds: whether the text ends with how many seeds the number is a mean of.
+        shows_spread: whether the text has the standard deviation over seeds and their number.
         is_ranked: whether the number competes for the best of its column.
     """
     if cell is None or not cell.runs:
@@ -31,7 +31,7 @@ def result_entry(
     runs = [run for run in cell.runs if isinstance(run, RunRecord)]
     links = [run_anchor(run) for run in sorted(runs, key=lambda run: run.status != "done")]
     return Entry(
-        cell.text_of(measure, shows_seeds=shows_seeds),
+        cell.text_of(measure, shows_spread=shows_spread),
         cell.mean_of(measure),
         is_ranked=is_ranked and value is not None,
         deviation=cell.deviation_of(measure),
