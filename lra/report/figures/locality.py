@@ -35,7 +35,7 @@ def locality_figure(tasks: Sequence[TaskLocality]) -> ReportFigure:
         "locality",
         "How far a model has to see",
         "Preset budget. Each panel has the accuracy of short convolutions over the width of their "
-        "filters, in positions; a model of three blocks sees about three times as far. Horizontal "
+        "filters, in positions; a model of several blocks sees several times as far. Horizontal "
         "lines are mixers that see the whole sequence. Dashed: all images have their pixels in one "
         "other order, so that neighbours are no longer side by side.",
         partial(_draw, tasks, assign_styles([*rows])),
