@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from figure_checks import overlaps
 from lra.record.run import RunRecord, folder_of
 from lra.report.boards.board import boards
 from lra.report.boards.intervals import wilson_interval
@@ -51,10 +52,22 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
     assert "There are no results for pathx." in table.caption
 
 
-def test_seeds_are_counted_where_there_are_several() -> None:
+def test_numbers_are_means_over_seeds_alone_and_the_caption_counts_them() -> None:
     table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
-    assert table.rows[0][1] == "41.00 ± 1.41 (n=2)"
-    assert "over n seeds" in table.caption
+    assert table.rows[0][1] == "41.00"
+    assert "Each number is the mean over 1 to 2 seeds." in table.caption
+    both = table_of(row("tnn", *[40.0] * 5), row("tnn", *[40.0] * 5, seed=1))
+    assert "Each number is the mean over 2 seeds." in both.caption
+
+
+def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
+    failed = row("s4d", *[50.0] * 5)
+    failed[4] = record(preset="budget", mixer="s4d", task="pathfinder", status="diverged",
+                       test_accuracy=None, test_correct=None, test_total=None)  # fmt: skip
+    table = table_of(row("tnn", 16.0, *[40.0] * 4), failed)
+    tnn, s4d = table.rows[:2]
+    assert (tnn[1], tnn[6]) == ("at chance: 16.00", "35.20")
+    assert (s4d[5], s4d[6]) == ("diverged", "-")
 
 
 def test_a_column_has_the_interval_of_a_number_near_its_middle() -> None:
@@ -140,13 +153,15 @@ def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published() 
         speed(mixer, 2.0, task=task) for mixer in ("tnn", "s4", "conv", "lru") for task in FIVE
     ]
     speeds = preset_speeds(measured, "budget", "s4", "tnn")  # pyright: ignore
-    runs = [*row("tnn", *[40.0] * 5), *row("s4", *[50.0] * 5), *row("conv", *[45.0] * 5)]
+    runs = [*row("tnn", *[49.9] * 5), *row("s4", *[50.0] * 5), *row("conv", *[49.8] * 5)]
     (board,) = boards([*runs, *row("lru", 60.0), *row("mega", *[60.0] * 5)])
     styles = assign_styles(board.rows)
     (figure,) = leaderboard_figures(board, speeds, styles, closest_mean)
-    left, right, *_ = figure.draw().axes
+    drawn = figure.draw()
+    left, right, *_ = drawn.axes
     assert {text.get_text() for text in left.texts} == {"tnn", "s4", "conv"}
     assert {text.get_text() for text in right.texts} == {"tnn", "s4"}  # no paper has conv
+    assert not overlaps(drawn)
     assert not leaderboard_figures(board, PresetSpeeds(), styles, closest_mean)
 
 

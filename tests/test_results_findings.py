@@ -92,12 +92,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
         for task in ("listops", "image"):
             add(where[0], {"mixer": {"width": width}}, mixer="conv", task=task,
                 test_accuracy=accuracy, config_hash=where[1])  # fmt: skip
-    permuted = {"task": {"permutation": 1}}
     for mixer, accuracy in (("conv", 20.0), ("s4d", 30.0)):
-        both = {**permuted, **({"mixer": {"width": 5}} if mixer == "conv" else {})}
-        add("findings/locality", both, mixer=mixer, task="image", test_accuracy=accuracy)
+        settings = {"mixer": {"width": 5}} if mixer == "conv" else {}
+        add("findings/locality", settings, mixer=mixer, task="image", test_accuracy=accuracy,
+            overrides=["task.permutation=1"])  # fmt: skip
     for mixer, seed in itertools.product(("s4d", "tnn"), range(5)):
-        add("findings/pathfinder-seeds", {}, mixer=mixer, task="pathfinder", seed=seed)
+        add("shipped", {}, mixer=mixer, task="pathfinder", seed=seed)
+    add("shipped", {}, mixer="transformer", task="pathfinder")
     return ReportData(Results(tmp_path / "shipped"), ReportOptions())
 
 

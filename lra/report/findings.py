@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from lra.record.run import RunRecord
 from lra.report.boards.finding_runs import (
     Conditions,
     beside_leaderboard,
@@ -21,6 +22,7 @@ from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.learning_rates import rate_figure
 from lra.report.figures.locality import locality_figure
 from lra.report.figures.seeds import seed_figure
+from lra.report.tables.leaderboard import rows_at_preset
 from lra.report.tables.learning_rates import rate_table
 
 
@@ -91,21 +93,29 @@ _PRETRAINING = _condition_chapter(
 )
 
 
-def _seeds(_: ReportData) -> list[Results]:
-    results = finding_results("pathfinder-seeds")
-    return [] if results is None else [results]
+_SEVERAL = 3
+"""Fewest seeds of a mixer that are compared with each other."""
 
 
-_SEEDS: ChapterKind[Results] = ChapterKind(
+def _seeds(data: ReportData) -> list[list[RunRecord]]:
+    """Return the leaderboard's runs on Pathfinder of mixers with several seeds."""
+    rows = rows_at_preset(data.leading_board) if data.leading_board else {}
+    cells = [cells["pathfinder"].runs for cells in rows.values() if "pathfinder" in cells]
+    runs = [run for runs in cells if len(runs) >= _SEVERAL for run in runs]
+    return [runs] if runs else []
+
+
+_SEEDS: ChapterKind[list[RunRecord]] = ChapterKind(
     _seeds,
     lambda _: "Seeds",
     lambda _: "seeds",
     [
-        Content("pathfinder-seeds", README, lambda _, results, __: [
+        Content("pathfinder-seeds", README, lambda data, runs, __: [
             seed_figure(
-                results,
+                data.results,
+                runs,
                 slug="pathfinder-seeds",
-                title="Five seeds on Pathfinder",
+                title="Seeds on Pathfinder",
                 caption="Preset budget. Each line is a seed. Its accuracy is that on training "
                 "images, most of which are seen for the first time.",
             )

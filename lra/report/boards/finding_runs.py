@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lra.record.frame import settings_of
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.results import Results
@@ -44,7 +43,7 @@ def by_pretraining(results: Results) -> Conditions:
     """Sort pretrained runs by the steps of their pretraining, relative to those of training."""
     found: dict[float, list[RunRecord]] = {}
     for run in results.records:
-        steps = settings_of(results.path(run))["config.pretrain.steps"]
+        steps = results.settings(run)["config.pretrain.steps"]
         assert isinstance(steps, int)
         found.setdefault(steps / run.total_steps, []).append(run)
     return {f"pretrained for {ratio:g} x the steps": found[ratio] for ratio in sorted(found)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from lra.record.frame import settings_of
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.results import Results
@@ -44,19 +43,19 @@ def read_locality(results: Results, shipped: Results, board: Board) -> list[Task
     found = {task: TaskLocality(task) for task in BENCHMARK}
     for folder, runs in ((results, results.records), (shipped, of_leaderboard)):
         for run in runs:
-            settings = settings_of(folder.path(run))
-            is_permuted = settings.get("config.task.permutation") is not None
-            _add(found[run.task], run, settings.get("config.mixer.width"), is_permuted)
+            _add(found[run.task], run, folder)
     return [one for one in found.values() if one.convolutions]
 
 
-def _add(found: TaskLocality, run: RunRecord, width: object, is_permuted: bool) -> None:
+def _add(found: TaskLocality, run: RunRecord, folder: Results) -> None:
     if run.test_accuracy is None:
         return
+    is_permuted = any(text.startswith("task.permutation=") for text in run.overrides)
     if run.mixer == CONVOLUTION:
-        assert isinstance(width, int)
-        by_width = found.permuted_convolutions if is_permuted else found.convolutions
-        by_width[width] = run.test_accuracy
+        width = folder.settings(run).get("config.mixer.width")
+        if isinstance(width, int):
+            by_width = found.permuted_convolutions if is_permuted else found.convolutions
+            by_width[width] = run.test_accuracy
     else:
         by_mixer = found.permuted_mixers if is_permuted else found.mixers
         by_mixer[run.mixer] = run.test_accuracy

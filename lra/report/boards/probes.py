@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lra.record.frame import settings_of
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import natural_order, slugify
-from lra.runtime.errors import UserError
 from tasks.base import PROBES
-from tasks.errors import DataError
 
 SUCCESS = 90.0
 """Test accuracy in percent from which an attempt counts as a success."""
@@ -102,7 +99,7 @@ class Probe:
 def probes(results: Results) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant."""
     records = [record for record in results.records if record.task in PROBES]
-    settings = {results.path(run): _read_settings(results, run) for run in records}
+    settings = {results.path(run): results.settings(run) for run in records}
     rows, families = _name_rows(results, records), _name_rows(results, records, _WIDTH)
     found: list[Probe] = []
     groups = _group(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
@@ -141,14 +138,6 @@ def _group(
     for run in runs:
         groups.setdefault(key(run), []).append(run)
     return groups
-
-
-def _read_settings(results: Results, run: RunRecord) -> dict[str, Any]:
-    try:
-        return settings_of(results.path(run))
-    except (DataError, UserError, OSError) as error:
-        results.add_fault(f"settings of {results.path(run)}: {error}")
-        return {}
 
 
 def _name_rows(results: Results, records: Sequence[RunRecord], *left_out: str) -> dict[Path, str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lra.record.frame import settings_of
 from lra.report.boards.finding_runs import finding_results
 from lra.report.boards.results import Results
 from tasks.base import BENCHMARK
@@ -54,7 +53,7 @@ def rate_searches(results: Results) -> list[RateSearch]:
     """
     found: dict[tuple[str, str], dict[float, float]] = {}
     for run in results.records:
-        rate = settings_of(results.path(run))["config.train.lr"]
+        rate = results.settings(run)["config.train.lr"]
         assert isinstance(rate, float)
         found.setdefault((run.task, run.mixer), {})[rate] = run.val_accuracy or 0.0
     searches = [

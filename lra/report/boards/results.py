@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
+from lra.record.frame import settings_of
 from lra.record.run import LARGEST_METRICS, RunRecord, with_shipped
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.report.boards.predictions import Predictions, read_predictions
@@ -134,6 +135,14 @@ class Results:
             self.add_fault(f"{path}: {validations:,} validations, more than can be shown")
             return []
         return sorted(found, key=lambda line: line.step)
+
+    def settings(self, record: RunRecord) -> dict[str, Any]:
+        """Read every setting of a run, as `settings_of`; none of one that cannot be read."""
+        try:
+            return settings_of(self.path(record))
+        except (DataError, UserError, OSError) as error:
+            self.add_fault(f"settings of {self.path(record)}: {error}")
+            return {}
 
     def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
         """Read the records of evaluations of a run's model out of distribution."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lra.record.run import RunRecord
 from lra.report.boards.results import Results
 from lra.report.figures.drawing import ReportFigure, new_figure, plot_line
 
@@ -21,16 +22,19 @@ Curves = Sequence[tuple[str, Sequence[Sequence[tuple[float, float]]]]]
 """By mixer, for each seed, the points (step, accuracy in percent) of its curve."""
 
 
-def seed_figure(results: Results, *, slug: str, title: str, caption: str) -> ReportFigure:
+def seed_figure(
+    results: Results, runs: Sequence[RunRecord], *, slug: str, title: str, caption: str
+) -> ReportFigure:
     """Draw the training accuracy of every run over its steps, a panel for each mixer.
 
     Args:
-        results: a results folder with runs on one task.
+        results: the results that the runs are of.
+        runs: runs on one task.
         slug: name of the figure in files.
         title: title of the figure.
         caption: what the runs are; a sentence on the baseline is added.
     """
-    runs = sorted(results.records, key=lambda run: (run.mixer, run.seed))
+    runs = sorted(runs, key=lambda run: (run.mixer, run.seed))
     curves = [
         (
             mixer,
