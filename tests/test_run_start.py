@@ -65,7 +65,7 @@ def test_a_run_of_more_than_a_day_is_warned_of_once(caplog: pytest.LogCaptureFix
     (warning,) = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
     assert warning == (
         "this run trains for about 24.0 days; --preset quick trains a small model in minutes, "
-        "--preset budget one in 5 to 60 minutes"
+        "--preset budget one in minutes to hours"
     )
     assert "estimated time: 24.0 days of training on this CPU" in caplog.text
     assert "about 24.0 days of training left at 0.0579 steps/s" in caplog.messages

@@ -94,8 +94,8 @@ def add_preset(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         default="paper",
-        help="paper (published sizes, default), quick (minutes), budget (the leaderboard's, 5 to "
-        "60 minutes), or a preset of a mixer",
+        help="paper (published sizes, default), quick (minutes), budget (the leaderboard's, "
+        "minutes to hours), or a preset of a mixer",
     )
     parser.add_argument(
         "--protocol",

@@ -73,7 +73,7 @@ def time_left(
 
 def advise_small_presets() -> str:
     """Name the presets of small models."""
-    return "--preset quick trains a small model in minutes, --preset budget one in 5 to 60 minutes"
+    return "--preset quick trains a small model in minutes, --preset budget one in minutes to hours"
 
 
 def warn_of_long_run(config: RunConfig, seconds: float) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
@@ -24,6 +25,8 @@ class TaskLocality:
     mixers: dict[str, float] = field(default_factory=dict)
     permuted_convolutions: dict[int, float] = field(default_factory=dict)
     permuted_mixers: dict[str, float] = field(default_factory=dict)
+    best: tuple[str, float] = ("", 0.0)
+    """The best mixer of the leaderboard, and its accuracy."""
 
 
 def read_locality(results: Results, shipped: Results, board: Board) -> list[TaskLocality]:
@@ -35,12 +38,14 @@ def read_locality(results: Results, shipped: Results, board: Board) -> list[Task
         board: the board of the leaderboard.
     """
     compared = {CONVOLUTION, *(run.mixer for run in results.records)}
-    of_leaderboard = [
-        run
-        for run in board.records
-        if run.mixer in compared and run.seed == 0 and run.label is None and not changes_of(run)
+    plain = [
+        run for run in board.records if run.seed == 0 and run.label is None and not changes_of(run)
     ]
+    of_leaderboard = [run for run in plain if run.mixer in compared]
     found = {task: TaskLocality(task) for task in BENCHMARK}
+    for run in plain:
+        best = found[run.task].best
+        found[run.task].best = max(best, (run.mixer, run.test_accuracy or 0.0), key=itemgetter(1))
     for folder, runs in ((results, results.records), (shipped, of_leaderboard)):
         for run in runs:
             _add(found[run.task], run, folder)

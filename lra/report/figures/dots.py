@@ -63,5 +63,7 @@ def draw_dots(
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel(label)
-    add_legend(figure)
+    has_hollow = any(not dot.is_filled for _, dots in rows for dot in dots)
+    for handle in add_legend(figure) if has_hollow else ():
+        handle.set_markerfacecolor("white")  # not that of the first row
     return figure

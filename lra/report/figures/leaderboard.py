@@ -37,7 +37,8 @@ def leaderboard_figures(
     Returns: the figure; none if fewer than two rows have a mean and a speed.
     """
     measured, published = [], []
-    for method, cells in rows_at_preset(board).items():
+    rows = rows_at_preset(board)
+    for method, cells in rows.items():
         speed, mean = speeds.by_mixer.get(method), averages(cells)["mean of 5"]
         if speed is None or mean is None:
             continue
@@ -57,16 +58,18 @@ def leaderboard_figures(
     ]
     if len(measured) < 2:  # noqa: PLR2004
         return []
+    left_out = [method for method in rows if method not in {bubble.method for bubble in measured}]
+    incomplete = f" {', '.join(left_out)} lack a result or a speed." if left_out else ""
     return [
         ReportFigure(
             slugify("leaderboard", board.preset, board.protocol),
             "Mean accuracy over training speed",
             f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
-            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; vertical bars show "
-            f"its 95 % interval. Right: the mean that papers report for the same mixers at full "
-            f"size. Both have the speeds and the memory measured here: steps per second, divided "
-            f"by those of {speeds.relative_to} (geometric mean over {speeds.tasks}), on "
-            f"{speeds.device}.",
+            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars in the circles "
+            f"show its 95 % interval.{incomplete} Right: the mean that papers report for the same "
+            f"mixers at full size, under protocols that differ from paper to paper. Both have the "
+            f"speeds and the memory measured here: steps per second, divided by those of "
+            f"{speeds.relative_to} (geometric mean over {speeds.tasks}), on {speeds.device}.",
             partial(
                 draw_bubbles,
                 panels,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -22,10 +23,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_PANEL = 2.4, 2.7
+_PANELS_A_ROW = 3
+_PANEL = 2.7, 2.4
 """Width and height of the panel of a task, in inches."""
 _LABEL = "test accuracy, %"
-_PERMUTED = "other order of pixels"
+_PERMUTED = "shuffled pixels"
+_BEST = "best mixer"
 
 
 def locality_figure(tasks: Sequence[TaskLocality]) -> ReportFigure:
@@ -36,8 +39,8 @@ def locality_figure(tasks: Sequence[TaskLocality]) -> ReportFigure:
         "How far a model has to see",
         "Preset budget. Each panel has the accuracy of short convolutions over the width of their "
         "filters, in positions; a model of several blocks sees several times as far. Horizontal "
-        "lines are mixers that see the whole sequence. Dashed: all images have their pixels in one "
-        "other order, so that neighbours are no longer side by side.",
+        "lines are mixers that see the whole sequence; the dotted one is the best mixer of the "
+        "leaderboard. Dashed: the pixels of all images are shuffled by one fixed permutation.",
         partial(_draw, tasks, assign_styles([*rows])),
         is_wide=True,
     )
@@ -45,16 +48,25 @@ def locality_figure(tasks: Sequence[TaskLocality]) -> ReportFigure:
 
 def _draw(tasks: Sequence[TaskLocality], styles: MethodStyles) -> Figure:
     width, height = _PANEL
-    total = width * len(tasks) + legend_width(styles)
-    figure = new_figure(styles, width=total, height=height)
-    every = figure.subplots(1, len(tasks), squeeze=False)[0]
-    for axes, one in zip(every, tasks, strict=True):
+    columns = min(len(tasks), _PANELS_A_ROW)
+    rows = math.ceil(len(tasks) / columns)
+    names = [*styles, _BEST]
+    total = width * columns + legend_width(names)
+    figure = new_figure(names, width=total, height=height * rows)
+    every = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in every[len(tasks) :]:
+        axes.set_visible(False)
+    for axes, one in zip(every, tasks, strict=False):
+        best, value = one.best
+        line = axes.axhline(value, color="black", linestyle=":", linewidth=1.2, label=_BEST)
+        mark(line, best, [f"{best}: {describe(_LABEL, value)}"])
         _draw_task(axes, one.convolutions, one.mixers, styles, "-")
         _draw_task(axes, one.permuted_convolutions, one.permuted_mixers, styles, "--")
         set_length_scale(axes, one.convolutions)
         axes.set_xlabel("width of the convolution")
         axes.set_title(one.task, fontsize=10)
-    every[0].set_ylabel(_LABEL)
+    for axes in every[::columns]:
+        axes.set_ylabel(_LABEL)
     add_legend(figure)
     return figure
 

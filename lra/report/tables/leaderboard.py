@@ -17,9 +17,9 @@ from lra.report.tables.accuracy import accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
-    "The best number of a column is bold if it is ahead by more than the interval. If others are "
-    "within the interval, all of them are underlined. Numbers at chance are not compared, but they "
-    "count in the mean."
+    "The best number of a column is bold if it is ahead by more than 1.4 times the interval, which "
+    "is the interval of a difference. If others are closer, all of them are underlined. Numbers at "
+    "chance are not compared, but they count in the mean."
 )
 
 
@@ -102,9 +102,10 @@ def _half_interval(board: Board, column: str) -> float | None:
 
 
 def _with_interval(column: Column, half: float | None) -> Column:
-    """Add the interval of a column beneath it, and mark numbers by it."""
+    """Add the interval of a column beneath it, and mark numbers by that of their differences."""
     text = None if half is None or column.is_empty else f"± {half:.1f}"
-    return dataclasses.replace(column, entries=[*column.entries, Entry(text)], margin=half)
+    margin = None if half is None else math.sqrt(2) * half
+    return dataclasses.replace(column, entries=[*column.entries, Entry(text)], margin=margin)
 
 
 def _describe_parameters(cells: Mapping[str, Cell]) -> str | None:
