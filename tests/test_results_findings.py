@@ -120,6 +120,8 @@ def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
     assert [*np.asarray(points.get_ydata())] == [40.0, 50.0, 55.0]
     dashed = [line for line in image.lines if line.get_linestyle() == "--"]
     assert {y for line in dashed for y in np.asarray(line.get_ydata())} == {20.0, 30.0}
+    (best,) = (line for line in listops.lines if line.get_linestyle() == ":")
+    assert {*np.asarray(best.get_ydata())} == {60.0}
     assert [axes.get_title() for axes in drawn["pathfinder-seeds"]] == ["s4d", "tnn"]
     assert len(drawn["pathfinder-seeds"][0].lines) == 5 + 1
 

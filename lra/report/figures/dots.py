@@ -63,7 +63,8 @@ def draw_dots(
     axes.set_yticks(range(len(rows)), [name for name, _ in rows])
     axes.invert_yaxis()
     axes.set_xlabel(label)
-    has_hollow = any(not dot.is_filled for _, dots in rows for dot in dots)
-    for handle in add_legend(figure) if has_hollow else ():
-        handle.set_markerfacecolor("white")  # not that of the first row
+    handles = add_legend(figure)
+    if not all(dot.is_filled for _, dots in rows for dot in dots):
+        for handle in handles:
+            handle.set_markerfacecolor("white")  # not as in the first row
     return figure
