@@ -164,6 +164,15 @@ def test_the_interval_of_an_average_joins_those_of_tasks() -> None:
     assert average_interval([10.0, 20.0], [(7.0, 13.0), None]) is None
 
 
+def test_averages_that_would_leave_mixers_out_are_not_plotted() -> None:
+    runs = [record(mixer=mixer, task=task) for mixer in ("s4", "mega") for task in TASKS[:5]]
+    styles = assign_styles(["s4", "mega", "lru"])
+    for extra, what in (([], "averages over tasks"), ([record(mixer="lru")], "by task")):
+        (board,) = boards([*runs, *extra])
+        (figure,) = bubble_figures(board, "tnn", styles, "x")
+        assert what in figure.title
+
+
 def test_averages_are_plotted_once_two_mixers_have_them() -> None:
     runs = [
         record(task=task, mixer=mixer, steps_per_second=speed)

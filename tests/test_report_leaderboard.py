@@ -55,19 +55,17 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
 def test_numbers_are_means_over_seeds_alone_and_the_caption_counts_them() -> None:
     table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
     assert table.rows[0][1] == "41.00"
-    assert "Each number is the mean over 1 to 2 seeds." in table.caption
-    both = table_of(row("tnn", *[40.0] * 5), row("tnn", *[40.0] * 5, seed=1))
-    assert "Each number is the mean over 2 seeds." in both.caption
+    assert "one seed, except means on listops over 2 seeds (tnn)." in table.caption
 
 
 def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
-    failed = row("s4d", *[50.0] * 5)
-    failed[4] = record(preset="budget", mixer="s4d", task="pathfinder", status="diverged",
-                       test_accuracy=None, test_correct=None, test_total=None)  # fmt: skip
+    lost = record(preset="budget", mixer="s4d", task="pathfinder", status="diverged", seed=1,
+                  test_accuracy=None, test_correct=None, test_total=None)  # fmt: skip
+    failed = [*row("s4d", *[50.0] * 5), lost]
     table = table_of(row("tnn", 16.0, *[40.0] * 4), failed)
     tnn, s4d = table.rows[:2]
     assert (tnn[1], tnn[6]) == ("at chance: 16.00", "35.20")
-    assert (s4d[5], s4d[6]) == ("diverged", "-")
+    assert (s4d[5], s4d[6]) == ("50.00, diverged", "-")
 
 
 def test_a_column_has_the_interval_of_a_number_near_its_middle() -> None:
@@ -95,8 +93,10 @@ def test_only_differences_beyond_the_interval_are_marked(
 
 
 def test_numbers_of_the_leaderboard_are_marked_by_the_interval() -> None:
-    table = table_of(row("tnn", 60.0, 60.0), row("s4", 61.0, 70.0))
+    table = table_of(row("tnn", 60.0, 60.0, 60.0), row("s4", 61.0, 70.0, 62.6))
+    assert table.rows[-1][3] == "± 2.1"
     markdown = table.markdown()
+    assert "<u>62.60</u>" in markdown, "ahead by more than 2.1, but by less than 1.4 times that"
     assert "<u>60.00</u>" in markdown
     assert "<u>61.00</u>" in markdown
     assert "**70.00**" in markdown
@@ -162,6 +162,11 @@ def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published() 
     assert {text.get_text() for text in left.texts} == {"tnn", "s4", "conv"}
     assert {text.get_text() for text in right.texts} == {"tnn", "s4"}  # no paper has conv
     assert not overlaps(drawn)
+    assert "without a mean or a speed: lru, mega." in figure.caption
+    seeds = [*runs, *row("tnn", *[59.9] * 5, seed=1)]
+    (figure,) = leaderboard_figures(boards(seeds)[0], speeds, styles, closest_mean)
+    (low, high), *_ = (b.interval for b in figure.draw.args[0][0].bubbles if b.method == "tnn")
+    assert high - low == pytest.approx(2 * 2.19 / 5**0.5, abs=0.02), "not the spread over seeds"
     assert not leaderboard_figures(board, PresetSpeeds(), styles, closest_mean)
 
 

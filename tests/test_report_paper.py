@@ -391,7 +391,7 @@ def test_what_a_paper_leaves_out_is_named_with_the_reason(
         f"model.norm=layer) {setting}",
         f"{setting}, results on other data only (unofficial data instead of official): Other ",
         f"{setting}, no results at this preset: Gated ",
-        f"{setting}, no mean of 5, as there is no result on listops, text, "
+        f"{setting}, no mean of 5, as there is no result, or a failed seed, on listops, text, "
         "retrieval, image, pathfinder: Failed ",
         f"{setting}, not in the bubble plots, as no task has both a result better than chance and "
         "a speed: Failed ",

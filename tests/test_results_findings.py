@@ -28,11 +28,16 @@ from requested import compose, resolve
 from results.findings.padding import PaddedClassifier
 
 
+def _colours_in_legend(figure: Any) -> set[str]:
+    return {handle.get_markerfacecolor() for handle in figure.legends[0].legend_handles}
+
+
 def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
-    accuracies = {"tnn": (40.0, 50.0, 45.0), "s4": (55.0, 55.0, 20.0), "mega": (50.0, 60.0)}
+    accuracies = {"tnn": (40.0, 50.0, 45.0), "s4": (55.0, 55.0, 20.0), "mega": (50.0, 60.0, 70.0)}
     for mixer, values in accuracies.items():
         for number, value in enumerate(values):
-            run = record(mixer=mixer, run_id=f"{number}-s0", val_accuracy=value)
+            status = "stopped" if value == 70.0 else "done"
+            run = record(mixer=mixer, run_id=f"{number}-s0", val_accuracy=value, status=status)
             save(tmp_path, run)
             rate = 3.0**number / 1000
             (folder_of(tmp_path, run) / "config.yaml").write_text(f"train:\n  lr: {rate}\n")
@@ -45,6 +50,7 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
     (axes,) = rate_figure("listops", searches).draw().axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["s4", "tnn"]
     assert {text.get_text() for text in axes.figure.legends[0].get_texts()} == {*NAMES}
+    assert _colours_in_legend(axes.figure) == {"white"}
     best = [np.asarray(line.get_xdata()).tolist() for line in axes.lines if _is_filled(line)]
     assert best == [[55.0], [50.0]]
 
@@ -114,6 +120,7 @@ def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
     names = [text.get_text() for text in pretraining.figure.legends[0].get_texts()]
     half, same = (f"pretrained for {ratio} x the steps" for ratio in ("0.5", "1"))
     assert {*names} == {"labels only", half, same}
+    assert _colours_in_legend(pretraining.figure) != {"white"}
     listops, image = drawn["locality"]
     assert (listops.get_title(), image.get_title()) == ("listops", "image")
     points = next(line for line in listops.lines if len(np.asarray(line.get_xdata())) == 3)

@@ -25,6 +25,9 @@ from lra.report.figures.seeds import seed_figure
 from lra.report.tables.leaderboard import rows_at_preset
 from lra.report.tables.learning_rates import rate_table
 
+FEWEST_SEEDS = 3
+"""Fewest seeds of a mixer that are compared with each other."""
+
 
 def _by_task(found: Sequence[RateSearch]) -> Iterator[tuple[str, Iterator[RateSearch]]]:
     return itertools.groupby(found, lambda search: search.task)
@@ -93,15 +96,15 @@ _PRETRAINING = _condition_chapter(
 )
 
 
-_SEVERAL = 3
-"""Fewest seeds of a mixer that are compared with each other."""
-
-
 def _seeds(data: ReportData) -> list[list[RunRecord]]:
     """Return the leaderboard's runs on Pathfinder of mixers with several seeds."""
     rows = rows_at_preset(data.leading_board) if data.leading_board else {}
-    cells = [cells["pathfinder"].runs for cells in rows.values() if "pathfinder" in cells]
-    runs = [run for runs in cells if len(runs) >= _SEVERAL for run in runs]
+    seeds = [
+        [run for run in cells["pathfinder"].runs if run.status == "done"]
+        for cells in rows.values()
+        if "pathfinder" in cells
+    ]
+    runs = [run for runs in seeds if len(runs) >= FEWEST_SEEDS for run in runs]
     return [runs] if runs else []
 
 
@@ -128,7 +131,7 @@ def _locality(data: ReportData) -> list[list[TaskLocality]]:
     results, board = finding_results("locality"), data.leading_board
     if results is None or board is None:
         return []
-    return [read_locality(results, data.results, board)]
+    return [read_locality(results, data.results, rows_at_preset(board))]
 
 
 _LOCALITY: ChapterKind[list[TaskLocality]] = ChapterKind(

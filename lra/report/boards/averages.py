@@ -23,5 +23,5 @@ def mean_over(tasks: Sequence[str], values: Mapping[str, float | None]) -> float
 
 def averages(cells: Mapping[str, Cell]) -> dict[str, float | None]:
     """Compute each average of a row, in which results at chance count; None if a task has none."""
-    values = {task: cell.average_of(ACCURACY) for task, cell in cells.items()}
+    values = {task: cell.number_of(ACCURACY) for task, cell in cells.items()}
     return {name: mean_over(tasks, values) for name, tasks in AVERAGES.items()}

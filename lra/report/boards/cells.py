@@ -45,14 +45,14 @@ class Cell(Generic[AnyResult]):
         found = self.numbers(measure)
         return statistics.mean(found) if found else None
 
-    def average_of(self, measure: Measure) -> float | None:
-        """Return the number that counts in averages over tasks: the mean; None if a run failed."""
+    def number_of(self, measure: Measure) -> float | None:
+        """Return the number for averages over tasks: the mean; None if a run failed."""
         has_failed = any(run.status in ("diverged", "oom") for run in self.runs)
         return None if has_failed else self.mean_of(measure)
 
     def value_of(self, measure: Measure) -> float | None:
         """Return the number to rank: the mean; None if a run failed, or at chance."""
-        return None if measure.has_chance and self.is_at_chance else self.average_of(measure)
+        return None if measure.has_chance and self.is_at_chance else self.number_of(measure)
 
     def spread_of(self, measure: Measure) -> str:
         """Write the mean, ± standard deviation of several; a dash if no run has a number."""

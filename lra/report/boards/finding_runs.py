@@ -43,7 +43,7 @@ def by_pretraining(results: Results) -> Conditions:
     """Sort pretrained runs by the steps of their pretraining, relative to those of training."""
     found: dict[float, list[RunRecord]] = {}
     for run in results.records:
-        steps = results.settings(run)["config.pretrain.steps"]
-        assert isinstance(steps, int)
-        found.setdefault(steps / run.total_steps, []).append(run)
+        steps = results.settings(run).get("config.pretrain.steps")
+        if isinstance(steps, int):
+            found.setdefault(steps / run.total_steps, []).append(run)
     return {f"pretrained for {ratio:g} x the steps": found[ratio] for ratio in sorted(found)}

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from operator import itemgetter
 
 from lra.record.run import RunRecord
-from lra.report.boards.board import Board
+from lra.report.boards.cells import Cell
 from lra.report.boards.results import Results
-from lra.report.boards.row_names import changes_of
 from tasks.base import BENCHMARK
 
 CONVOLUTION = "conv"
@@ -25,42 +24,46 @@ class TaskLocality:
     mixers: dict[str, float] = field(default_factory=dict)
     permuted_convolutions: dict[int, float] = field(default_factory=dict)
     permuted_mixers: dict[str, float] = field(default_factory=dict)
-    best: tuple[str, float] = ("", 0.0)
-    """The best mixer of the leaderboard, and its accuracy."""
+    best: tuple[str, float] | None = None
+    """The best row of the leaderboard, and its accuracy."""
 
 
-def read_locality(results: Results, shipped: Results, board: Board) -> list[TaskLocality]:
-    """Sort the runs of the finding by task, with those of the leaderboard that they compare with.
+def read_locality(
+    results: Results, shipped: Results, rows: Mapping[str, Mapping[str, Cell[RunRecord]]]
+) -> list[TaskLocality]:
+    """Sort the runs of the finding by task, with the numbers of the leaderboard beside them.
 
     Args:
         results: convolutions of other widths, and runs with task.permutation.
         shipped: the results that have the leaderboard's runs.
-        board: the board of the leaderboard.
+        rows: the rows of the leaderboard.
     """
     compared = {CONVOLUTION, *(run.mixer for run in results.records)}
-    plain = [
-        run for run in board.records if run.seed == 0 and run.label is None and not changes_of(run)
-    ]
-    of_leaderboard = [run for run in plain if run.mixer in compared]
     found = {task: TaskLocality(task) for task in BENCHMARK}
-    for run in plain:
-        best = found[run.task].best
-        found[run.task].best = max(best, (run.mixer, run.test_accuracy or 0.0), key=itemgetter(1))
-    for folder, runs in ((results, results.records), (shipped, of_leaderboard)):
-        for run in runs:
-            _add(found[run.task], run, folder)
+    for name, task, cell in (
+        (name, task, cell)
+        for name, cells in rows.items()
+        for task, cell in cells.items()
+        if task in found
+    ):
+        if cell.mean is not None and cell.runs[0].mixer in compared:
+            _add(found[task], cell.runs[0], cell.mean, shipped)
+        best = found[task].best
+        if cell.value is not None and (best is None or cell.value > best[1]):
+            found[task].best = name, cell.value
+    for run in results.records:
+        if run.task in found and run.test_accuracy is not None:
+            _add(found[run.task], run, run.test_accuracy, results)
     return [one for one in found.values() if one.convolutions]
 
 
-def _add(found: TaskLocality, run: RunRecord, folder: Results) -> None:
-    if run.test_accuracy is None:
-        return
+def _add(found: TaskLocality, run: RunRecord, accuracy: float, results: Results) -> None:
     is_permuted = any(text.startswith("task.permutation=") for text in run.overrides)
     if run.mixer == CONVOLUTION:
-        width = folder.settings(run).get("config.mixer.width")
+        width = results.settings(run).get("config.mixer.width")
         if isinstance(width, int):
             by_width = found.permuted_convolutions if is_permuted else found.convolutions
-            by_width[width] = run.test_accuracy
+            by_width[width] = accuracy
     else:
         by_mixer = found.permuted_mixers if is_permuted else found.mixers
-        by_mixer[run.mixer] = run.test_accuracy
+        by_mixer[run.mixer] = accuracy

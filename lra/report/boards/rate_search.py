@@ -48,17 +48,20 @@ def shipped_rate_searches() -> list[RateSearch]:
 def rate_searches(results: Results) -> list[RateSearch]:
     """Read searches of learning rates: by task, the mixer with the best accuracy first.
 
+    Runs that were stopped, or of which a mixer has no three rates after equal steps, do not count.
+
     Args:
-        results: a results folder with nothing but the finished runs of searches.
+        results: a results folder with the runs of searches.
     """
-    found: dict[tuple[str, str], dict[float, float]] = {}
+    found: dict[tuple[str, str, int], dict[float, float]] = {}
     for run in results.records:
-        rate = results.settings(run)["config.train.lr"]
-        assert isinstance(rate, float)
-        found.setdefault((run.task, run.mixer), {})[rate] = run.val_accuracy or 0.0
+        rate = results.settings(run).get("config.train.lr")
+        if isinstance(rate, float) and run.status in ("done", "diverged"):
+            key = run.task, run.mixer, run.total_steps
+            found.setdefault(key, {})[rate] = run.val_accuracy or 0.0
     searches = [
-        RateSearch(*task_and_mixer, sorted(by_rate), [by_rate[rate] for rate in sorted(by_rate)])
-        for task_and_mixer, by_rate in found.items()
+        RateSearch(task, mixer, sorted(by_rate), [by_rate[rate] for rate in sorted(by_rate)])
+        for (task, mixer, _), by_rate in found.items()
         if len(by_rate) == len(NAMES)
     ]
     return sorted(

@@ -80,13 +80,15 @@ def _bubbles_on(
             f"{relative_to}'s on the same task, as in Figure 1a of the SKI-TNN paper. The ring is "
             f"{relative_to}.{left_out}",
         ))  # fmt: skip
-    averaged = average_panels(board, speeds)
+    averaged, by_task = average_panels(board, speeds), task_panels(board, speeds)
+    if _rows(by_task) - _rows(averaged):  # averages leave rows out
+        averaged = []
     # Panels of tasks would repeat what the relative figure shows.
     if averaged or not relative:
         over = "averages over tasks" if averaged else "by task"
         where = "; ".join(f"{panel.name}: {', '.join(panel.tasks)}" for panel in averaged)
         note = f"Tasks of the {where}. Speeds are geometric means. " if averaged else ""
-        panels, left_out = choose_bubbles(averaged or task_panels(board, speeds), None)
+        panels, left_out = choose_bubbles(averaged or by_task, None)
         note += f"The axes are those of Figure 3 of the Long Range Arena paper.{left_out}"
         made.append((over, panels, note))
     return [
@@ -108,6 +110,10 @@ def _bubbles_on(
     ]
 
 
+def _rows(panels: Sequence[Panel]) -> set[str]:
+    return {bubble.method for panel in panels for bubble in panel.bubbles}
+
+
 def _styles_of(panels: Sequence[Panel], styles: MethodStyles) -> MethodStyles:
     return styles_of((bubble.method for panel in panels for bubble in panel.bubbles), styles)
 
@@ -125,8 +131,7 @@ def draw_bubbles(
         panels: the panels.
         styles: colours and patterns of the rows.
         relative_to: the row that is a ring, with lines through 100 %; None if there is none.
-        has_names: whether names stand beside the bubbles, and not in a legend; those of the rows
-            of the first panel.
+        has_names: whether names are beside the bubbles, and not in a legend.
     """
     everything = [bubble for panel in panels for bubble in panel.bubbles]
     in_legend = () if has_names else {bubble.method for bubble in everything}
@@ -155,7 +160,7 @@ def draw_bubbles(
     _add_legend_of_sizes(every_axes[0], max(bubble.memory for bubble in everything), scale)
     if has_names:
         arrange(figure)
-        name_bubbles(figure, [legend_name(bubble.method) for bubble in panels[0].bubbles])
+        name_bubbles(figure, [*dict.fromkeys(legend_name(b.method) for b in everything)])
     return figure
 
 

@@ -8,13 +8,14 @@ from functools import partial
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, averages
 from lra.report.boards.board import Board
-from lra.report.boards.measures import ACCURACY
+from lra.report.boards.cells import Cell
+from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.preset_speeds import PresetSpeeds
 from lra.report.boards.slugs import slugify
 from lra.report.figures.bubble_panels import Bubble, Panel
 from lra.report.figures.bubbles import draw_bubbles
 from lra.report.figures.drawing import ReportFigure
-from lra.report.figures.intervals import average_interval, interval_of
+from lra.report.figures.intervals import Interval, average_interval
 from lra.report.figures.styles import MethodStyles, styles_of
 from lra.report.tables.leaderboard import rows_at_preset
 
@@ -43,9 +44,7 @@ def leaderboard_figures(
         if speed is None or mean is None:
             continue
         own = [cells[task] for task in FIVE]
-        interval = average_interval(
-            [cell.mean or 0.0 for cell in own], [interval_of(cell, ACCURACY) for cell in own]
-        )
+        interval = average_interval([cell.mean or 0.0 for cell in own], [*map(_interval, own)])
         seeds = min(len(cell.accuracies) for cell in own)
         measured.append(Bubble(method, speed.relative, mean, speed.memory, interval, seeds))
         if (printed := published_mean(own[0].runs[0])) is not None:
@@ -58,18 +57,23 @@ def leaderboard_figures(
     ]
     if len(measured) < 2:  # noqa: PLR2004
         return []
-    left_out = [method for method in rows if method not in {bubble.method for bubble in measured}]
-    incomplete = f" {', '.join(left_out)} lack a result or a speed." if left_out else ""
+    drawn = {bubble.method for bubble in measured}
+    left_out = ", ".join(method for method in rows if method not in drawn)
+    no_mean = f" Not drawn, without a mean or a speed: {left_out}." if left_out else ""
+    right = (
+        " Right: the mean that papers report for the same mixers at full size, under protocols "
+        "that differ from paper to paper."
+    )
     return [
         ReportFigure(
             slugify("leaderboard", board.preset, board.protocol),
             "Mean accuracy over training speed",
             f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
             f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars in the circles "
-            f"show its 95 % interval.{incomplete} Right: the mean that papers report for the same "
-            f"mixers at full size, under protocols that differ from paper to paper. Both have the "
-            f"speeds and the memory measured here: steps per second, divided by those of "
-            f"{speeds.relative_to} (geometric mean over {speeds.tasks}), on {speeds.device}.",
+            f"show its 95 % interval (of the test examples, not of seeds).{no_mean}"
+            f"{right if len(panels) > 1 else ''} Speeds and memory were measured here: steps per "
+            f"second, divided by those of {speeds.relative_to} (geometric mean over "
+            f"{speeds.tasks}), on {speeds.device}.",
             partial(
                 draw_bubbles,
                 panels,
@@ -79,3 +83,9 @@ def leaderboard_figures(
             is_wide=True,
         )
     ]
+
+
+def _interval(cell: Cell[RunRecord]) -> Interval | None:
+    """Return the 95 % interval of a number as if it was from one seed, as in the table."""
+    totals = [run.test_examples for run in cell.runs if run.test_examples]
+    return wilson_interval((cell.mean or 0.0) / 100, min(totals)) if totals else None

@@ -57,9 +57,12 @@ def _draw(tasks: Sequence[TaskLocality], styles: MethodStyles) -> Figure:
     for axes in every[len(tasks) :]:
         axes.set_visible(False)
     for axes, one in zip(every, tasks, strict=False):
-        best, value = one.best
-        line = axes.axhline(value, color="black", linestyle=":", linewidth=1.2, label=_BEST)
-        mark(line, best, [f"{best}: {describe(_LABEL, value)}"])
+        if one.best is not None:
+            best, value = one.best
+            line = axes.axhline(
+                value, color="black", linestyle=":", linewidth=1.8, label=_BEST, zorder=3
+            )
+            mark(line, _BEST, [f"{best}: {describe(_LABEL, value)}"])
         _draw_task(axes, one.convolutions, one.mixers, styles, "-")
         _draw_task(axes, one.permuted_convolutions, one.permuted_mixers, styles, "--")
         set_length_scale(axes, one.convolutions)

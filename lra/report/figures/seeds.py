@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -69,7 +70,7 @@ def _draw(curves: Curves, baseline: float) -> Figure:
     figure = new_figure(width=width * len(curves), height=height)
     every = figure.subplots(1, len(curves), squeeze=False, sharey=True)[0]
     for axes, (mixer, seeds) in zip(every, curves, strict=True):
-        for colour, points in zip(_GRAYS, seeds, strict=False):
+        for colour, points in zip(itertools.cycle(_GRAYS), seeds, strict=False):
             line = {"color": colour, "linewidth": 1.2}
             plot_line(axes, mixer, points, line)
         axes.axhline(baseline, color="#c4501b", linewidth=0.9, linestyle="--", zorder=0.9)

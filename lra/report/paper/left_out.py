@@ -90,12 +90,12 @@ def _without_average(shown: Board, columns: Sequence[str]) -> Iterator[tuple[str
     for name in (name for name in columns if name in AVERAGES):
         reasons: dict[str, list[str]] = {}
         for row, cells in shown.rows.items():
-            numbers = {task: cell.average_of(ACCURACY) for task, cell in cells.items()}
+            numbers = {task: cell.number_of(ACCURACY) for task, cell in cells.items()}
             missing = [task for task in AVERAGES[name] if numbers.get(task) is None]
             if missing:
                 reasons.setdefault(", ".join(missing), []).append(row)
         for tasks, rows in reasons.items():
-            yield f"no {name}, as there is no result on {tasks}", rows
+            yield f"no {name}, as there is no result, or a failed seed, on {tasks}", rows
 
 
 def panels_of(figure: ReportFigure) -> list[Panel]:

@@ -18,8 +18,8 @@ from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
     "The best number of a column is bold if it is ahead by more than 1.4 times the interval, which "
-    "is the interval of a difference. If others are closer, all of them are underlined. Numbers at "
-    "chance are not compared, but they count in the mean."
+    "is as much as two independent results may differ. If others are closer, all of them are "
+    "underlined. Numbers at chance are not compared, but they count in the mean."
 )
 
 
@@ -48,7 +48,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
             [*(_describe_speed(speeds.by_mixer.get(name)) for name in rows), *below],
         ),
     ]
-    caption = f"Test accuracy in percent. {_describe_seeds(rows)} {_MARKS} {conditions_of(own)}"
+    caption = f"Test accuracy in percent. {_count_seeds(rows)} {_MARKS} {conditions_of(own)}"
     if missing:
         caption += f" There are no results for {', '.join(missing)}."
     if not columns[-1].is_empty:
@@ -64,12 +64,19 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     ).without_empty_columns()
 
 
-def _describe_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
-    counts = {len(cell.accuracies) for cells in rows.values() for cell in cells.values()} - {0}
-    if counts <= {1}:
-        return "Each number is from one seed."
-    limits = dict.fromkeys((min(counts), max(counts)))
-    return f"Each number is the mean over {' to '.join(map(str, limits))} seeds."
+def _count_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
+    """Say which numbers are means over several seeds."""
+    found: dict[tuple[str, int], list[str]] = {}
+    for method, cells in rows.items():
+        for task, cell in cells.items():
+            if (count := len(cell.accuracies)) > 1:
+                found.setdefault((task, count), []).append(method)
+    parts = [
+        f"on {task} over {count} seeds ({', '.join(methods)})"
+        for (task, count), methods in found.items()
+    ]
+    one = "Each number is from one seed"
+    return f"{one}, except means {', '.join(parts)}." if parts else f"{one}."
 
 
 def _best_first(rows: Mapping[str, Mapping[str, Cell]]) -> dict[str, Mapping[str, Cell]]:
@@ -92,12 +99,12 @@ def _half_interval(board: Board, column: str) -> float | None:
         halves = [_half_interval(board, task) for task in AVERAGES[column]]
         known = [half for half in halves if half is not None]
         return math.hypot(*known) / len(halves) if len(known) == len(halves) else None
-    runs = [run for cells in board.rows.values() if column in cells for run in cells[column].runs]
-    done = [run for run in runs if run.test_accuracy is not None and run.test_examples]
-    if not done:
+    found = [cells[column] for cells in board.rows.values() if column in cells]
+    means = [cell.mean for cell in found if cell.mean is not None]
+    totals = [run.test_examples for cell in found for run in cell.runs if run.test_examples]
+    if not means or not totals:
         return None
-    middle = statistics.median(run.test_accuracy or 0.0 for run in done)
-    low, high = wilson_interval(middle / 100, min(run.test_examples or 1 for run in done))
+    low, high = wilson_interval(statistics.median(means) / 100, min(totals))
     return (high - low) / 2
 
 
