@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from lra.record.run import RunRecord
+from lra.report.boards.cells import Cell
 from lra.report.boards.finding_runs import (
     Conditions,
     beside_leaderboard,
@@ -100,9 +101,8 @@ def _seeds(data: ReportData) -> list[list[RunRecord]]:
     """Return the leaderboard's runs on Pathfinder of mixers with several seeds."""
     rows = rows_at_preset(data.leading_board) if data.leading_board else {}
     seeds = [
-        [run for run in cells["pathfinder"].runs if run.status == "done"]
+        [run for run in cells.get("pathfinder", Cell()).runs if run.status == "done"]
         for cells in rows.values()
-        if "pathfinder" in cells
     ]
     runs = [run for runs in seeds if len(runs) >= FEWEST_SEEDS for run in runs]
     return [runs] if runs else []

@@ -3,6 +3,7 @@
 __all__ = [
     "best_rows",
     "breakdown",
+    "bubble_names",
     "bubble_panels",
     "bubbles",
     "conditions",
