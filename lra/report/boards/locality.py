@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from lra.record.run import RunRecord
 from lra.report.boards.cells import Cell
@@ -40,17 +41,13 @@ def read_locality(
     """
     compared = {CONVOLUTION, *(run.mixer for run in results.records)}
     found = {task: TaskLocality(task) for task in BENCHMARK}
-    for name, task, cell in (
-        (name, task, cell)
-        for name, cells in rows.items()
-        for task, cell in cells.items()
-        if task in found
-    ):
-        if cell.mean is not None and cell.runs[0].mixer in compared:
-            _add(found[task], cell.runs[0], cell.mean, shipped)
-        best = found[task].best
-        if cell.value is not None and (best is None or cell.value > best[1]):
-            found[task].best = name, cell.value
+    for task, one in found.items():
+        cells = {name: row[task] for name, row in rows.items() if task in row}
+        for cell in cells.values():
+            if cell.mean is not None and cell.runs[0].mixer in compared:
+                _add(one, cell.runs[0], cell.mean, shipped)
+        values = [(name, cell.value) for name, cell in cells.items() if cell.value is not None]
+        one.best = max(values, key=itemgetter(1), default=None)
     for run in results.records:
         if run.task in found and run.test_accuracy is not None:
             _add(found[run.task], run, run.test_accuracy, results)

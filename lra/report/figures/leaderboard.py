@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from lra.record.run import RunRecord
@@ -57,23 +57,11 @@ def leaderboard_figures(
     ]
     if len(measured) < 2:  # noqa: PLR2004
         return []
-    drawn = {bubble.method for bubble in measured}
-    left_out = ", ".join(method for method in rows if method not in drawn)
-    no_mean = f" Not drawn, without a mean or a speed: {left_out}." if left_out else ""
-    right = (
-        " Right: the mean that papers report for the same mixers at full size, under protocols "
-        "that differ from paper to paper."
-    )
     return [
         ReportFigure(
             slugify("leaderboard", board.preset, board.protocol),
             "Mean accuracy over training speed",
-            f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean "
-            f"test accuracy over {', '.join(FIVE)} at preset {board.preset}; bars in the circles "
-            f"show its 95 % interval (of the test examples, not of seeds).{no_mean}"
-            f"{right if len(panels) > 1 else ''} Speeds and memory were measured here: steps per "
-            f"second, divided by those of {speeds.relative_to} (geometric mean over "
-            f"{speeds.tasks}), on {speeds.device}.",
+            _caption(board.preset, speeds, rows, panels),
             partial(
                 draw_bubbles,
                 panels,
@@ -83,6 +71,25 @@ def leaderboard_figures(
             is_wide=True,
         )
     ]
+
+
+def _caption(
+    preset: str, speeds: PresetSpeeds, rows: Iterable[str], panels: Sequence[Panel]
+) -> str:
+    """Say what the panels show, and which rows of the leaderboard they lack."""
+    drawn = {bubble.method for bubble in panels[0].bubbles}
+    left_out = ", ".join(row for row in rows if row not in drawn)
+    parts = [
+        f"Each circle is a mixer, and its area is the peak memory of training. Left: the mean test "
+        f"accuracy over {', '.join(FIVE)} at preset {preset}; bars in the circles show its 95 % "
+        f"interval (of the test examples, not of seeds).",
+        f"Not drawn, without a mean or a speed: {left_out}." if left_out else "",
+        "Right: the mean that papers report for the same mixers at full size, under protocols that "
+        "differ from paper to paper." if len(panels) > 1 else "",
+        f"Speeds and memory were measured here: steps per second, divided by those of "
+        f"{speeds.relative_to} (geometric mean over {speeds.tasks}), on {speeds.device}.",
+    ]  # fmt: skip
+    return " ".join(filter(None, parts))
 
 
 def _interval(cell: Cell[RunRecord]) -> Interval | None:
