@@ -73,7 +73,7 @@ def _count_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
                 found.setdefault((task, count), []).append(method)
     parts = [
         f"on {task} over {count} seeds ({', '.join(methods)})"
-        for (task, count), methods in found.items()
+        for (task, count), methods in sorted(found.items(), key=lambda item: item[0])
     ]
     one = "Each number is from one seed"
     return f"{one}, except means {', '.join(parts)}." if parts else f"{one}."
