@@ -91,8 +91,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
         add("shipped", {}, task=task, mixer=mixer, test_accuracy=60.0, config_hash="a")
     add("findings/padding", {}, mixer="tnn", label="padding mixed in", test_accuracy=55.0)
     for steps, accuracy in ((10, 61.0), (20, 65.0)):
-        pretrain = {"pretrain": {"steps": steps}}
-        add("findings/pretraining-steps", pretrain, mixer="tnn", test_accuracy=accuracy)
+        before = {"objective": "masked", "masked_share": 0.1, "steps": steps, "epochs": 1.0,
+                  "seconds": 1.0, "val_loss": 1.0}  # fmt: skip
+        add("findings/pretraining-steps", {}, mixer="tnn", test_accuracy=accuracy,
+            pretraining=before, steps=20 + steps, total_steps=20 + steps)  # fmt: skip
     for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
         where = ("shipped", "a") if width == 5 else ("findings/locality", f"width {width}")
         for task in ("listops", "image"):

@@ -43,7 +43,6 @@ def by_pretraining(results: Results) -> Conditions:
     """Sort pretrained runs by the steps of their pretraining, relative to those of training."""
     found: dict[float, list[RunRecord]] = {}
     for run in results.records:
-        steps = results.settings(run).get("config.pretrain.steps")
-        if isinstance(steps, int):
-            found.setdefault(steps / run.total_steps, []).append(run)
+        if before := run.pretraining:
+            found.setdefault(before.steps / (run.total_steps - before.steps), []).append(run)
     return {f"pretrained for {ratio:g} x the steps": found[ratio] for ratio in sorted(found)}
