@@ -121,7 +121,11 @@ def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
     (pretraining,) = drawn["pretraining-steps"]
     names = [text.get_text() for text in pretraining.figure.legends[0].get_texts()]
     half, same = (f"pretrained for {ratio} x the steps" for ratio in ("0.5", "1"))
-    assert {*names} == {"labels only", half, same}
+    assert names == ["labels only", half, same]
+    heights = [
+        np.asarray(line.get_ydata())[0] for line in pretraining.lines if line.get_marker() != "None"
+    ]
+    assert len(heights) == len({*heights}) == 3, "below each other"
     assert _colours_in_legend(pretraining.figure) != {"white"}
     listops, image = drawn["locality"]
     assert (listops.get_title(), image.get_title()) == ("listops", "image")

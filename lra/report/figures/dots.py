@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _STYLES = (("v", "#c4501b"), ("o", "#1f5fa8"), ("^", "#2c8a4b"), ("s", "#7b4aa0"))
 """Marker and colour of each condition."""
 _ROW = 0.2
-"""Height of a row in inches."""
+"""Height of a row in inches, or of a condition in it where intervals are drawn."""
+_SPREAD = 0.7
+"""Share of a row's height that its conditions take where intervals are drawn, which overlap."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +39,27 @@ def draw_dots(
 ) -> Figure:
     """Draw the dots of each row, joined by a line from the lowest to the highest.
 
+    Dots with intervals are not joined: they stand below each other, in the order of the conditions.
+
     Args:
         rows: the name of each row, which begins with its mixer, and its dots; the first is on top.
         conditions: their names in the legend.
         label: label of the axis, with the unit.
     """
-    figure = new_figure(conditions, height=0.7 + _ROW * len(rows))
+    count = len(conditions)
+    is_spread = any(dot.interval for _, dots in rows for dot in dots)
+    height = _ROW * len(rows) * (count if is_spread else 1)
+    figure = new_figure(conditions, height=0.7 + height)
     axes = figure.subplots()
     named: set[int] = set()
-    for y, (name, dots) in enumerate(rows):
+    for row, (name, dots) in enumerate(rows):
         values = [dot.value for dot in dots]
-        axes.plot([min(values), max(values)], [y, y], color="#bbbbbb", linewidth=1.5, zorder=1)
+        if not is_spread:
+            axes.plot(
+                [min(values), max(values)], [row, row], color="#bbbbbb", linewidth=1.5, zorder=1
+            )
         for dot in dots:
+            y = row + is_spread * _SPREAD * ((dot.condition + 0.5) / count - 0.5)
             marker, colour = _STYLES[dot.condition]
             if dot.interval is not None:
                 axes.plot(dot.interval, [y, y], color=colour, linewidth=0.8, zorder=1.5)

@@ -292,9 +292,10 @@ def add_legend(figure: Figure) -> list[Any]:
 
 
 def _last_height(handle: Any) -> float:
-    """Return the last y of a line, or of bubbles."""
+    """Return the last y of a line, or of bubbles; its negative where the axis points down."""
     from matplotlib.collections import PathCollection
 
     if isinstance(handle, PathCollection):
         return np.asarray(handle.get_offsets())[-1, 1]
-    return handle.get_ydata()[-1]
+    last = handle.get_ydata()[-1]
+    return -last if handle.axes.yaxis_inverted() else last
