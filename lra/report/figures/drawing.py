@@ -101,18 +101,21 @@ class ReportFigure:
 TAG = re.compile(rb"<[^>]*>")
 _UNUSED = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"| transform="rotate\(-0 [^"]*"')
 """Names that nothing refers to, and rotations by nothing."""
+_FONT = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"
+_INDENT = re.compile(rb"^ +(?=<)| +$", re.MULTILINE)
 _LONG_NUMBER = re.compile(rb"-?\d+\.\d{3,}")
 
 
 def _compact(svg: bytes) -> bytes:
-    """Round the coordinates of an SVG to a hundredth of a point, and drop attributes of no use."""
+    """Round the coordinates of an SVG to a hundredth of a point, and drop what is of no use."""
 
     def shorten(tag: re.Match[bytes]) -> bytes:
         if b"series" in tag[0]:  # names and numbers there are text
             return tag[0]
         return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED.sub(b"", tag[0]))
 
-    return write_attributes(TAG.sub(shorten, svg))
+    short = _INDENT.sub(b"", write_attributes(TAG.sub(shorten, svg))).replace(_FONT + b"; ", b"")
+    return short.replace(b"</style>", b"text{" + _FONT + b"}</style>", 1)  # once for all texts
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
