@@ -101,7 +101,9 @@ def test_cells_are_marked() -> None:
     run = record(test_non_finite=7)
     assert cell_of([run]).text_of(ACCURACY) == "40.00 (n=1), 1 with non-finite logits"
     both = cell_of([run, record(seed=1, test_accuracy=17.0, test_non_finite=0)])
-    assert both.text_of(ACCURACY) == "28.50 ± 16.26 (n=2), 1 at chance, 1 with non-finite logits"
+    assert (
+        both.text_of(ACCURACY) == "28.50 ± 16.26 (n=2), 1 of 2 at chance, 1 with non-finite logits"
+    )
     lost = cell_of([record(test_accuracy=0.0, test_non_finite=2000)])
     assert lost.text_of(ACCURACY) == "at chance: 0.00 (n=1), 1 with non-finite logits"
 

@@ -53,7 +53,7 @@ def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() ->
         "",
         "mixer  listops",
         "tnn    60.33 ± 1.53",
-        "mean   21.50 ± 7.37 (2 at chance)",
+        "mean   21.50 ± 7.37 (2 of 3 at chance)",
         "s4     17.10 ± 0.00 * (2 of 3 runs)",
         "fnet   diverged",
         "",

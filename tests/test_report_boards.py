@@ -71,7 +71,7 @@ def test_the_other_class_is_chance_too() -> None:
 def test_one_seed_above_chance_makes_a_number() -> None:
     both = cell(record(test_accuracy=17.0), record(seed=1, test_accuracy=50.0))
     assert both.value == 33.5
-    assert both.text_of(ACCURACY) == "33.50 ± 23.33 (n=2), 1 at chance"
+    assert both.text_of(ACCURACY) == "33.50 ± 23.33 (n=2), 1 of 2 at chance"
 
 
 @pytest.mark.parametrize("status", ["diverged", "oom"])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.boards.cells import AT_CHANCE, cell_of, is_at_chance
+from lra.report.boards.cells import AT_CHANCE, cell_of
 from lra.report.boards.measures import ACCURACY, measures_of
 from lra.runtime.plain_table import cut, plain_matrix, plain_table
 from lra.runtime.terminal import wrap_words
@@ -127,10 +127,10 @@ def _cell_text(states: Sequence[RunState]) -> str:
     remarks: list[str] = []
     if len(records) < len(states):
         remarks.append(f"{len(records)} of {len(states)} runs")
-    lucky = sum(map(is_at_chance, cell.runs)) if measure.has_chance else 0
-    if lucky and not cell.is_at_chance:
-        remarks.append(f"{lucky} {AT_CHANCE}")
-    mark = [_MARK] if lucky and cell.is_at_chance else []
+    chance = cell.chance_of(measure)
+    mark = [_MARK] if chance == AT_CHANCE else []
+    if chance and not mark:
+        remarks.append(chance)
     brackets = [f"({', '.join(remarks)})"] if remarks else []
     return " ".join([mean.rjust(_MEAN_WIDTH), *deviation, *mark, *brackets])
 

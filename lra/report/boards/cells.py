@@ -80,9 +80,14 @@ class Cell(Generic[AnyResult]):
 
     def remarks_of(self, measure: Measure) -> list[str]:
         """List what holds for the number besides: chance, runs without a result, faults."""
-        lucky = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
-        chance = [AT_CHANCE if self.is_at_chance else f"{lucky} {AT_CHANCE}"] if lucky else []
-        return [*chance, *self.words, *self.faults]
+        chance = self.chance_of(measure)
+        return [*([chance] if chance else []), *self.words, *self.faults]
+
+    def chance_of(self, measure: Measure) -> str:
+        """Say that all runs are at chance, or how many: "1 of 5 at chance"; empty if none is."""
+        number = sum(map(is_at_chance, self.runs)) if measure.has_chance else 0
+        share = "" if self.is_at_chance else f"{number} of {len(self.accuracies)} "
+        return share + AT_CHANCE if number else ""
 
     @property
     def accuracies(self) -> list[float]:
