@@ -56,6 +56,20 @@ def test_numbers_are_means_over_seeds_alone_and_the_caption_counts_them() -> Non
     table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
     assert table.rows[0][1] == "41.00"
     assert "one seed, except means on listops over 2 seeds (tnn)." in table.caption
+    table = table_of(*(row("tnn", *[40.0] * 3, seed=seed) for seed in (0, 1)), row("s4", 30.0))
+    assert "means on listops and retrieval and text over 2 seeds (tnn)." in table.caption
+
+
+def test_the_caption_names_the_best_trivial_baseline_of_each_task() -> None:
+    weak, strong = {"majority class": 16.0}, {"majority class": 50.0, "bag of bytes": 64.0}
+    runs = [
+        record(preset="budget", task=task, baselines=baselines)
+        for task, baselines in (("listops", weak), ("text", strong), ("image", weak))
+    ]
+    (board,) = boards(runs)
+    caption = leaderboard(board, PresetSpeeds()).caption
+    named = "best trivial baselines are majority class (listops, image); bag of bytes (text)."
+    assert named in caption
 
 
 def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:

@@ -18,8 +18,9 @@ FIRST = "listops"
 
 def describe_rates(task: str) -> str:
     """Say which three learning rates were searched on a task."""
-    middle = "its own rate" if task == FIRST else f"its best rate on {FIRST}"
-    return f"Each mixer was trained at {middle}, at a third of it, and at three times the rate."
+    chosen = "is published for the mixer or was chosen by us"
+    middle = chosen if task == FIRST else f"is the mixer's best on {FIRST}"
+    return f"The middle rate {middle}; the others are a third of it and three times the rate."
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from lra.report.tables.table import Column, Entry, Table, text_column
 _MARKS = (
     "The best number of a column is bold if it is ahead by more than 1.4 times the interval, which "
     "is as much as two independent results may differ. If others are closer, all of them are "
-    "underlined. Numbers at chance are not compared, but they count in the mean."
+    "underlined. Numbers at chance, no better than one answer to all, are not compared, but they "
+    "count in the mean."
 )
 
 
@@ -48,7 +49,8 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
             [*(_describe_speed(speeds.by_mixer.get(name)) for name in rows), *below],
         ),
     ]
-    caption = f"Test accuracy in percent. {_count_seeds(rows)} {_MARKS} {conditions_of(own)}"
+    parts = (_count_seeds(rows), _MARKS, _name_baselines(own), conditions_of(own))
+    caption = " ".join(["Test accuracy in percent.", *filter(None, parts)])
     if missing:
         caption += f" There are no results for {', '.join(missing)}."
     if not columns[-1].is_empty:
@@ -66,17 +68,31 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
 
 def _count_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
     """Say which numbers are means over several seeds."""
-    found: dict[tuple[str, int], list[str]] = {}
+    methods_of: dict[tuple[str, int], list[str]] = {}
     for method, cells in rows.items():
         for task, cell in cells.items():
             if (count := len(cell.accuracies)) > 1:
-                found.setdefault((task, count), []).append(method)
+                methods_of.setdefault((task, count), []).append(method)
+    tasks_of: dict[tuple[int, tuple[str, ...]], list[str]] = {}
+    for (task, count), methods in sorted(methods_of.items()):
+        tasks_of.setdefault((count, tuple(methods)), []).append(task)
     parts = [
-        f"on {task} over {count} seeds ({', '.join(methods)})"
-        for (task, count), methods in sorted(found.items(), key=lambda item: item[0])
+        f"on {' and '.join(tasks)} over {count} seeds ({', '.join(methods)})"
+        for (count, methods), tasks in tasks_of.items()
     ]
     one = "Each number is from one seed"
     return f"{one}, except means {', '.join(parts)}." if parts else f"{one}."
+
+
+def _name_baselines(board: Board) -> str:
+    """Say which trivial baseline is the best on each task; empty without any."""
+    tasks_of: dict[str, list[str]] = {}
+    for task in board.tasks:
+        found = {name: of[task] for name, of in board.trivial_baselines().items() if task in of}
+        if found:
+            tasks_of.setdefault(max(found, key=found.__getitem__), []).append(task)
+    parts = [f"{name} ({', '.join(tasks)})" for name, tasks in tasks_of.items()]
+    return f"The best trivial baselines are {'; '.join(parts)}." if parts else ""
 
 
 def _best_first(rows: Mapping[str, Mapping[str, Cell]]) -> dict[str, Mapping[str, Cell]]:
