@@ -90,11 +90,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
     for task, mixer in itertools.product(("listops", "image"), ("tnn", "s4d", "transformer")):
         add("shipped", {}, task=task, mixer=mixer, test_accuracy=60.0, config_hash="a")
     add("findings/padding", {}, mixer="tnn", label="padding mixed in", test_accuracy=55.0)
-    for steps, accuracy in ((10, 61.0), (20, 65.0)):
+    for steps, accuracy in ((10, 61.0), (20, 65.0), (40, 66.0)):
         before = {"objective": "masked", "masked_share": 0.1, "steps": steps, "epochs": 1.0,
                   "seconds": 1.0, "val_loss": 1.0}  # fmt: skip
         add("findings/pretraining-steps", {}, mixer="tnn", test_accuracy=accuracy,
             pretraining=before, steps=20 + steps, total_steps=20 + steps)  # fmt: skip
+    add("findings/pretraining-steps", {}, mixer="tnn", test_accuracy=62.0, steps=40, total_steps=40)
     for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
         where = ("shipped", "a") if width == 5 else ("findings/locality", f"width {width}")
         for task in ("listops", "image"):
@@ -120,12 +121,12 @@ def test_each_finding_has_its_figure(data: ReportData, tmp_path: Path) -> None:
     assert {60.0, 55.0} <= {x for line in padding.lines for x in np.asarray(line.get_xdata())}
     (pretraining,) = drawn["pretraining-steps"]
     names = [text.get_text() for text in pretraining.figure.legends[0].get_texts()]
-    half, same = (f"pretrained for {ratio} x the steps" for ratio in ("0.5", "1"))
-    assert names == ["labels only", half, same]
+    pretrained = [f"pretrained for {ratio} x the steps" for ratio in ("0.5", "1", "2")]
+    assert names == ["labels only", *pretrained, "labels only, 2 x the steps"]
     heights = [
         np.asarray(line.get_ydata())[0] for line in pretraining.lines if line.get_marker() != "None"
     ]
-    assert len(heights) == len({*heights}) == 3, "below each other"
+    assert len(heights) == len({*heights}) == 5, "below each other"
     assert _colours_in_legend(pretraining.figure) != {"white"}
     listops, image = drawn["locality"]
     assert (listops.get_title(), image.get_title()) == ("listops", "image")

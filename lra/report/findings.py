@@ -90,8 +90,9 @@ _PADDING = _condition_chapter(
 _PRETRAINING = _condition_chapter(
     "pretraining-steps",
     "Accuracy after self-pretraining",
-    "Preset budget. All models were trained on labels for the same steps. Before that, some "
-    "learned to fill in masked inputs, for half, the same or twice the steps.",
+    "Preset budget. Models were trained on labels for the same steps. Before that, some learned to "
+    "fill in masked inputs, for half, the same or twice the steps. Others were trained on labels "
+    "for twice the steps instead.",
     "labels only",
     by_pretraining,
 )

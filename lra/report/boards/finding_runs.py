@@ -40,9 +40,24 @@ def beside_leaderboard(board: Board, condition: str, others: Conditions) -> Cond
 
 
 def by_pretraining(results: Results) -> Conditions:
-    """Sort pretrained runs by the steps of their pretraining, relative to those of training."""
-    found: dict[float, list[RunRecord]] = {}
+    """Sort runs by their pretraining and their steps with labels, relative to those of the others.
+
+    Runs without pretraining are compared with pretrained ones of the same task and mixer.
+    """
+    labelled = {
+        (run.task, run.mixer): run.total_steps - run.pretraining.steps
+        for run in results.records
+        if run.pretraining
+    }
+    pretrained: dict[float, list[RunRecord]] = {}
+    longer: dict[float, list[RunRecord]] = {}
     for run in results.records:
-        if before := run.pretraining:
-            found.setdefault(before.steps / (run.total_steps - before.steps), []).append(run)
-    return {f"pretrained for {ratio:g} x the steps": found[ratio] for ratio in sorted(found)}
+        steps = labelled.get((run.task, run.mixer))
+        if steps and run.pretraining:
+            pretrained.setdefault(run.pretraining.steps / steps, []).append(run)
+        elif steps:
+            longer.setdefault(run.total_steps / steps, []).append(run)
+    return {
+        **{f"pretrained for {n:g} x the steps": pretrained[n] for n in sorted(pretrained)},
+        **{f"labels only, {n:g} x the steps": longer[n] for n in sorted(longer)},
+    }

@@ -13,7 +13,9 @@ from lra.report.figures.series import describe, mark
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_STYLES = (("v", "#c4501b"), ("o", "#1f5fa8"), ("^", "#2c8a4b"), ("s", "#7b4aa0"))
+_STYLES = (
+    ("v", "#c4501b"), ("o", "#1f5fa8"), ("^", "#2c8a4b"), ("s", "#7b4aa0"), ("D", "#8a6d00"),
+)  # fmt: skip
 """Marker and colour of each condition."""
 _ROW = 0.2
 """Height of a row in inches, or of a condition in it where intervals are drawn."""
