@@ -87,8 +87,9 @@ def _count_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
 def _name_baselines(board: Board) -> str:
     """Say which trivial baseline is the best on each task; empty without any."""
     tasks_of: dict[str, list[str]] = {}
+    baselines = board.trivial_baselines()
     for task in board.tasks:
-        found = {name: of[task] for name, of in board.trivial_baselines().items() if task in of}
+        found = {name: by_task[task] for name, by_task in baselines.items() if task in by_task}
         if found:
             tasks_of.setdefault(max(found, key=found.__getitem__), []).append(task)
     parts = [f"{name} ({', '.join(tasks)})" for name, tasks in tasks_of.items()]
