@@ -211,7 +211,7 @@ class OwnProcess:
 
     def _ended(self) -> Exception:
         """Say why the process has ended: what takes too much memory the system kills."""
-        self.process.join()
+        self.pool.shutdown()  # waits for the process; a join() beside it can lose the exit code
         code = self.process.exitcode
         if code == -signal.SIGKILL:
             return MemoryError("the system ended the process")
