@@ -173,7 +173,12 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     whole = run(config_hash=CONFIG.hash, run_id="a-s0", steps=100, total_steps=100)
     part = run(config_hash=CONFIG.hash, run_id="a-s1", seed=1, steps=40, total_steps=100,
                status="stopped", device="NVIDIA X", steps_per_second=20.0)  # fmt: skip
-    save_all(tmp_path, [whole, part])
+    # A device with more runs, of tasks that have no published row.
+    probes = [
+        run(task="recall", run_id=f"r-s{seed}", seed=seed, device="CPU B, 1 threads")
+        for seed in range(3)
+    ]
+    save_all(tmp_path, [whole, part, *probes])
     write_metrics(tmp_path, whole, [20.0, 30.0, 40.0, 50.0, 60.0, 70.0])
     write_metrics(tmp_path, part, [24.0, 30.0, 40.0, 50.0])
     table = reproduce_table(Results(tmp_path))
@@ -182,7 +187,7 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
         for row in table.rows
         if row[:2] == ["TNN", "listops"]
     )
-    assert shown["command"] == "`python run_task.py --task listops --mixer tnn`"
+    assert table.commands["TNN"] == "python run_task.py --task TASK --mixer tnn"
     assert (shown["published, %"], shown["steps"], shown["epochs"]) == ("61.04", "30,000", "40")
     assert (shown["time on the CPU"], shown["time on the GPU"]) == ("4.2 h", "25 min")
     assert shown["time is from"] == "CPU: a run; GPU: a run"

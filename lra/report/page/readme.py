@@ -17,7 +17,7 @@ from lra.report.chapters import ReportData, ReportOptions, readme_items, readme_
 from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
 from lra.report.tables.leaderboard_csv import leaderboard_csv
-from lra.report.tables.markdown import escape
+from lra.report.tables.markdown import command_block, escape
 from lra.report.tables.table import Table
 from lra.runtime.errors import UserError, unknown
 from tasks.files import write_atomically
@@ -45,10 +45,11 @@ class Block:
 
     def text(self, readme: Path) -> str:
         """Write the block as it stands in the file `readme`, with links relative to that file."""
-        parts = [
-            f"**{escape(table.title)}.** {escape(table.caption)}\n\n{table.markdown()}"
-            for table in self.tables
-        ]
+        parts: list[str] = []
+        for table in self.tables:
+            title, caption = escape(table.title), escape(table.caption)
+            parts.append(f"**{title}.** {caption}\n\n{table.markdown()}")
+            parts += [command_block(table.commands)] if table.commands else []
         for path, figure in self.figures.items():
             link = Path(os.path.relpath(path.resolve(), readme.resolve().parent)).as_posix()
             title, caption = escape(figure.title), escape(figure.caption)

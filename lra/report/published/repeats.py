@@ -25,8 +25,12 @@ class Repeat:
 
     @property
     def command(self) -> str:
-        """Write the command that makes the run."""
-        line = ["python", "run_task.py", "--task", self.task, "--mixer", self.config.mixer_name]
+        """The command that makes the run."""
+        return self.command_for(self.task)
+
+    def command_for(self, task: str) -> str:
+        """Write the command with a word in place of the task."""
+        line = ["python", "run_task.py", "--task", task, "--mixer", self.config.mixer_name]
         if self.config.protocol != DEFAULT_PROTOCOL:
             line += ["--protocol", self.config.protocol]
         if self.config.preset != PAPER:

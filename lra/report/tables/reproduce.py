@@ -6,7 +6,6 @@ import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lra.config.request import PAPER
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
@@ -23,19 +22,21 @@ SHARES = (10, 50)
 def reproduce_table(results: Results) -> Table:
     """Tabulate what reproducing each published result takes; the caption names empty columns."""
     timings = Timings(results.records, results.bench)
-    devices = {kind: _device(timings, kind) for kind in KINDS}
+    found = list(repeats())
+    devices = {kind: _choose_device(timings, kind, found) for kind in KINDS}
     names = [
-        "published row", "task", "command", "published, %", "steps", "epochs",
+        "published row", "task", "published, %", "steps", "epochs",
         *(f"time on the {kind}" for kind in KINDS), "time is from",
         *(f"validation at {share} % of the steps" for share in SHARES),
     ]  # fmt: skip
-    rows = [_row(results, timings, devices, one) for one in repeats()]
+    rows = [_row(results, timings, devices, one) for one in found]
     columns = text_columns(names, rows)
     table = Table(
         slug="reproduce",
         title="What it takes to reproduce published results",
         caption=_caption(devices, [column.name for column in columns if column.is_empty]),
         columns=columns,
+        commands=_commands(found),
     )
     return table.without_empty_columns()
 
@@ -54,7 +55,6 @@ def _row(
     return [
         one.row.method,
         one.task,
-        f"`{one.command}`",
         one.row.printed[one.task],
         None if steps is None else f"{steps:,}",
         _epochs(one.config, steps),
@@ -80,14 +80,28 @@ def _caption(devices: Mapping[str, str | None], missing: Sequence[str]) -> str:
     return " ".join(parts)
 
 
-def _device(timings: Timings, kind: str) -> str | None:
-    """Choose the device of a kind with most measurements at preset paper."""
-    counts = Counter(
-        record.device
-        for record in (*timings.measured, *timings.runs)
-        if record.preset == PAPER and is_cpu(record.device) == (kind == "CPU")
-    )
-    return max(sorted(counts), key=lambda device: counts[device], default=None)
+def _choose_device(timings: Timings, kind: str, found: Sequence[Repeat]) -> str | None:
+    """Choose the device of a kind on which steps of most published rows were measured."""
+    names = {record.device for record in timings.all if is_cpu(record.device) == (kind == "CPU")}
+    counts = {
+        name: sum(_speed(timings, one.config, name) is not None for one in found)
+        for name in sorted(names)
+    }
+    return max(filter(counts.get, counts), key=lambda name: counts[name], default=None)
+
+
+def _commands(found: Sequence[Repeat]) -> dict[str, str]:
+    """Write each command once, with TASK in place of several tasks that it is for."""
+    groups: dict[tuple[str, str], list[Repeat]] = {}
+    for one in found:
+        groups.setdefault((one.row.method, one.command_for("TASK")), []).append(one)
+    methods = Counter(method for method, _ in groups)
+    return {
+        method if methods[method] == 1 else f"{method} on {', '.join(one.task for one in group)}": (
+            group[0].command if len(group) == 1 else command
+        )
+        for (method, command), group in groups.items()
+    }
 
 
 def _speed(timings: Timings, config: RunConfig, device: str | None) -> EstimatedSpeed | None:

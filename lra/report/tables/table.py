@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lra.report.boards.ranking import BEST, SECOND, ranks, ranks_beyond
 from lra.report.tables import latex
@@ -112,6 +112,8 @@ class Table:
     columns: Sequence[Column]
     facts: Sequence[Mapping[str, object]] = ()
     """The unrounded numbers, for each a line of the CSV file by column."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Command lines by what they are for, which README files show below the table."""
 
     @property
     def headings(self) -> list[str]:
