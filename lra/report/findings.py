@@ -1,4 +1,7 @@
-"""The chapters of the findings in results/README.md, each made from a results folder of its own."""
+"""The chapters of the findings in results/README.md and of repeated rows in docs/reproduce.md.
+
+Most are made from a results folder of their own.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ from lra.report.figures.conditions import condition_figure
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.learning_rates import rate_figure
 from lra.report.figures.locality import locality_figure
+from lra.report.figures.repeated_row import repeated_row_figure
 from lra.report.figures.seeds import seed_figure
 from lra.report.tables.leaderboard import rows_at_preset
 from lra.report.tables.learning_rates import rate_table
@@ -142,7 +146,24 @@ _LOCALITY: ChapterKind[list[TaskLocality]] = ChapterKind(
     [Content("locality", README, lambda _, tasks, __: [locality_figure(tasks)])],
 )
 
+
+def _repeated_rows(_: ReportData) -> list[Results]:
+    results = finding_results("repeated-rows")
+    return [] if results is None else [results]
+
+
+_REPEATED_ROWS: ChapterKind[Results] = ChapterKind(
+    _repeated_rows,
+    lambda _: "Repeated rows",
+    lambda _: "repeated-rows",
+    [
+        Content("repeated-rows", README, lambda _, results, __: [
+            repeated_row_figure(results, run) for run in results.records
+        ]),
+    ],
+)  # fmt: skip
+
 FINDINGS: Sequence[ChapterKind[Any]] = (
-    _LOCALITY, _LEARNING_RATES, _SEEDS, _PADDING, _PRETRAINING,
+    _LOCALITY, _LEARNING_RATES, _SEEDS, _PADDING, _PRETRAINING, _REPEATED_ROWS,
 )  # fmt: skip
 """The chapters, in their order."""

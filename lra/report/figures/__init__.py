@@ -19,6 +19,7 @@ __all__ = [
     "next_tokens",
     "out_of_distribution",
     "probes",
+    "repeated_row",
     "scaling",
     "seeds",
     "series",
