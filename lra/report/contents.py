@@ -38,8 +38,9 @@ from lra.report.tables.out_of_distribution import evaluation_tables
 from lra.report.tables.position_bits import metadata_tables, position_tables
 from lra.report.tables.probes import probe_tables
 from lra.report.tables.published import perplexity_table, published_table, suite_table
-from lra.report.tables.speed import speed_and_memory_tables, speed_table
+from lra.report.tables.speed import speed_and_memory_tables
 from lra.report.tables.table import Table
+from lra.report.tables.training_speed import training_speed_table
 
 BENCHMARKS = "Benchmarks"
 """Heading under which the page folds the chapters of measurements."""
@@ -69,6 +70,13 @@ def _make_leaderboard_figures(data: ReportData, board: Board, _: str) -> list[Re
     from lra.report.published.closest import closest_mean
 
     return leaderboard_figures(board, data.speeds_at_preset(board), data.styles, closest_mean)
+
+
+def _make_training_speed_table(data: ReportData, board: Board, _: str) -> list[Table]:
+    if board is not data.leading_board:
+        return []
+    speeds = data.speeds_at_preset(board)
+    return [training_speed_table(speeds, board.preset)] if speeds.by_mixer else []
 
 
 def _make_equal_time_table(data: ReportData, board: Board, _: str) -> list[Table]:
@@ -151,6 +159,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
         Content("out-of-distribution", PAGE | README, lambda data, board, slug: (
             evaluation_tables(data.results, board, slug)
         )),
+        Content("training-speed", README, _make_training_speed_table),
         Content("bubbles", PAGE | PAPER, lambda data, board, slug: (
             bubble_figures(board, data.relative_to, data.styles, slug)
         )),
@@ -231,9 +240,6 @@ _SPEED: ChapterKind[Sequence[SpeedBoard]] = ChapterKind(
     lambda _: "speed",
     [
         Content("speed-and-memory", PAGE, _make_speed_tables),
-        Content("speed", README, lambda data, found, _: [
-            speed_table(board, data.relative_to, f"speed-{board.slug}") for board in found
-        ]),
         Content("speed-over-length", PAGE, lambda data, found, _: [
             figure for board in found for figure in scaling_figures(board, data.styles)
         ]),

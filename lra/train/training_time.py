@@ -34,6 +34,8 @@ class EstimatedSpeed:
     """The device that it was measured on."""
     origin: str
     """What was measured, and what was scaled from it."""
+    has_settings: bool
+    """Whether the settings of the model were the run's; else they were those of its preset."""
 
 
 class Timings:
@@ -239,10 +241,11 @@ def _rank(
 def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> EstimatedSpeed:
     """Turn what was measured into the speed of a run's steps."""
     batch = config.train.batch_size
+    has_settings = _has_settings(record, config)
     said = ["a run" if isinstance(record, RunRecord) else "lra.bench step"]
     if isinstance(record, BenchRecord) and record.lengths == "full":
         said.append("every sequence of full length")
-    if not _has_settings(record, config):
+    if not has_settings:
         said.append("at other settings")
     if record.batch_size != batch:
         said.append(f"batch {record.batch_size} scaled to {batch}")
@@ -251,7 +254,7 @@ def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int
     if record.length != length:
         said.append(f"{record.length:,} positions scaled to {length:,}")
     speed = (record.steps_per_second or 0.0) * _scale(record, config, length)
-    return EstimatedSpeed(speed, record.device, ", ".join(said))
+    return EstimatedSpeed(speed, record.device, ", ".join(said), has_settings)
 
 
 def _says_enough(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> bool:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from lra.record.evaluation import EvaluationRecord, evaluation_order
+from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.results import Results
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -31,6 +28,12 @@ class EvaluationBoard:
     def trained_lengths(self) -> str:
         """The lengths that the models were trained at, as text."""
         return " and ".join(f"{n:,}" for n in sorted({c.trained_length for c in self.columns}))
+
+    def trained(self, method: str) -> Cell[RunRecord]:
+        """Return the results of a method's evaluated models on the test set of their training."""
+        evaluated = {one.run_id for cell in self.rows[method].values() for one in cell.runs}
+        runs = self.board.rows[method][self.task].runs
+        return Cell(tuple(run for run in runs if run.run_id in evaluated))
 
     def cell(self, method: str, column: EvaluationRecord) -> Cell[EvaluationRecord] | None:
         """Return what a method scored on the data of a column; None without a record."""

@@ -22,4 +22,5 @@ __all__ = [
     "table",
     "task_table",
     "terminal",
+    "training_speed",
 ]

@@ -133,7 +133,15 @@ def against_reference(
         caption=f"{_COMPARED} Memory is the suite's peak memory as a share of the reference's. For "
         "single parts of a mixer it is the additional memory that they need.",
         columns=text_columns(
-            ["", "mixer", "batch x positions", "lengths", "precision", "times as fast", "memory"],
+            [
+                "",
+                "mixer",
+                "batch x positions (x channels)",
+                "lengths",
+                "precision",
+                "times as fast",
+                "memory",
+            ],
             rows,
         ),
         facts=[{"device": r.device, **_facts(r)} for r in compared],

@@ -17,10 +17,10 @@ from lra.report.tables.accuracy import accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
-    "The best number of a column is bold if it is ahead by more than 1.4 times the interval, which "
-    "is as much as two independent results may differ. If others are closer, all of them are "
-    "underlined. Numbers at chance, no better than one answer to all, are not compared, but they "
-    "count in the mean."
+    "The best number of a column is bold if it leads by more than 1.4 times the interval in the "
+    "last row; smaller differences can be chance. Otherwise it is underlined, together with all "
+    "numbers within that distance. Results at chance, which are not significantly better than the "
+    "same answer for every example, are not ranked, but they count in the mean."
 )
 
 

@@ -23,7 +23,8 @@ def rate_table(task: str, searches: Sequence[RateSearch]) -> Table:
         slug=f"learning-rates-{task}",
         title=f"Learning rates on {task}",
         caption=f"{describe_rates(task)} Numbers are validation accuracies in percent at preset "
-        "budget, after a third of its steps. The leaderboard uses the best rate.",
+        "budget, after a third of its steps. results/README.md says on which tasks the "
+        "leaderboard uses the best rate.",
         columns=[
             name_column("mixer", [search.mixer for search in searches]),
             *columns,

@@ -25,7 +25,7 @@ def evaluation_tables(results: Results, board: Board, slug: str) -> list[Table]:
 def _table(evaluated: EvaluationBoard, measure: Measure, slug: str) -> Table:
     """Tabulate results out of distribution beside those on the training's own test set."""
     beneath = _numbers_beneath(evaluated, measure)
-    trained = [evaluated.board.rows[method][evaluated.task] for method in evaluated.rows]
+    trained = [evaluated.trained(method) for method in evaluated.rows]
     by_column = {"as trained": trained} | {
         column.label: [evaluated.cell(method, column) for method in evaluated.rows]
         for column in evaluated.columns

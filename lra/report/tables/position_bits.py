@@ -29,7 +29,8 @@ def position_tables(board: Board, windows: Sequence[Windows], slug: str) -> list
             method: {_label(place): needed for place, needed in sorted(by_position(runs).items())}
             for method, runs in one.results.items()
         }
-        tables += _tables(board, rows, f"by position, {one.name}", slug)
+        by = f"by position, {one.name}"
+        tables += _tables(board, rows, by, slug, "Positions count from 0. ")
     return tables
 
 
@@ -52,7 +53,7 @@ def _label(place: Range) -> str:
 
 
 def _tables(
-    board: Board, rows: Mapping[str, Mapping[str, Needed]], by: str, slug: str
+    board: Board, rows: Mapping[str, Mapping[str, Needed]], by: str, slug: str, note: str = ""
 ) -> list[Table]:
     """Tabulate bits by method and part, in one table or, if there are none, in none.
 
@@ -77,7 +78,7 @@ def _tables(
         title=f"{board.name}: bits {by}",
         caption=f"Bits per token{above}, averaged over seeds. "
         + (f"The last row is what the {IDEAL} needs. " if has_ideal else "")
-        + f"Positions count from 0. {RANKS}",
+        + f"{note}{RANKS}",
         columns=columns,
         facts=[
             {"board": board.name, "by": by, "mixer": method, "part": part, "bits": needed.bits,

@@ -1,83 +1,65 @@
-"""What it takes to repeat a published result: command, steps, time, and how far a run should be."""
+"""What it takes to repeat published results: optimizer steps, time, and commands."""
 
 from __future__ import annotations
 
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord
 from lra.report.boards.results import Results
 from lra.report.published.repeats import Repeat, repeats
 from lra.report.tables.table import Table, text_columns
 from lra.runtime.progress import duration
 from lra.train.training_time import EstimatedSpeed, Timings, is_cpu
+from tasks.base import BENCHMARK
 
 KINDS = ("CPU", "GPU")
-SHARES = (10, 50)
-"""Percent of a run's steps at which its validation accuracy is shown."""
 
 
 def reproduce_table(results: Results) -> Table:
-    """Tabulate what reproducing each published result takes; the caption names empty columns."""
+    """Tabulate the steps and the time that repeating each published result takes, by task."""
     timings = Timings(results.records, results.bench)
     found = list(repeats())
-    devices = {kind: _choose_device(timings, kind, found) for kind in KINDS}
-    names = [
-        "published row", "task", "published, %", "steps", "epochs",
-        *(f"time on the {kind}" for kind in KINDS), "time is from",
-        *(f"validation at {share} % of the steps" for share in SHARES),
-    ]  # fmt: skip
-    rows = [_row(results, timings, devices, one) for one in found]
-    columns = text_columns(names, rows)
-    table = Table(
+    devices = [
+        device for kind in KINDS if (device := _choose_device(timings, kind, found)) is not None
+    ]
+    cells: dict[str, dict[str, str]] = {}
+    for one in found:
+        cells.setdefault(one.row.method, {})[one.task] = _cost(timings, one.config, devices)
+    return Table(
         slug="reproduce",
-        title="What it takes to reproduce published results",
-        caption=_caption(devices, [column.name for column in columns if column.is_empty]),
-        columns=columns,
+        title="What it takes to repeat published results",
+        caption=_caption(devices),
+        columns=text_columns(
+            ["published row", *BENCHMARK],
+            [[method, *map(by_task.get, BENCHMARK)] for method, by_task in cells.items()],
+        ),
         commands=_commands(found),
     )
-    return table.without_empty_columns()
 
 
-def _row(
-    results: Results, timings: Timings, devices: Mapping[str, str | None], one: Repeat
-) -> list[str | None]:
-    steps = timings.steps(one.config)
-    speeds = {kind: _speed(timings, one.config, device) for kind, device in devices.items()}
-    origins = [
-        f"{kind}: {speed.origin}" if all(devices.values()) else speed.origin
-        for kind, speed in speeds.items()
-        if speed
+def _cost(timings: Timings, config: RunConfig, devices: Sequence[str]) -> str:
+    steps = timings.steps(config)
+    speeds = [_speed(timings, config, device) for device in devices]
+    times = [
+        f"{duration(steps / speed.steps_per_second)}{'' if is_cpu(speed.device) else ' (GPU)'}"
+        for speed in speeds
+        if speed is not None and steps is not None
     ]
-    runs = [run for run in results.records if run.config_hash == one.config.hash]
-    return [
-        one.row.method,
-        one.task,
-        one.row.printed[one.task],
-        None if steps is None else f"{steps:,}",
-        _epochs(one.config, steps),
-        *(_time(steps, speed) for speed in speeds.values()),
-        "; ".join(origins) or None,
-        *(_validation(results, runs, share) for share in SHARES),
-    ]
+    return ", ".join([f"{steps:,}" if steps is not None else "not known", *times])
 
 
-def _caption(devices: Mapping[str, str | None], missing: Sequence[str]) -> str:
-    measured = [device for device in devices.values() if device]
-    parts = [
-        "Steps and epochs are those of the official data. The time is that of the training steps, "
-        "without validation, estimated from measured steps. Where a measurement had another batch "
-        "size or length, its time is scaled in proportion to both."
-    ]
-    parts += [f"Steps were measured on {' and '.join(measured)}."] if measured else []
-    parts += (
-        [f"Nothing was measured yet for these columns, so they are left out: {', '.join(missing)}."]
-        if missing
-        else []
+def _caption(devices: Sequence[str]) -> str:
+    caption = "Optimizer steps on the official data."
+    if not devices:
+        return f"{caption} No step of these runs was timed yet."
+    return (
+        f"{caption} Where a step of these settings was timed, the estimated time of all training "
+        f"steps on {' or '.join(devices)} follows. Most steps were timed with fewer examples and "
+        "scaled to the batch size of the run. With one or two examples a step takes longer in "
+        "proportion, so these times can be twice as long as a run, and differences between rows "
+        "say little."
     )
-    return " ".join(parts)
 
 
 def _choose_device(timings: Timings, kind: str, found: Sequence[Repeat]) -> str | None:
@@ -90,7 +72,13 @@ def _choose_device(timings: Timings, kind: str, found: Sequence[Repeat]) -> str 
     return max(filter(counts.get, counts), key=lambda name: counts[name], default=None)
 
 
-def _commands(found: Sequence[Repeat]) -> dict[str, str]:
+def _speed(timings: Timings, config: RunConfig, device: str) -> EstimatedSpeed | None:
+    """Return the speed that was measured on a device with the settings of a run."""
+    speed = timings.speed(config, device)
+    return speed if speed and speed.has_settings and speed.device == device else None
+
+
+def _commands(found: Sequence[Repeat]) -> Mapping[str, str]:
     """Write each command once, with TASK in place of several tasks that it is for."""
     groups: dict[tuple[str, str], list[Repeat]] = {}
     for one in found:
@@ -102,36 +90,3 @@ def _commands(found: Sequence[Repeat]) -> dict[str, str]:
         )
         for (method, command), group in groups.items()
     }
-
-
-def _speed(timings: Timings, config: RunConfig, device: str | None) -> EstimatedSpeed | None:
-    speed = None if device is None else timings.speed(config, device)
-    return speed if speed is not None and speed.device == device else None
-
-
-def _time(steps: int | None, speed: EstimatedSpeed | None) -> str | None:
-    if steps is None or speed is None:
-        return None
-    return duration(steps / speed.steps_per_second)
-
-
-def _epochs(config: RunConfig, steps: int | None) -> str | None:
-    examples = config.build_task().training_examples()
-    if config.train.epochs is not None:
-        return f"{config.train.epochs:g}"
-    if steps is None or examples is None:
-        return None
-    return f"{steps * config.train.batch_size / examples:.1f}"
-
-
-def _validation(results: Results, runs: Sequence[RunRecord], share: int) -> str | None:
-    """Write the mean validation accuracy of runs at the last validation before a share of steps."""
-    found: list[float] = []
-    for run in runs:
-        until = share / 100 * run.total_steps
-        if run.steps >= until:
-            before = [line for line in results.validations(run) if line.step <= until]
-            found += [line.val_accuracy for line in before[-1:] if line.val_accuracy is not None]
-    if not found:
-        return None
-    return f"{statistics.mean(found):.2f} (n={len(found)})"
