@@ -48,28 +48,28 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
     assert [name for name, *_ in table.rows] == names
     assert table.headings == ["mixer", *FIVE, "mean of 5", "parameters"]
     assert list(table.rows[1]) == ["tnn", *["40.00"] * 6, "1 k"]
-    assert "Each number is from one seed." in table.caption
-    assert "There are no results for pathx." in table.caption
+    assert "Each number is from one seed." in table.notes
+    assert "There are no results for pathx." in table.notes
 
 
-def test_numbers_are_means_over_seeds_alone_and_the_caption_counts_them() -> None:
+def test_numbers_are_means_over_seeds_alone_and_a_note_counts_them() -> None:
     table = table_of(row("tnn", *[40.0] * 5), row("tnn", 42.0, seed=1))
     assert table.rows[0][1] == "41.00"
-    assert "one seed, except means on listops over 2 seeds (tnn)." in table.caption
+    assert table.notes[0].startswith("Means over 2 seeds on listops: tnn. All other")
     table = table_of(*(row("tnn", *[40.0] * 3, seed=seed) for seed in (0, 1)), row("s4", 30.0))
-    assert "means on listops and retrieval and text over 2 seeds (tnn)." in table.caption
+    assert "over 2 seeds on listops and retrieval and text: tnn." in table.notes[0]
 
 
-def test_the_caption_names_the_best_trivial_baseline_of_each_task() -> None:
+def test_a_note_names_the_best_trivial_baseline_of_each_task() -> None:
     weak, strong = {"majority class": 16.0}, {"majority class": 50.0, "bag of bytes": 64.0}
     runs = [
         record(preset="budget", task=task, baselines=baselines)
         for task, baselines in (("listops", weak), ("text", strong), ("image", weak))
     ]
     (board,) = boards(runs)
-    caption = leaderboard(board, PresetSpeeds()).caption
-    named = "best trivial baselines are majority class (listops, image); bag of bytes (text)."
-    assert named in caption
+    notes = leaderboard(board, PresetSpeeds()).notes
+    named = "The best trivial baselines are majority class (listops, image); bag of bytes (text)."
+    assert named in notes
 
 
 def test_results_at_chance_count_in_the_mean_and_failed_runs_leave_none() -> None:
@@ -148,7 +148,7 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
     table = table_of(row("tnn", 40.0), row("s4", 50.0), row("lru", 45.0), speeds=found)
     assert table.headings[-1] == "speed, tnn = 1"
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
-    assert "divided by those of tnn, on CPU" in table.caption
+    assert "divided by those of tnn, on CPU" in table.notes[-1]
     assert f"geometric mean over {', '.join(found.by_mixer['tnn'].by_task)} of" in table.caption
 
 

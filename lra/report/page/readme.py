@@ -49,6 +49,7 @@ class Block:
         for table in self.tables:
             title, caption = escape(table.title), escape(table.caption)
             parts.append(f"**{title}.** {caption}\n\n{table.markdown()}")
+            parts += ["".join(f"- {escape(note)}\n" for note in table.notes)] if table.notes else []
             parts += [command_block(table.commands)] if table.commands else []
         for path, figure in self.figures.items():
             link = Path(os.path.relpath(path.resolve(), readme.resolve().parent)).as_posix()

@@ -17,10 +17,10 @@ from lra.report.tables.accuracy import accuracy_columns, conditions_of
 from lra.report.tables.table import Column, Entry, Table, text_column
 
 _MARKS = (
-    "The best number of a column is bold if it leads by more than 1.4 times the interval in the "
-    "last row; smaller differences can be chance. Otherwise it is underlined, together with all "
-    "numbers within that distance. Results at chance, which are not significantly better than the "
-    "same answer for every example, are not ranked, but they count in the mean."
+    "Bold: the best of its column, by more than 1.4 times the interval in the last row; smaller "
+    "differences can be chance. Underlined, if no number is bold: the best, and all within "
+    "that distance. At chance: not significantly better than the same answer for every example; "
+    "such results are not ranked, but they count in the mean."
 )
 
 
@@ -28,7 +28,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     """Tabulate the mixers of a board at the settings of its preset, the best mean first.
 
     Beneath them are the best trivial baseline and the interval of each column. Columns without any
-    number are left out, and tasks without any are named in the caption.
+    number are left out, and tasks without any are named in the notes.
 
     Args:
         board: the accuracies of all rows.
@@ -49,20 +49,20 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
             [*(_describe_speed(speeds.by_mixer.get(name)) for name in rows), *below],
         ),
     ]
-    parts = (_count_seeds(rows), _MARKS, _name_baselines(own), conditions_of(own))
-    caption = " ".join(["Test accuracy in percent.", *filter(None, parts)])
+    notes = [_count_seeds(rows), _name_baselines(own), conditions_of(own)]
     if missing:
-        caption += f" There are no results for {', '.join(missing)}."
+        notes.append(f"There are no results for {', '.join(missing)}.")
     if not columns[-1].is_empty:
-        caption += (
-            f" Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
+        notes.append(
+            f"Speed is the geometric mean over {speeds.tasks} of steps per second, divided by "
             f"those of {speeds.relative_to}, on {speeds.device}."
         )
     return Table(
         slug="leaderboard",
         title=f"Leaderboard: preset {board.preset}, protocol {board.protocol}",
-        caption=caption,
+        caption=f"Test accuracy in percent. {_MARKS}",
         columns=columns,
+        notes=list(filter(None, notes)),
     ).without_empty_columns()
 
 
@@ -77,11 +77,11 @@ def _count_seeds(rows: Mapping[str, Mapping[str, Cell]]) -> str:
     for (task, count), methods in sorted(methods_of.items()):
         tasks_of.setdefault((count, tuple(methods)), []).append(task)
     parts = [
-        f"on {' and '.join(tasks)} over {count} seeds ({', '.join(methods)})"
+        f"over {count} seeds on {' and '.join(tasks)}: {', '.join(methods)}"
         for (count, methods), tasks in tasks_of.items()
     ]
-    one = "Each number is from one seed"
-    return f"{one}, except means {', '.join(parts)}." if parts else f"{one}."
+    means = f"Means {'; '.join(parts)}. All other numbers are from one seed."
+    return means if parts else "Each number is from one seed."
 
 
 def _name_baselines(board: Board) -> str:

@@ -112,8 +112,10 @@ class Table:
     columns: Sequence[Column]
     facts: Sequence[Mapping[str, object]] = ()
     """The unrounded numbers, for each a line of the CSV file by column."""
+    notes: Sequence[str] = ()
+    """Sentences on the numbers, which README files show below the table."""
     commands: Mapping[str, str] = field(default_factory=dict)
-    """Command lines by what they are for, which README files show below the table."""
+    """Command lines by what they are for, which README files show below the notes."""
 
     @property
     def headings(self) -> list[str]:
