@@ -149,7 +149,7 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
     assert table.headings[-1] == "speed, tnn = 1"
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
     assert "divided by those of tnn, on CPU" in table.notes[-1]
-    assert f"geometric mean over {', '.join(found.by_mixer['tnn'].by_task)} of" in table.caption
+    assert f"geometric mean over {', '.join(found.by_mixer['tnn'].by_task)} of" in table.notes[-1]
 
 
 def test_speeds_of_shorter_sequences_are_not_compared_with_those_of_longer_ones() -> None:

@@ -47,9 +47,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m lra.evaluate",
         description="Evaluate the best model of a finished run on data that is longer, deeper or "
-        "harder than its training data. ListOps and Pathfinder draw a new test set. Other tasks "
-        "use their own test set with other options; documents have to be read as bytes. The "
-        "results are recorded in the run's folder, and report.py shows them.",
+        "harder than its training data. Tasks whose data is generated draw a new test set. Text, "
+        "Retrieval and lm read their test documents with other options; documents have to be read "
+        "as bytes. The results are recorded in the run's folder, and report.py shows them.",
         epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped (run the same command "
         "again to continue), 5 out of memory, 130 interrupted.",
     )

@@ -50,8 +50,8 @@ def probe_table(probe: Probe) -> Table:
     return Table(
         f"accuracy-{probe.slug}",
         f"{probe.name}: accuracy",
-        f"Test accuracy in percent{_columns_of(probe)}. {_BEST} {OVER_N_SEEDS} After the "
-        f"comma: how many of the runs of all these settings reach {SUCCESS:.0f} %. {RANKS}",
+        f'Test accuracy in percent{_columns_of(probe)}. {_BEST} {OVER_N_SEEDS} "2 of '
+        f'4" means that 2 of the 4 runs of all these settings reach {SUCCESS:.0f} %. {RANKS}',
         columns,
         [
             {
@@ -170,5 +170,5 @@ def _columns_of(probe: Probe) -> str:
     if not probe.differing:
         return ""
     has_default = any(variant.name == DEFAULT for variant in probe.variants)
-    explained = f' ("{DEFAULT}" is the task as the preset has it)' if has_default else ""
+    explained = f' ("{DEFAULT}" is the task of the preset)' if has_default else ""
     return f", by {probe.differing}{explained}"
