@@ -319,6 +319,10 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
                 mixer=mixer, length=length, test_correct=correct, test_accuracy=correct / 20
             ).save(folder)
         evaluation_record(mixer=mixer, length=None, changes=["task.max_depth=20"]).save(folder)
+    # Another seed, which was not evaluated, does not count as trained.
+    other = made_record(mixer="tnn", run_id="abc-s1", seed=1, test_accuracy=60.0)
+    (results / "runs" / "listops" / "tnn" / "abc-s1").mkdir()
+    other.save(results / "runs" / "listops" / "tnn" / "abc-s1")
     out = tmp_path / "report"
     assert report.main(["--results-dir", str(results), "--out", str(out)]) == 0
     text = (out / "report.md").read_text()
@@ -329,6 +333,7 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
     assert header == ["mixer", "as trained", "4,096 positions", "8,192 positions", "max_depth=20"]
     (row,) = [ln for ln in text.splitlines() if ln.startswith("| tnn ") and "29.80" in ln]
     assert "29.80 (n=1)" in row
+    assert "40.00 (n=1)" in row
     (row,) = [ln for ln in text.splitlines() if ln.startswith("| mean ") and "14.80" in ln]
     assert "at chance: 14.80" in row
     assert (out / "figures" / "out-of-distribution-listops-by-length-paper-s4.svg").is_file()

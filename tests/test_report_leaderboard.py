@@ -20,6 +20,7 @@ from lra.report.published.closest import closest_mean
 from lra.report.tables.equal_time import equal_time_table
 from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.table import Table
+from lra.report.tables.training_speed import training_speed_table
 from made_results import bench_record, record, save_all
 
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
@@ -150,6 +151,12 @@ def test_speeds_are_averaged_over_the_tasks_of_a_preset() -> None:
     assert [cells[-1] for cells in table.rows[:3]] == ["-", "2.00", "1.00"]
     assert "divided by those of tnn, on CPU" in table.notes[-1]
     assert f"geometric mean over {', '.join(found.by_mixer['tnn'].by_task)} of" in table.notes[-1]
+    by_task = training_speed_table(found, "budget")
+    assert by_task.headings[1:3] == ["listops", "text"]
+    assert by_task.rows == [
+        ["s4", "4.00", "1.00", "2.00", "900"],
+        ["tnn", "1.00", "1.00", "1.00", "500"],
+    ]
 
 
 def test_speeds_of_shorter_sequences_are_not_compared_with_those_of_longer_ones() -> None:
