@@ -14,6 +14,7 @@ from lra.report.boards.results import Results
 from lra.report.published.audit import names, read_published
 from lra.report.published.repeats import repeats
 from lra.report.published.rows import rows_of
+from lra.report.tables.markdown import command_block
 from lra.report.tables.reproduce import reproduce_table
 from lra.train.training_time import Timings, TrainingTime
 from made_results import bench_record, record, save_all
@@ -188,5 +189,8 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
     assert (rows["Mega"]["listops"], rows["Mega-chunk"]["listops"]) == ("90,000, 12.5 h", "90,000")
     assert f"on {HERE} or NVIDIA X follows" in table.caption
     assert table.commands["TNN"] == "python run_task.py --task TASK --mixer tnn"
+    lines = command_block(table.commands).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert {*table.commands.values()} <= {*"\n".join(lines).replace(" \\\n    ", " ").splitlines()}
     (tmp_path / "none").mkdir()
     assert "was timed yet" in reproduce_table(Results(tmp_path / "none")).caption

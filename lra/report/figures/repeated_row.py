@@ -60,12 +60,12 @@ def _caption(run: RunRecord, published: Published) -> str:
         )
     if run.test_accuracy is not None:
         reached.append(f"Its test accuracy is {run.test_accuracy:.2f} %.")
-    printed = " and ".join(f"{value:.2f} % ({method})" for method, value in published)
+    printed = ", ".join(f"{method} {value:.2f} %" for method, value in published)
     return " ".join(
         [
             f"{made} on {run.device}, with seed {run.seed}.",
             *reached,
-            f"Published test accuracies, the horizontal lines, are {printed}.",
+            f"Published test accuracies (horizontal lines): {printed}.",
         ]
     )
 

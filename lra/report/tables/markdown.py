@@ -25,5 +25,7 @@ def command_block(commands: Mapping[str, str]) -> str:
 def _continue(command: str) -> str:
     """Write a long command on several lines, which a shell reads as one."""
     words = command.replace(" --set ", " --set\0")
-    lines = textwrap.wrap(words, 98, break_long_words=False, break_on_hyphens=False)
-    return " \\\n    ".join(lines).replace("\0", " ")
+    lines = textwrap.wrap(
+        words, 98, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return " \\\n".join(lines).replace("\0", " ")

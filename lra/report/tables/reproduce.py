@@ -55,10 +55,9 @@ def _caption(devices: Sequence[str]) -> str:
         return f"{caption} No step of these runs was timed yet."
     return (
         f"{caption} Where a step of these settings was timed, the estimated time of all training "
-        f"steps on {' or '.join(devices)} follows. Most steps were timed with fewer examples and "
-        "scaled to the batch size of the run. With one or two examples a step takes longer in "
-        "proportion, so these times can be twice as long as a run, and differences between rows "
-        "say little."
+        f"steps on {' or '.join(devices)} follows. It is scaled from steps with fewer examples. An "
+        "example takes longer in a batch of one or two, so a run can take half of the time shown. "
+        "Do not compare the times of different rows."
     )
 
 

@@ -25,7 +25,7 @@ def training_speed_table(speeds: PresetSpeeds, preset: str) -> Table:
         title=f"Training speed: preset {preset}",
         caption=f"Training steps per second, divided by those of {speeds.relative_to}, and the "
         f"peak memory on the task that takes most, on {speeds.device}. All mixers were measured in "
-        "turns on an idle machine, with sequences of full length.",
+        "turns, with sequences of full length.",
         columns=[
             name_column("mixer", mixers),
             *by_task,
