@@ -64,7 +64,7 @@ def make_block(data: ReportData, slugs: Sequence[str]) -> Block:
     figures: dict[Path, ReportFigure] = {}
     for item in readme_items(CHAPTERS, data, slugs):
         if isinstance(item, Table):
-            tables.append(item)
+            tables.append(item.without_empty_columns())
         else:
             figures[data.results.folder / f"{item.slug}-{item.digest}.svg"] = item
     return Block(tables, figures)
