@@ -42,7 +42,7 @@ def start(folder: Path, *more: str, restarts: int = 0) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     try:
-        out, err = process.communicate(timeout=90)
+        out, err = process.communicate(timeout=600)
     except subprocess.TimeoutExpired:
         for child in psutil.Process(process.pid).children(recursive=True):
             child.kill()
