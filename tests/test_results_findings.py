@@ -112,19 +112,24 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
 
 
 def test_a_repeated_row_is_drawn_over_all_of_its_steps(data: ReportData, tmp_path: Path) -> None:
-    run = record(task="text", mixer="tnn", preset="paper", status="stopped", test_accuracy=None,
-                 val_accuracy=86.0, best_step=20, steps=30, total_steps=120)  # fmt: skip
-    save(tmp_path / "findings" / "repeated-rows", run)
-    lines = [{"step": k, "seconds": k, "val_accuracy": 60.0 + k} for k in (10, 20, 30)]
-    place = folder_of(tmp_path / "findings" / "repeated-rows", run)
-    (place / "metrics.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    steps = {1: 30, 2: 120}
+    for attempt, made in steps.items():
+        run = record(task="text", mixer="tnn", preset="paper", status="stopped", test_accuracy=None,
+                     val_accuracy=85.0 + attempt, best_step=20, steps=made,
+                     total_steps=120)  # fmt: skip
+        folder = tmp_path / "findings" / "repeated-rows" / f"attempt-{attempt}"
+        save(folder, run)
+        lines = [{"step": k, "seconds": k, "val_accuracy": 60 + k / 4} for k in (10, made)]
+        text = "".join(f"{json.dumps(line)}\n" for line in lines)
+        (folder_of(folder, run) / "metrics.jsonl").write_text(text)
     (figure,) = make_block(data, ["repeated-rows"]).figures.values()
     (axes,) = figure.draw().axes
-    curve, *published = (np.asarray(line.get_ydata()).tolist() for line in axes.lines)
-    assert curve == [70.0, 80.0, 90.0]
+    first, second, *published = (np.asarray(line.get_ydata()).tolist() for line in axes.lines)
+    assert (first, second) == ([62.5, 67.5], [62.5, 90.0])
     assert published == [[87.9, 87.9], [86.39, 86.39]]
     assert axes.get_xlim() == (0, 120)
-    assert "made 30 of its 120 steps (25 %)" in figure.caption
+    assert "Attempt 1 made 30 of its 120 steps (25 %)" in figure.caption
+    assert "Attempt 2 made all of its 120 steps" in figure.caption
     assert "validation accuracy is 86.00 %, at step 20." in figure.caption
     assert "test accuracy is" not in figure.caption
 

@@ -15,6 +15,7 @@ from lra.report.boards.finding_runs import (
     Conditions,
     beside_leaderboard,
     by_pretraining,
+    finding_attempts,
     finding_results,
 )
 from lra.report.boards.locality import TaskLocality, read_locality
@@ -25,7 +26,7 @@ from lra.report.figures.conditions import condition_figure
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.learning_rates import rate_figure
 from lra.report.figures.locality import locality_figure
-from lra.report.figures.repeated_row import repeated_row_figure
+from lra.report.figures.repeated_row import Attempt, repeated_row_figure
 from lra.report.figures.seeds import seed_figure
 from lra.report.tables.leaderboard import rows_at_preset
 from lra.report.tables.learning_rates import rate_table
@@ -147,18 +148,21 @@ _LOCALITY: ChapterKind[list[TaskLocality]] = ChapterKind(
 )
 
 
-def _repeated_rows(_: ReportData) -> list[Results]:
-    results = finding_results("repeated-rows")
-    return [] if results is None else [results]
+def _repeated_rows(_: ReportData) -> list[list[list[Attempt]]]:
+    rows: dict[tuple[str, str], list[Attempt]] = {}
+    for results in finding_attempts("repeated-rows"):
+        for run in results.records:
+            rows.setdefault((run.task, run.mixer), []).append((results, run))
+    return [[*rows.values()]] if rows else []
 
 
-_REPEATED_ROWS: ChapterKind[Results] = ChapterKind(
+_REPEATED_ROWS: ChapterKind[list[list[Attempt]]] = ChapterKind(
     _repeated_rows,
     lambda _: "Repeated rows",
     lambda _: "repeated-rows",
     [
-        Content("repeated-rows", README, lambda _, results, __: [
-            repeated_row_figure(results, run) for run in results.records
+        Content("repeated-rows", README, lambda _, rows, __: [
+            repeated_row_figure(attempts) for attempts in rows
         ]),
     ],
 )  # fmt: skip

@@ -23,6 +23,11 @@ def finding_results(name: str) -> Results | None:
     return Results(folder) if folder.is_dir() else None
 
 
+def finding_attempts(name: str) -> list[Results]:
+    """Read the results folders of a finding whose runs were made again with equal settings."""
+    return [Results(folder) for folder in sorted((FINDINGS / name).glob("attempt-*"))]
+
+
 def beside_leaderboard(board: Board, condition: str, others: Conditions) -> Conditions:
     """Put the leaderboard's runs of the same tasks, mixers and seeds before those of conditions.
 

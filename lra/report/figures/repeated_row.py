@@ -1,4 +1,4 @@
-"""The validation curve of a run with published settings, beside the published test accuracies."""
+"""The validation curves of runs with published settings, beside the published test accuracies."""
 
 from __future__ import annotations
 
@@ -17,63 +17,78 @@ if TYPE_CHECKING:
 _LINES = ("--", ":", "-.")
 """Styles of the lines of published numbers."""
 
+_COLORS = ("#1f6fb4", "#c4501b", "#3c8c40")
+"""Colours of the attempts."""
+
+Attempt = tuple[Results, RunRecord]
+"""A run of published settings, finished or not, and the results that it is of."""
+
 Published = Sequence[tuple[str, float]]
 """Published rows of a mixer, and their test accuracies in percent on the task of a run."""
 
 
-def repeated_row_figure(results: Results, run: RunRecord) -> ReportFigure:
-    """Draw a run's validation accuracy over all of its steps, made or not.
+def repeated_row_figure(attempts: Sequence[Attempt]) -> ReportFigure:
+    """Draw the validation accuracy of runs over all of their steps, made or not.
 
     Args:
-        results: the results that the run is of.
-        run: a run of published settings, finished or not.
+        attempts: runs of the same task, mixer and settings.
     """
+    run = attempts[0][1]
     published = [
         (row.method, value)
         for row in rows_of([run.mixer])
         if (value := row.values[run.task]) is not None
     ]
-    points = [
-        (float(line.step), line.val_accuracy)
-        for line in results.validations(run)
-        if line.val_accuracy is not None
+    curves = [
+        [
+            (float(line.step), line.val_accuracy)
+            for line in results.validations(attempt)
+            if line.val_accuracy is not None
+        ]
+        for results, attempt in attempts
+    ]
+    printed = ", ".join(f"{method} {value:.2f} %" for method, value in published)
+    sentences = [
+        *(
+            _sentence(attempt, "The run" if len(attempts) == 1 else f"Attempt {number}")
+            for number, (_, attempt) in enumerate(attempts, start=1)
+        ),
+        f"Published test accuracies (horizontal lines): {printed}.",
     ]
     return ReportFigure(
         f"repeated-{run.task}-{run.mixer}",
         f"{run.mixer} on {run.task} with published settings",
-        _caption(run, published),
-        partial(_draw, points, run.total_steps, published),
+        " ".join(sentences),
+        partial(_draw, curves, run.total_steps, published),
     )
 
 
-def _caption(run: RunRecord, published: Published) -> str:
+def _sentence(run: RunRecord, name: str) -> str:
+    """Say how far a run came, and what it reached."""
     made = (
-        f"The run made all of its {run.total_steps:,} steps"
+        f"all of its {run.total_steps:,} steps"
         if run.steps == run.total_steps
-        else f"The run made {run.steps:,} of its {run.total_steps:,} steps "
+        else f"{run.steps:,} of its {run.total_steps:,} steps "
         f"({100 * run.steps / run.total_steps:.0f} %)"
     )
-    reached = []
+    sentences = [f"{name} made {made} on {run.device}, with seed {run.seed}."]
     if run.val_accuracy is not None:
-        reached.append(
+        sentences.append(
             f"Its best validation accuracy is {run.val_accuracy:.2f} %, at step {run.best_step:,}."
         )
     if run.test_accuracy is not None:
-        reached.append(f"Its test accuracy is {run.test_accuracy:.2f} %.")
-    printed = ", ".join(f"{method} {value:.2f} %" for method, value in published)
-    return " ".join(
-        [
-            f"{made} on {run.device}, with seed {run.seed}.",
-            *reached,
-            f"Published test accuracies (horizontal lines): {printed}.",
-        ]
-    )
+        sentences.append(f"Its test accuracy is {run.test_accuracy:.2f} %.")
+    return " ".join(sentences)
 
 
-def _draw(points: Sequence[tuple[float, float]], steps: int, published: Published) -> Figure:
+def _draw(
+    curves: Sequence[Sequence[tuple[float, float]]], steps: int, published: Published
+) -> Figure:
     figure = new_figure()
     axes = figure.subplots()
-    plot_line(axes, "validation", points, {"color": "#1f6fb4", "marker": "o", "linewidth": 1.2})
+    for number, (points, color) in enumerate(zip(curves, _COLORS, strict=False), start=1):
+        name = "validation" if len(curves) == 1 else f"validation, attempt {number}"
+        plot_line(axes, name, points, {"color": color, "marker": "o", "linewidth": 1.2})
     for (method, value), style in zip(published, _LINES, strict=False):
         name = f"{method} {value:.2f}"
         axes.axhline(value, color="#444444", linewidth=1.0, linestyle=style, label=name)
