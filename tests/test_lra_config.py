@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from importlib.util import module_from_spec
 from itertools import product
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 import lra.config.compose
+from lra.config import strict_yaml
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
 from lra.config.request import RunRequest, flag_changes
 from lra.config.settings_files import CONFIGS, published_presets, read_settings_file
@@ -36,6 +38,23 @@ def test_yaml_values_mean_what_they_look_like(text: str, value: object) -> None:
     parsed = parse_yaml(text, "test")
     assert parsed == value
     assert type(parsed) is type(value)
+
+
+def test_yaml_means_the_same_without_the_parser_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "__with_libyaml__", False)
+    place = strict_yaml.__spec__
+    assert place is not None and place.loader is not None
+    slow = module_from_spec(place)
+    place.loader.exec_module(slow)
+    assert yaml.reader.Reader in slow._Loader.__mro__
+    assert yaml.reader.Reader not in strict_yaml._Loader.__mro__
+    for path in CONFIGS.rglob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        assert repr(slow.parse_yaml(text, "test")) == repr(parse_yaml(text, "test"))
+    for text in ("a: &x 1\nb: *x", "a: 1\na: 2", "[" * 30, "[1, 2", "a: 1\n\tb: 2", "\0", "\ud800"):
+        for parse in (slow.parse_yaml, parse_yaml):
+            with pytest.raises(UserError, match="test: not valid YAML"):
+                parse(text, "test")
 
 
 @pytest.mark.parametrize("text", ["a: 1\na: 2", "{", "a: b: c", "!!python/object:os.system x"])
