@@ -76,6 +76,13 @@ class ReportData:
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")
         self.published = choose_published(options.published)
+        self._subjects: dict[int, Sequence[Any]] = {}
+
+    def subjects_of(self, kind: ChapterKind[Subject]) -> Sequence[Subject]:
+        """Find the subjects of a kind of chapters, once: a README file asks for them many times."""
+        if id(kind) not in self._subjects:
+            self._subjects[id(kind)] = kind.subjects(self)
+        return self._subjects[id(kind)]
 
     @cached_property
     def comparisons(self) -> Comparisons | None:
@@ -152,7 +159,7 @@ def make_chapters(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[C
     made: list[Chapter] = []
     for kind in kinds:
         contents = [content for content in kind.contents if PAGE in content.outputs]
-        for subject in kind.subjects(data) if contents else ():
+        for subject in data.subjects_of(kind) if contents else ():
             slug = kind.slug(subject)
             items = [item for c in contents for item in c.make(data, subject, slug)]
             made.append(
@@ -185,7 +192,7 @@ def readme_items(
             for content in kind.contents
             if README in content.outputs and any(slug.startswith(content.slug) for slug in slugs)
         ]
-        for subject in filter(kind.is_main, kind.subjects(data) if contents else ()):
+        for subject in filter(kind.is_main, data.subjects_of(kind) if contents else ()):
             end = kind.slug(subject)
             for content in contents:
                 if content.slug in slugs or f"{content.slug}-{end}" in slugs:
@@ -199,7 +206,10 @@ def readme_slugs(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[st
         for kind in kinds
         for content in kind.contents
         if README in content.outputs
-        for slug in (content.slug, *(f"{content.slug}-{kind.slug(s)}" for s in kind.subjects(data)))
+        for slug in (
+            content.slug,
+            *(f"{content.slug}-{kind.slug(subject)}" for subject in data.subjects_of(kind)),
+        )
     ]
 
 
