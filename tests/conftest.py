@@ -27,6 +27,10 @@ from models.base import MixerContext
 
 ROOT = Path(__file__).resolve().parent.parent
 
+PATIENCE = 600
+"""Seconds after which a process that a test waits for counts as hanging. A busy machine needs many
+times what an idle one does."""
+
 TINY = [
     "task.train=200",
     "task.val=40",

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 import run_task
-from conftest import ROOT, tiny_arguments
+from conftest import PATIENCE, ROOT, tiny_arguments
 from lra.record.run import RunRecord, load_record
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from ranks import ends, started
@@ -42,7 +42,7 @@ def start(folder: Path, *more: str, restarts: int = 0) -> subprocess.Popen[str]:
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, str]:
     try:
-        out, err = process.communicate(timeout=600)
+        out, err = process.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         for child in psutil.Process(process.pid).children(recursive=True):
             child.kill()
@@ -208,7 +208,7 @@ LONG = ("--set", "train.steps=100000", "--set", "log.checkpoint_minutes=0.005")
 
 def wait_for_checkpoint(folder: Path, than: int = 0) -> int:
     """Wait for a checkpoint after a step, and return its step."""
-    for _ in range(1200):
+    for _ in range(10 * PATIENCE):
         found = folder.glob("results/runs/*/*/*/checkpoints/step-*.pt")
         newest = max((int(path.name[5:14]) for path in found), default=0)
         if newest > than:
@@ -222,7 +222,7 @@ def test_a_signal_stops_all_processes_at_one_step(tmp_path: Path) -> None:
     process = start(tmp_path, *LONG)
     step = wait_for_checkpoint(tmp_path)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+    process.communicate(timeout=PATIENCE)
     record, _ = result(tmp_path)
     assert record.status == "stopped"
     assert record.steps >= step

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch.distributed import TCPStore  # pyright: ignore[reportPrivateImportUsage]
 
 import run_task
-from conftest import ROOT, tiny_arguments
+from conftest import PATIENCE, ROOT, tiny_arguments
 from lra.runtime import peers
 from lra.runtime.errors import UserError
 from lra.runtime.repository import code_digest
@@ -114,7 +114,7 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def wait_for_checkpoint(folder: Path, after: int = 0) -> int:
     """Wait for a checkpoint after a step, and return its step."""
-    for _ in range(2400):
+    for _ in range(20 * PATIENCE):
         newest = max((int(path.name[5:14]) for path in checkpoints(folder)), default=0)
         if newest > after:
             return newest
@@ -139,7 +139,7 @@ def test_a_frozen_rank_and_then_a_full_disk_end_all_and_the_run_resumes(tmp_path
         sign.touch()
         ranks[1].send_signal(signal.SIGSTOP)
         start = time.monotonic()
-        assert ranks[0].wait(timeout=30) == 2
+        assert ranks[0].wait(timeout=PATIENCE) == 2
         assert time.monotonic() - start > 0.5 * SILENCE
         ranks[1].send_signal(signal.SIGCONT)
         codes, _, err = ends(ranks)
@@ -181,7 +181,7 @@ def test_silence_is_noticed_and_a_regular_end_is_none(monkeypatch: pytest.Monkey
     time.sleep(1.5)
     assert lost == [[], [], []]
     group[2].leave(regularly=False)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while not lost[0] and time.monotonic() < deadline:
         time.sleep(0.05)
     (error,) = lost[0]

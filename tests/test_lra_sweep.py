@@ -17,7 +17,7 @@ import pytest
 from filelock import FileLock
 
 import run_task
-from conftest import ROOT, TINY
+from conftest import PATIENCE, ROOT, TINY
 from lra.classifier.resolve import resolve
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
@@ -226,11 +226,11 @@ def test_a_run_may_have_several_processes(tmp_path: Path) -> None:
     runs = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    psutil.wait_procs(runs, timeout=60)
+    psutil.wait_procs(runs, timeout=PATIENCE)
     (record,) = records_of(tmp_path)
     assert record.message == "stopped by the end of what started it"
     process = start(tmp_path, *one, "--set", "train.steps=100000", "--max-steps", "5")
-    process.communicate(timeout=120)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 0
 
 
@@ -412,7 +412,7 @@ def start(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 def wait_for_step(folder: Path, count: int = 1) -> None:
     """Wait until some runs have checkpoints."""
-    for _ in range(600):
+    for _ in range(10 * PATIENCE):
         if len({p.parent for p in folder.glob("results/runs/*/*/*/checkpoints/step-*")}) >= count:
             return
         time.sleep(0.1)
@@ -425,7 +425,7 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
     process = start(tmp_path, *endless)
     wait_for_step(tmp_path, 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == STOPPED, err
     assert "stopped by SIGINT" in err
     assert "next: the same command continues with the unfinished runs" in out
@@ -441,12 +441,12 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) -> None:
     process = start(tmp_path)
-    for _ in range(600):
+    for _ in range(20 * PATIENCE):
         if list(tmp_path.rglob("log.txt")):
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == STOPPED, err
     assert not list(tmp_path.rglob("failure.json"))
 
@@ -470,7 +470,7 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
         else:
             break
         process.communicate()
-    out, err = start(tmp_path, "--per-device", "2").communicate(timeout=240)
+    out, err = start(tmp_path, "--per-device", "2").communicate(timeout=PATIENCE)
     assert "4 runs: 4 done" in out, (out, err)
     records = records_of(tmp_path)
     assert {(r.mixer, r.seed, r.status, r.steps) for r in records} == {
@@ -490,7 +490,7 @@ def test_killed_ten_times_it_ends_with_exactly_the_planned_records(tmp_path: Pat
 def test_runs_that_another_process_makes_are_waited_for(tmp_path: Path) -> None:
     """Two sweeps of the same plan divide its runs."""
     first, second = (start(tmp_path, "--seeds", "0") for _ in range(2))
-    outputs = [process.communicate(timeout=240) for process in (first, second)]
+    outputs = [process.communicate(timeout=PATIENCE) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], outputs
     logs = [path.read_text() for path in tmp_path.glob("results/runs/*/*/*/log.txt")]
     assert [log.count("step 60: validation") for log in logs] == [1] * 2
@@ -503,7 +503,7 @@ def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
     (run,) = psutil.Process(process.pid).children()
     process.kill()
     process.communicate()
-    run.wait(timeout=30)
+    run.wait(timeout=PATIENCE)
     (record,) = records_of(tmp_path)
     assert record.message == "stopped by the end of what started it"
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import run_task
-from conftest import TINY
+from conftest import PATIENCE, TINY
 from lra.runtime.cli import STOPPED, USER_ERROR
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main
@@ -163,7 +163,7 @@ def test_runs_survive_the_loss_of_a_node(tmp_path: Path, cluster: Any) -> None:
         wait_for_step(tmp_path / name)
     made.remove_node(nodes[0], allow_graceful=False)
     made.add_node(num_cpus=1)
-    ends = {name: process.communicate(timeout=240) for name, process in sweeps.items()}
+    ends = {name: process.communicate(timeout=PATIENCE) for name, process in sweeps.items()}
     for name, (out, err) in ends.items():
         assert sweeps[name].returncode == 0, (out, err)
         assert "2 runs: 2 done" in out
