@@ -28,8 +28,11 @@ from models.base import MixerContext
 ROOT = Path(__file__).resolve().parent.parent
 
 PATIENCE = 600
-"""Seconds after which a process that a test waits for counts as hanging. A busy machine needs many
-times what an idle one does."""
+"""Seconds that a process may take to start, or to make its whole run, until it counts as hanging.
+
+A busy machine needs many times what an idle one does. How soon a process reacts is another matter:
+where that is promised, a test has a limit of its own.
+"""
 
 TINY = [
     "task.train=200",

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import PATIENCE, ROOT
+from conftest import ROOT
 from lra.bench import own_process
 from lra.bench.case import Case, Subject
 from lra.bench.own_process import OwnProcess, set_up
@@ -174,7 +174,7 @@ def test_no_process_stays_when_the_command_is_killed(tmp_path: Path) -> None:
         children = [psutil.Process(int(pid)) for pid in command.stdout.readline().split()]
         command.kill()
     assert len(children) == 2
-    _, alive = psutil.wait_procs(children, timeout=PATIENCE)
+    _, alive = psutil.wait_procs(children, timeout=20)
     for child in alive:
         child.kill()
     assert not alive

@@ -40,6 +40,7 @@ def test_yaml_values_mean_what_they_look_like(text: str, value: object) -> None:
     assert type(parsed) is type(value)
 
 
+@pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML has no parser in C here")
 def test_yaml_means_the_same_without_the_parser_in_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "__with_libyaml__", False)
     place = strict_yaml.__spec__

@@ -226,7 +226,7 @@ def test_a_run_may_have_several_processes(tmp_path: Path) -> None:
     runs = psutil.Process(process.pid).children(recursive=True)
     process.kill()
     process.communicate()
-    psutil.wait_procs(runs, timeout=PATIENCE)
+    psutil.wait_procs(runs, timeout=60)
     (record,) = records_of(tmp_path)
     assert record.message == "stopped by the end of what started it"
     process = start(tmp_path, *one, "--set", "train.steps=100000", "--max-steps", "5")
@@ -425,7 +425,7 @@ def test_ctrl_c_stops_all_runs_and_the_same_command_goes_on(tmp_path: Path) -> N
     process = start(tmp_path, *endless)
     wait_for_step(tmp_path, 2)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED, err
     assert "stopped by SIGINT" in err
     assert "next: the same command continues with the unfinished runs" in out
@@ -446,7 +446,7 @@ def test_a_run_that_is_stopped_while_it_starts_has_not_failed(tmp_path: Path) ->
             break
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=PATIENCE)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == STOPPED, err
     assert not list(tmp_path.rglob("failure.json"))
 
@@ -503,7 +503,7 @@ def test_a_run_stops_when_what_started_it_is_gone(tmp_path: Path) -> None:
     (run,) = psutil.Process(process.pid).children()
     process.kill()
     process.communicate()
-    run.wait(timeout=PATIENCE)
+    run.wait(timeout=30)
     (record,) = records_of(tmp_path)
     assert record.message == "stopped by the end of what started it"
 

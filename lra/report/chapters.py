@@ -76,13 +76,13 @@ class ReportData:
         if options.relative_to is not None:
             self.relative_to = find_method(shown, options.relative_to, "--relative-to")
         self.published = choose_published(options.published)
-        self._subjects: dict[int, Sequence[Any]] = {}
+        self._subjects: dict[ChapterKind[Any], Sequence[Any]] = {}
 
     def subjects_of(self, kind: ChapterKind[Subject]) -> Sequence[Subject]:
         """Find the subjects of a kind of chapters, once: a README file asks for them many times."""
-        if id(kind) not in self._subjects:
-            self._subjects[id(kind)] = kind.subjects(self)
-        return self._subjects[id(kind)]
+        if kind not in self._subjects:
+            self._subjects[kind] = kind.subjects(self)
+        return self._subjects[kind]
 
     @cached_property
     def comparisons(self) -> Comparisons | None:
@@ -122,7 +122,7 @@ class Content(Generic[Subject]):
     figures are still to be drawn."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ChapterKind(Generic[Subject]):
     """Chapters of one kind: one for each subject, a board of results for instance."""
 

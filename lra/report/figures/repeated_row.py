@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -50,7 +51,7 @@ def repeated_row_figure(attempts: Sequence[Attempt]) -> ReportFigure:
     printed = ", ".join(f"{method} {value:.2f} %" for method, value in published)
     sentences = [
         *(
-            _sentence(attempt, "The run" if len(attempts) == 1 else f"Attempt {number}")
+            _describe(attempt, f"Attempt {number}")
             for number, (_, attempt) in enumerate(attempts, start=1)
         ),
         f"Published test accuracies (horizontal lines): {printed}.",
@@ -63,7 +64,7 @@ def repeated_row_figure(attempts: Sequence[Attempt]) -> ReportFigure:
     )
 
 
-def _sentence(run: RunRecord, name: str) -> str:
+def _describe(run: RunRecord, name: str) -> str:
     """Say how far a run came, and what it reached."""
     made = (
         f"all of its {run.total_steps:,} steps"
@@ -86,10 +87,12 @@ def _draw(
 ) -> Figure:
     figure = new_figure()
     axes = figure.subplots()
-    for number, (points, color) in enumerate(zip(curves, _COLORS, strict=False), start=1):
-        name = "validation" if len(curves) == 1 else f"validation, attempt {number}"
+    for number, (points, color) in enumerate(
+        zip(curves, itertools.cycle(_COLORS), strict=False), start=1
+    ):
+        name = f"validation, attempt {number}"
         plot_line(axes, name, points, {"color": color, "marker": "o", "linewidth": 1.2})
-    for (method, value), style in zip(published, _LINES, strict=False):
+    for (method, value), style in zip(published, itertools.cycle(_LINES), strict=False):
         name = f"{method} {value:.2f}"
         axes.axhline(value, color="#444444", linewidth=1.0, linestyle=style, label=name)
     axes.set_xlabel("optimizer steps")
