@@ -21,7 +21,7 @@ from tasks.documents.pairs import read_pairs
 from tasks.documents.task import DocumentTask, Rows
 from tasks.order import choose_rows
 from tasks.random_words import permutation
-from tasks.sources.releases import Release, describe_size_difference
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, describe_size_difference
 
 OFFICIAL_COUNTS = {"train": 147_086, "val": 18_090, "test": 17_437}
 SPLITS = tuple(OFFICIAL_COUNTS)
@@ -32,6 +32,7 @@ RELEASE = Release(
         "new_aan_pairs.train.tsv": "with .eval and .test in the same folder",
         "lra_release*gz": "the whole archive, 7.7 GB",
     },
+    nearly=rf"new.?aan.?pairs|{NEARLY_ARCHIVE}",
     people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
     "be downloaded: ask a colleague for a copy. Other pairs in the same columns are marked as "
     "unofficial.",

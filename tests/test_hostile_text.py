@@ -27,6 +27,9 @@ from made_data import (
 BROKEN: Mapping[str, bytes] = {
     "empty": b"",
     "header alone": b"Source\tTarget\r\n",
+    "quotes": LISTOPS.replace(b"Source", b'"So""urce"'),
+    "open quote": b'"' + LISTOPS,
+    "half of two bytes": LISTOPS.decode().encode("utf-16")[:-1],
     "no header": LISTOPS.partition(b"\n")[2],
     "lone digit": b"Source\tTarget\r\n3\t3\r\n",
     "lone digit in parentheses": LISTOPS + b"( 3 )\t3\r\n",
@@ -61,6 +64,15 @@ def test_listops(place: Place, name: str) -> None:
     arguments = ["--task", "listops", "--data-dir", "data"]
     arguments += [part for size in sizes for part in ("--set", size)]
     place.attack("lra.prepare", arguments, {0, 2})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_archives_of_listops(place: Place, seed: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        files = {f"x/basic_{split}.tsv": LISTOPS for split in ("train", "val", "test")}
+        content = write_archive(Path(folder, "x.tar"), files).read_bytes()
+    write_files(place.folder / "data", {"lra_release.gz": mutated(content, seed)})
+    place.attack("lra.prepare", ["--task", "listops", "--data-dir", "data"], {0, 2})
 
 
 def header(name: str = "a", size: int = 0, kind: bytes = tarfile.REGTYPE, link: str = "") -> bytes:
@@ -199,6 +211,9 @@ PAIRS: Mapping[str, bytes] = {
     "nan": b"nan\ta\tb\tc\td\n",
     "long label": b"1" * 100_000 + b"\ta\tb\tc\td\n",
     "control": b"\x1b[2J\ta\tb\tc\td\n",
+    "quotes alone": b'"\t"\t"\t"\t"\n' * 9,
+    "quotes": b'1.0\t"a"\t"b"\t"some ""text"""\t"other\n' * 9,
+    "half of two bytes": LINE.decode().encode("utf-16")[:-1],
     "carriage returns": LINE.replace(b"\n", b"\r") * 9,
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import logging
 import tarfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,8 +27,7 @@ from tasks.base import Dataset, Task
 from tasks.cache import read_cache
 from tasks.errors import DataError
 from tasks.image.task import Image
-from tasks.listops.data import open_files
-from tasks.listops.format import find_official
+from tasks.listops.task import ListOps
 from tasks.lm.task import LanguageModelling
 from tasks.pathfinder.task import Pathfinder
 from tasks.retrieval import Retrieval
@@ -184,19 +182,31 @@ def test_of_two_folders_with_pairs_the_inner_one_is_read(
     assert_named(dataset, tmp_path / INNER / "tsv_data", tmp_path / OUTER / "tsv_data", caplog.text)
 
 
+@pytest.mark.parametrize("name", ["", "lra_release.gz"])
 def test_of_two_folders_of_listops_the_inner_one_is_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
-    caplog.set_level(logging.INFO)
-    for folder, count in ((INNER, 2), (OUTER, 3)):
+    """In the data folder and in the archive."""
+    files: dict[str, bytes] = {}
+    for folder, count in ((OUTER, 3), (INNER, 2)):
         content = LISTOPS + (count - 1) * LISTOPS_LINE
         names = [f"basic_{split}.tsv" for split in ("train", "val", "test")]
-        write_files(tmp_path / folder / "listops-1000", dict.fromkeys(names, content))
-    counts: dict[str, int] = dict.fromkeys(("train", "val", "test"), 2)
-    cache = open_files(tmp_path, find_official(tmp_path), counts)
-    assert cache.manifest.sizes == counts
-    read, other = (tmp_path / folder / "listops-1000" for folder in (INNER, OUTER))
-    assert (
-        f"{other} was not read: it is another copy of the data, and {read} was read" in caplog.text
-    )
-    assert cache.manifest.notes == {NOTE: 1}
+        files |= under(f"{folder}/listops-1000", dict.fromkeys(names, content))
+    if name:
+        write_archive(tmp_path / "a.tar.gz", files).rename(tmp_path / name)
+    else:
+        write_files(tmp_path, files)
+    manifest = read_cache(ListOps().prepare(tmp_path).folder).manifest
+    assert manifest.sizes == dict.fromkeys(("train", "val", "test"), 2)
+    read, other = (tmp_path / name / folder / "listops-1000" for folder in (INNER, OUTER))
+    line = f"{other} was not read: it is another copy of the data, and {read} was read"
+    assert line in caplog.text and manifest.skipped == [line]
+    assert manifest.notes == {NOTE: 1}
+
+
+def test_a_file_of_listops_that_is_in_an_archive_twice_is_refused(tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "a.tar", {"x/basic_val.tsv": LISTOPS})
+    append(archive, "x/basic_val.tsv", LISTOPS)
+    archive.rename(tmp_path / "lra_release.gz")
+    with pytest.raises(DataError, match=r"x/basic_val\.tsv occurs more than once; unpack"):
+        ListOps().prepare(tmp_path)

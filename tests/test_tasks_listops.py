@@ -6,9 +6,10 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import ROOT
+from made_data import write_archive
 from tasks.base import Dataset
 from tasks.errors import DataError
 from tasks.listops.format import write_official
@@ -178,10 +180,18 @@ def test_official_format_to_the_letter(tmp_path: Path) -> None:
     assert (tmp_path / "x.tsv").read_bytes() == b"Source\tTarget\r\n" + expected
 
 
-@pytest.mark.parametrize("place", ["", "listops-1000", "lra_release/listops-1000"])
-def test_official_files_are_found_and_read(tmp_path: Path, place: str) -> None:
-    written = write_small_official(tmp_path / place)
-    dataset = READ_SMALL.prepare(tmp_path)
+@pytest.mark.parametrize("place", ["", "listops-1000", "lra_release/lra_release/listops-1000"])
+@pytest.mark.parametrize("is_archive", [False, True])
+def test_official_files_are_found_and_read(tmp_path: Path, place: str, is_archive: bool) -> None:
+    folder = tmp_path / "written" if is_archive else tmp_path / place
+    written = write_small_official(folder)
+    if is_archive:
+        files = {f"{place}/{path.name}": path.read_bytes() for path in folder.iterdir()}
+        archive = write_archive(tmp_path / "a.tar.gz", {**files, "lra_release/readme": b"x"})
+        archive.rename(tmp_path / "lra_release.gz")
+        shutil.rmtree(folder)
+    dataset = ListOps().prepare(tmp_path)
+    assert dataset.fingerprint == ListOps().prepare(tmp_path).fingerprint
     assert dataset.source == "unofficial"
     for name, split in dataset.splits.items():
         assert np.array_equal(split.labels, written[name].labels)
@@ -261,14 +271,58 @@ def test_official_files_that_change_are_noticed(tmp_path: Path) -> None:
         READ_SMALL.prepare(tmp_path)
 
 
-def test_sequences_longer_than_the_model_are_refused(tmp_path: Path) -> None:
+def test_expressions_longer_than_the_model_are_refused_by_line(tmp_path: Path) -> None:
     write_small_official(tmp_path)
     path = tmp_path / "basic_val.tsv"
     lines = path.read_bytes().splitlines(keepends=True)
-    lines[1] = b"[MAX " + b"3 " * 2500 + b"]\t3\r\n"
+    lines[7] = b"[MAX " + b"3 " * 2500 + b"]\t3\r\n"
     path.write_bytes(b"".join(lines))
-    with pytest.raises(DataError, match="a sequence of 2503 positions"):
+    with pytest.raises(DataError) as caught:
         READ_SMALL.prepare(tmp_path)
+    for text in (f"{path}:8: ", "2,503 positions", "task.sequence_length=2048"):
+        assert text in str(caught.value)
+    longer = ListOps(sequence_length=2503, **COUNTS)  # pyright: ignore[reportArgumentType]
+    assert longer.prepare(tmp_path).splits["val"].lengths.max() == 2503
+
+
+RESAVED: Mapping[str, tuple[Callable[[bytes], bytes], str]] = {
+    "a column of numbers": (lambda text: text.replace(b"Sou", b"\tSou"), r"header is '\\tSource"),
+    "quotes": (lambda text: text.replace(b"Source", b'"Source"'), "its fields are in quotes"),
+    "commas": (lambda text: text.replace(b"\t", b","), "header is 'Source,Target'"),
+    "two bytes a character": (lambda text: text.decode().encode("utf-16"), "it is UTF-16 text"),
+}
+
+
+@pytest.mark.parametrize("case", RESAVED)
+def test_files_that_another_program_saved_again_are_refused(tmp_path: Path, case: str) -> None:
+    write_small_official(tmp_path)
+    change, trace = RESAVED[case]
+    path = tmp_path / "basic_val.tsv"
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(DataError, match=rf"basic_val.tsv: .*{trace}.*saved this file again"):
+        ListOps().prepare(tmp_path)
+
+
+def test_a_byte_order_mark_and_other_line_ends_change_nothing(tmp_path: Path) -> None:
+    write_small_official(tmp_path / "a")
+    write_small_official(tmp_path / "b")
+    for path in (tmp_path / "b").iterdir():
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\n"))
+    one, other = (ListOps().prepare(tmp_path / folder) for folder in "ab")
+    assert one.fingerprint == other.fingerprint
+
+
+@pytest.mark.parametrize(
+    "name", ["Basic_train.TSV", "basic_train (1).tsv", "basic_train.tsv.txt", "lra_release.tar"]
+)
+def test_a_name_that_is_nearly_right_is_named(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "listops" / name
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(DataError, match=rf"almost such a name: {re.escape(str(path))}\..*generate"):
+        ListOps().prepare(tmp_path)
+    assert list(tmp_path.iterdir()) == [path.parent]
+    assert small_task().prepare(tmp_path).source == "generated", "of another law"
 
 
 def test_operators_without_arguments_are_refused() -> None:
@@ -470,7 +524,7 @@ def test_exports_never_overwrite_other_files(tmp_path: Path) -> None:
 
 
 def test_missing_official_files_are_listed(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"basic_train.tsv, basic_val.tsv, basic_test.tsv.*lra_rel"):
+    with pytest.raises(DataError, match=r"basic_train.tsv .with basic_val.tsv and .*lra_rel"):
         ListOps(source="official").prepare(tmp_path)
 
 
@@ -484,10 +538,12 @@ def test_official_files_never_stand_in_for_other_settings(
     tmp_path: Path, options: dict[str, int]
 ) -> None:
     write_small_official(tmp_path)
-    assert ListOps()._files(tmp_path)
-    assert READ_SMALL._files(tmp_path)
-    small = {**COUNTS, **options}
-    assert not ListOps(**small)._files(tmp_path)  # pyright: ignore[reportArgumentType]
+    small = ListOps(**{**COUNTS, **options})  # pyright: ignore[reportArgumentType]
+    for _ in ("before and", "after they are read"):
+        assert ListOps()._official(tmp_path)
+        assert READ_SMALL._official(tmp_path)
+        assert small._official(tmp_path) is None
+        ListOps().prepare(tmp_path)
 
 
 def test_manifest_says_what_the_data_is(tmp_path: Path) -> None:

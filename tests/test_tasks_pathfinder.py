@@ -490,6 +490,12 @@ def test_without_files_it_says_what_is_missing(tmp_path: Path) -> None:
         assert text in str(caught.value)
 
 
+def test_an_archive_with_a_name_that_is_nearly_right_is_named(tmp_path: Path) -> None:
+    (tmp_path / "LRA_release.zip").touch()
+    with pytest.raises(DataError, match=r"almost such a name: .*LRA_release\.zip"):
+        Pathfinder().prepare(tmp_path)
+
+
 def test_an_export_overwrites_no_release(made: Dataset, tmp_path: Path) -> None:
     place = unmarked(made, tmp_path)
     for mark in (place, tmp_path):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from made_data import pair_lines, pairs, paper, place_real_data, write_archive, write_files
@@ -102,7 +105,7 @@ def test_a_tab_in_a_text_is_resolved_by_the_other(tmp_path: Path) -> None:
     [
         (b"1\tx\ty\tonly one text", "got 4 tab-separated fields"),
         (b"2\tx\ty\tone\ttwo", "got label '2'"),
-        (b"yes\tx\ty\tone\ttwo", "got label 'yes'"),
+        (b"-1\tx\ty\tone\ttwo", "got label '-1'"),
         (b"1\tx\ty\tno\tidea\twhere", "got 6 tab-separated fields, expected 5; neither text"),
         (b"", "got 1 tab-separated fields"),
     ],
@@ -123,6 +126,43 @@ def test_over_long_lines_cost_no_memory(tmp_path: Path, monkeypatch: pytest.Monk
     dataset = prepare(tmp_path, changed([b"1\tx\ty\t" + b"long " * 5000 + b"\tend"]))
     assert dataset.sizes["train"] == 40
     assert dataset.notes["lines skipped as malformed"] == 1
+
+
+RESAVED: Mapping[str, tuple[Mapping[str, Any], str]] = {
+    "as pandas does": ({}, "its first line is a header"),
+    "with names": ({"index": False, "header": list("lijab")}, "its first line is a header"),
+    "numbered columns": ({"index": False}, "its first line is a header"),
+    "quotes where needed": ({"index": False, "header": False}, "its fields are in quotes"),
+    "quotes": ({"index": False, "header": False, "quoting": 1}, "its fields are in quotes"),
+    "two bytes a character": ({"encoding": "utf-16"}, "it is UTF-16 text"),
+}
+
+
+@pytest.mark.parametrize("case", RESAVED)
+@pytest.mark.parametrize("line_break", ["", "\n"])
+def test_files_that_another_program_saved_again_are_refused(
+    tmp_path: Path, case: str, line_break: str
+) -> None:
+    write_files(tmp_path, pairs())
+    options, trace = RESAVED[case]
+    table = pd.read_csv(tmp_path / TRAIN, sep="\t", header=None, quoting=3)
+    table[3] = table[3].str.replace(". ", f". {line_break}")
+    table.to_csv(tmp_path / TRAIN, sep="\t", **options)
+    with pytest.raises(DataError, match=rf"train\.tsv: {trace}.*saved this file again"):
+        small().prepare(tmp_path)
+
+
+def test_a_byte_order_mark_is_no_text(tmp_path: Path) -> None:
+    marked = {name: b"\xef\xbb\xbf" + text for name, text in pairs().items()}
+    one, other = (prepare(tmp_path / "a", pairs()), prepare(tmp_path / "b", marked))
+    assert one.fingerprint == other.fingerprint
+
+
+@pytest.mark.parametrize("name", ["new_aan_pairs.train.TSV", "new_aan_pairs.train (1).tsv"])
+def test_a_name_that_is_nearly_right_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    with pytest.raises(DataError, match=rf"almost such a name: .*{re.escape(name)}"):
+        small().prepare(tmp_path)
 
 
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -19,6 +18,7 @@ import numpy as np
 from tasks.documents.documents import Documents
 from tasks.errors import DataError
 from tasks.sources.archives import walk
+from tasks.sources.tables import describe_saved_again, read_rows
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +94,12 @@ def read_pairs(path: Path, inside: str, documents: Documents) -> dict[str, Pairs
 def _read(name: str, file: IO[bytes], documents: Documents, shown: str) -> Pairs:
     pairs = Pairs(name)
     with_tabs: list[tuple[int, list[bytes]]] = []
-    for number, line in enumerate(_lines(file), start=1):
+    for number, row in enumerate(read_rows(file, shown, longest=LONGEST_LINE), start=1):
         pairs.lines = number
+        if number == 1 and _is_header(row):
+            raise describe_saved_again(shown, "its first line is a header")
         try:
-            fields = _fields(line)
+            fields = _check(row)
             if len(fields) > _FIELDS:
                 with_tabs.append((number, fields))
             else:
@@ -113,24 +115,20 @@ def _read(name: str, file: IO[bytes], documents: Documents, shown: str) -> Pairs
     return pairs
 
 
-def _lines(file: IO[bytes]) -> Iterator[bytes | None]:
-    """Read lines without their ends; None for one that is too long."""
-    while line := file.readline(LONGEST_LINE):
-        if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-            while (rest := file.readline(LONGEST_LINE)) and not rest.endswith(b"\n"):
-                pass
-            yield None
-        else:
-            yield line.rstrip(b"\r\n")
-
-
-def _fields(line: bytes | None) -> list[bytes]:
-    if line is None:
+def _check(fields: list[bytes] | None) -> list[bytes]:
+    if fields is None:
         raise _Malformed(f"the line is longer than {LONGEST_LINE:,} bytes")
-    fields = line.split(b"\t")
     if len(fields) < _FIELDS:
         raise _Malformed(f"got {len(fields)} tab-separated fields, expected {_FIELDS}")
     return fields
+
+
+def _is_header(fields: list[bytes] | None) -> bool:
+    """Whether a first line names columns: with words, or with 0 1 2 3 4 as pandas does."""
+    if fields is None or len(fields) < _FIELDS:
+        return False
+    label = fields[0].strip(b'"')
+    return not label or label[:1].isalpha() or fields == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def _label(text: bytes) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,9 @@ from tasks.cache import Build, Cache, cache_folder, open_or_build
 from tasks.listops.format import FILES, read_official
 from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
-from tasks.manifest import origin_facts
 from tasks.sources.copies import note_copies
 from tasks.sources.exports import MARK, determine_source
-from tasks.untrusted import explain_errors, map_array, read_regular
+from tasks.untrusted import map_array, read_regular
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""
@@ -38,21 +37,9 @@ def request_generated(law: Law, seed: int, counts: Mapping[str, int]) -> dict[st
     }
 
 
-def request_files(files: Mapping[str, Path], counts: Mapping[str, int]) -> dict[str, Any]:
-    """Describe expressions that are read from files: all that determines them.
-
-    Args:
-        files: paths by split.
-        counts: examples that are asked for, by split.
-    """
-    sizes = {path.name: path.stat().st_size for path in files.values()}
-    return {"source": "official", "files": sizes, "counts": dict(counts)}
-
-
-def folder_of(data_dir: Path, request: dict[str, Any]) -> Path:
-    """Return the folder of the cache for a request."""
-    name = "generated" if request["source"] == "generated" else "files"
-    return cache_folder(data_dir, "listops", name, request)
+def generated_folder(data_dir: Path, request: dict[str, Any]) -> Path:
+    """Return the folder of the cache of generated expressions."""
+    return cache_folder(data_dir, "listops", "generated", request)
 
 
 def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int]) -> Cache:
@@ -65,63 +52,48 @@ def open_generated(data_dir: Path, law: Law, seed: int, counts: Mapping[str, int
         counts: examples by split.
     Raises: DataError if the law has too few distinct expressions.
     """
+    request = request_generated(law, seed, counts)
+    return open_or_build(
+        generated_folder(data_dir, request),
+        task="listops",
+        source=request["source"],
+        request=request,
+        build=lambda made: _save(made, generate(law, seed, counts)),
+    )
 
-    def build(made: Build) -> None:
-        _save(made, generate(law, seed, counts))
 
-    return _open(data_dir, request_generated(law, seed, counts), build)
+def read_files(made: Build, path: Path) -> None:
+    """Read the files of a folder or an archive in the official format into a cache.
 
-
-def open_files(
-    data_dir: Path, copies: Sequence[Mapping[str, Path]], counts: Mapping[str, int]
-) -> Cache:
-    """Open the cache of files in the official format; where there is none, read and check them.
-
-    Args:
-        data_dir: folder of the files and of the cache.
-        copies: paths by split of each copy of the files; the first one is read.
-        counts: examples that are asked for, by split.
-    Raises: DataError if a file is malformed, holds a wrong answer, or has changed.
+    Raises: DataError if a file is missing or malformed, or holds a wrong answer.
     """
-    files, *others = copies
+    from tasks.listops.interpreter import check_answers, compute_statistics
+    from tasks.listops.official import (
+        describe_excess,
+        describe_other_counts,
+        describe_shortfall,
+        find_own_seed,
+    )
 
-    def build(made: Build) -> None:
-        from tasks.listops.interpreter import check_answers, compute_statistics
-        from tasks.listops.official import (
-            describe_excess,
-            describe_other_counts,
-            describe_shortfall,
-            find_own_seed,
-        )
-
-        made.origin = {
-            str(path.relative_to(data_dir)): origin_facts(path) for path in files.values()
-        }
-        splits: dict[str, Expressions] = {}
-        for name, path in files.items():
-            with explain_errors(f"{path}"):
-                splits[name] = read_official(path)
-        statistics = {name: compute_statistics(split) for name, split in splits.items()}
-        for name, split in splits.items():
-            # The header is line 1, and no line is left out.
-            check_answers(split, statistics[name], lambda i, path=files[name]: f"{path}:{i + 2}")
-        _save(made, splits)
-        beyond = describe_excess(splits, statistics)
-        doubt = describe_other_counts(splits) or beyond or describe_shortfall(splits, statistics)
-        mark = files["train"].with_name(MARK)
-        determine_source(
-            made,
-            read_regular(mark) if mark.is_file() else None,
-            content_of(made.folder),
-            doubt or find_own_seed(splits),
-        )
-        note_copies(made, files["train"].parent, [other["train"].parent for other in others])
-        if beyond and made.source != "unofficial":  # an export of ours, but of another law
-            made.mark_unofficial(beyond)
-
-    cache = _open(data_dir, request_files(files, counts), build)
-    cache.check_origin(data_dir)
-    return cache
+    folder, splits, others = read_official(path)
+    statistics = {name: compute_statistics(split) for name, split in splits.items()}
+    for name, split in splits.items():
+        file = path / folder / FILES[name]
+        # The header is line 1, and no line is left out.
+        check_answers(split, statistics[name], lambda i, file=file: f"{file}:{i + 2}")
+    _save(made, splits)
+    beyond = describe_excess(splits, statistics)
+    doubt = describe_other_counts(splits) or beyond or describe_shortfall(splits, statistics)
+    mark = path / MARK
+    determine_source(
+        made,
+        read_regular(mark) if mark.is_file() else None,
+        content_of(made.folder),
+        doubt or find_own_seed(splits),
+    )
+    note_copies(made, path / folder, [path / other for other in others])
+    if beyond and made.source != "unofficial":  # an export of ours, but of another law
+        made.mark_unofficial(beyond)
 
 
 def content_of(folder: Path) -> Iterator[np.ndarray]:
@@ -129,16 +101,6 @@ def content_of(folder: Path) -> Iterator[np.ndarray]:
     for split in FILES:
         for kind in ARRAYS:
             yield map_array(folder / f"{split}_{kind}.npy")
-
-
-def _open(data_dir: Path, request: dict[str, Any], build: Callable[[Build], None]) -> Cache:
-    return open_or_build(
-        folder_of(data_dir, request),
-        task="listops",
-        source=request["source"],
-        request=request,
-        build=build,
-    )
 
 
 def split_arrays(cache: Cache, split: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,7 +7,9 @@ parentheses carry no information and readers drop them.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -15,20 +17,14 @@ from tasks.errors import DataError
 from tasks.files import name_file_in_errors
 from tasks.listops.law import CLOSE_ID, OPERATOR_ID, TOKENS, Expressions
 from tasks.progress import progress
+from tasks.sources.archives import walk
+from tasks.sources.copies import copy_order
+from tasks.sources.tables import describe_saved_again, read_rows
 from tasks.untrusted import open_regular
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
-FOLDERS = (
-    "",
-    "listops*",
-    "lra_release/lra_release",
-    "lra_release/lra_release/listops*",
-    "lra_release",
-    "lra_release/listops*",
-)
-"""Folders, under the data folder, where the files may be; the first that has them counts. Of the
-archive lra_release.gz the inner folder is preferred, as for the other tasks (`copy_order`)."""
-
+INSIDE = "basic_*.tsv"
+"""Pattern of the files of a folder."""
 CHUNK = 1000
 """Number of expressions that are written at a time."""
 
@@ -37,61 +33,70 @@ LONGEST_LINE = 2**24
 """Most bytes of a file, and of a line of it."""
 
 _HEADER = b"Source\tTarget"
+_FILE = re.compile(r"^((?:.*/)?)basic_(train|val|test)\.tsv\Z")
 _TOKEN_IDS = {token.encode(): i for i, token in enumerate(TOKENS, start=1)}
 _LABELS = {str(digit).encode(): digit for digit in range(10)}
 
 
-def find_official(data_dir: Path) -> list[dict[str, Path]]:
-    """List the copies of the three files under a data folder, each as paths by split.
+def read_official(path: Path) -> tuple[str, dict[str, Expressions], list[str]]:
+    """Read the three official files of a folder or an archive.
 
-    The copy to read comes first.
-
-    Raises: DataError if the first folder that holds some of them does not hold all.
+    Args:
+        path: the folder or archive, which may hold several copies of the files.
+    Returns: the folder of the copy that is to be read, within the path; its expressions by split;
+        and the folders of the other copies.
+    Raises: DataError naming a file that is missing or there twice, or file and line of anything
+        malformed.
     """
-    copies: list[dict[str, Path]] = []
-    for pattern in FOLDERS:
-        for folder in sorted(data_dir.glob(pattern)) if pattern else [data_dir]:
-            paths = {name: folder / file for name, file in FILES.items()}
-            missing = [path.name for path in paths.values() if not path.is_file()]
-            if not missing:
-                copies.append(paths)
-            elif len(missing) < len(paths) and not copies:
-                raise DataError(
-                    f"{folder} holds official ListOps files but lacks {', '.join(missing)}; "
-                    f"put it there, or use task.source=generate to ignore those files"
-                )
-    return copies
+    copies: dict[str, dict[str, Expressions]] = {}
+    for match, file in walk(path, _FILE, inside=INSIDE, largest=LARGEST_FILE):
+        splits = copies.setdefault(match[1], {})
+        if match[2] in splits:
+            raise DataError(f"{path}/{match.string} occurs more than once; unpack the archive, and "
+                            f"keep one of these files")  # fmt: skip
+        splits[match[2]] = _read(file, f"{path}/{match.string}")
+    folder, *others = sorted(copies, key=copy_order) or [""]
+    splits = copies.get(folder, {})
+    if missing := [file for name, file in FILES.items() if name not in splits]:
+        raise DataError(
+            f"{path / folder} lacks {', '.join(missing)}; get all three files, or use "
+            f"task.source=generate to ignore what is there"
+        )
+    return folder, {name: splits[name] for name in FILES}, others
 
 
-def read_official(path: Path) -> Expressions:
-    """Read an official file.
-
-    Raises: DataError naming file and line of anything malformed.
-    """
+def _read(file: IO[bytes], shown: str) -> Expressions:
     tokens: list[bytes] = []
     labels = bytearray()
-    with (
-        open_regular(path, largest=LARGEST_FILE) as file,
-        progress(f"reading {path}", total=path.stat().st_size, unit="B") as bar,
-    ):
-        if (header := file.readline(LONGEST_LINE)).rstrip(b"\r\n") != _HEADER:
-            raise DataError(f"{path}:1: got header {header[:60]!r}, expected {_HEADER!r}")
-        lines = iter(lambda: file.readline(LONGEST_LINE), b"")
-        for number, line in enumerate(lines, start=2):
-            ids, label = _parse(line, f"{path}:{number}")
-            tokens.append(ids)
-            labels.append(label)
-            bar.update(len(line))
+    rows = read_rows(file, shown, longest=LONGEST_LINE)
+    _check_header(next(rows, [b""]), shown)
+    for number, fields in enumerate(rows, start=2):
+        ids, label = _parse(fields, f"{shown}:{number}")
+        tokens.append(ids)
+        labels.append(label)
     if not tokens:
-        raise DataError(f"{path}: no examples after the header; is the file complete?")
+        raise DataError(f"{shown}: no examples after the header; is the file complete?")
     lengths = np.array([len(ids) for ids in tokens], dtype=np.int64)
     return Expressions(
         np.frombuffer(b"".join(tokens), dtype=np.uint8), lengths, np.frombuffer(labels, np.uint8)
     )
 
 
-def _parse(line: bytes, where: str) -> tuple[bytes, int]:
-    fields = line.rstrip(b"\r\n").split(b"\t")
+def _check_header(fields: list[bytes] | None, shown: str) -> None:
+    found = b"\t".join(fields or [])
+    if found == _HEADER:
+        return
+    text = found[:60].decode(errors="replace")
+    if '"' in text:
+        raise describe_saved_again(shown, "its fields are in quotes")
+    if "source" in text.lower():  # with other separators, more columns, or other line ends
+        raise describe_saved_again(shown, f"its header is {text!r}, expected {_HEADER.decode()!r}")
+    raise DataError(f"{shown}:1: got header {text!r}, expected {_HEADER.decode()!r}")
+
+
+def _parse(fields: list[bytes] | None, where: str) -> tuple[bytes, int]:
+    if fields is None:
+        raise DataError(f"{where}: the line is longer than {LONGEST_LINE:,} bytes")
     if len(fields) != 2:  # noqa: PLR2004
         raise DataError(f"{where}: got {len(fields)} tab-separated fields, expected 2")
     expression, value = fields

@@ -19,14 +19,13 @@ from tasks.errors import DataError
 from tasks.files import format_bytes
 from tasks.listops.data import (
     content_of,
-    folder_of,
-    open_files,
+    generated_folder,
     open_generated,
-    request_files,
+    read_files,
     request_generated,
     split_arrays,
 )
-from tasks.listops.format import FILES, FOLDERS, count_examples, find_official, write_official
+from tasks.listops.format import FILES, INSIDE, count_examples, write_official
 from tasks.listops.generate import example_digest
 from tasks.listops.law import (
     CLOSE_ID,
@@ -42,10 +41,23 @@ from tasks.listops.law import (
 from tasks.manifest import canonical_hash
 from tasks.progress import progress
 from tasks.sources.exports import mark_export
-from tasks.sources.releases import check_official
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
 from tasks.splits import PackedTokens, Sequences
 
 SPLITS = tuple(OFFICIAL_COUNTS)
+RELEASE = Release(
+    task="listops",
+    names={
+        FILES["train"]: f"with {FILES['val']} and {FILES['test']} in the same folder",
+        "lra_release*gz": "the whole archive, 7.7 GB",
+    },
+    nearly=rf"basic.?(train|val|test)\b.*(tsv|csv|txt|xls|gz|zip)|{NEARLY_ARCHIVE}",
+    people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no longer "
+    "be downloaded: ask a colleague for a copy, or use task.source=generate, which makes "
+    "expressions of the same distribution.",
+    accept=lambda path: path.parent if path.suffix == ".tsv" else path if path.is_file() else None,
+    inside=INSIDE,
+)
 FRESH_TRAINING = 1000
 """Training examples that come with new test examples, for the trivial baselines to be fitted to."""
 
@@ -117,67 +129,69 @@ class ListOps(Task):
 
     def describe_preparation(self, data_dir: Path) -> str:
         """See `Task.describe_preparation`."""
-        copies = self._files(data_dir)
-        if copies:
-            request = request_files(copies[0], self.counts)
-            what = f"read the ListOps files in {copies[0]['train'].parent}"
-        else:
-            request = request_generated(self.law, self.data_seed, self.counts)
-            total = sum(self.counts.values())
-            size = format_bytes(total * (self.law.min_length + self.law.max_length) / 2)
-            what = f"generate {total:,} expressions (about {size})"
-        return "" if folder_of(data_dir, request).exists() else what
+        official = self._official(data_dir)
+        if official is not None:
+            return official.describe_preparation()
+        request = request_generated(self.law, self.data_seed, self.counts)
+        if generated_folder(data_dir, request).exists():
+            return ""
+        total = sum(self.counts.values())
+        size = format_bytes(total * (self.law.min_length + self.law.max_length) / 2)
+        return f"generate {total:,} expressions (about {size})"
 
     def prepare(self, data_dir: Path) -> Dataset:
         """See `Task.prepare`."""
-        copies = self._files(data_dir)
-        if not copies:
+        official = self._official(data_dir)
+        if official is None:
             cache = open_generated(data_dir, self.law, self.data_seed, self.counts)
         else:
-            cache = open_files(data_dir, copies, self.counts)
-            check_official(cache, self.source)
+            cache = official.open_or_read(read_files)
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
 
-    def _files(self, data_dir: Path) -> list[dict[str, Path]]:
-        """Find files in the official format, if they are wanted and can be what is asked for.
-
-        Returns: paths by split of each copy of the files, the copy to read first.
-        """
+    def _official(self, data_dir: Path) -> ReleaseCache | None:
+        """Describe the cache of the official files; None if expressions are generated instead."""
         is_official = self.law == OFFICIAL_LAW and self.data_seed == 0
         if self.source == "generate" or (self.source == "auto" and not is_official):
-            return []
+            return None
         if self.source == "official" and not (is_official and self.counts == OFFICIAL_COUNTS):
             raise DataError(
                 "task.source is official, but the official files have a law and numbers of "
                 "examples of their own: leave min_length, max_length, max_depth, max_arguments, "
                 "train, val, test and data_seed as they are, or use task.source=generate"
             )
-        found = find_official(data_dir)
-        if not found and self.source == "official":
-            places = ", ".join(str(data_dir / folder) for folder in FOLDERS)
-            raise DataError(
-                f"no official ListOps files ({', '.join(FILES.values())}) in any of {places}; "
-                f"unpack lra_release.gz there, or use task.source=generate"
-            )
+        files = ReleaseCache(
+            release=RELEASE,
+            data_dir=data_dir,
+            name="files",
+            source=self.source,
+            request={"source": "official"},
+        )
+        return files if self.source == "official" or self._are_asked_for(files) else None
+
+    def _are_asked_for(self, files: ReleaseCache) -> bool:
+        """Whether there are files, and hold as many examples as are asked for.
+
+        The official numbers ask for files of any numbers. An archive that was not read yet is taken
+        to hold the official numbers.
+        """
+        if files.folder.exists():
+            return self.counts in (OFFICIAL_COUNTS, read_cache(files.folder).manifest.sizes)
+        found = RELEASE.find(files.data_dir)
         if not found or self.counts == OFFICIAL_COUNTS:
-            return found
-        files = found[0]
-        smallest_first = sorted(SPLITS, key=lambda name: files[name].stat().st_size)
-        fits = all(count_examples(files[name]) == self.counts[name] for name in smallest_first)
-        return found if fits else []
+            return bool(found or RELEASE.find_nearly(files.data_dir))
+        paths = {name: found[0] / FILES[name] for name in reversed(SPLITS)}  # the small ones first
+        return found[0].is_dir() and all(
+            not path.is_file() or count_examples(path) == self.counts[name]
+            for name, path in paths.items()
+        )
 
     def _dataset(self, cache: Cache) -> Dataset:
         splits: dict[str, PackedTokens] = {}
         for name in SPLITS:
             tokens, offsets, labels = split_arrays(cache, name)
             splits[name] = PackedExpressions(Sequences(tokens, offsets, 0, self.end_token), labels)
-        longest = max(int(split.lengths.max()) for split in splits.values())
-        if longest > self.info.max_length:
-            raise DataError(
-                f"{cache.folder} holds a sequence of {longest} positions, more than "
-                f"task.sequence_length {self.info.max_length}"
-            )
+        self._check_longest(cache, splits)
         view = {"end_token": self.end_token, "sequence_length": self.info.max_length}
         return Dataset(
             splits=splits,
@@ -186,6 +200,21 @@ class ListOps(Task):
             fingerprint=canonical_hash([cache.fingerprint, view]),
             baselines=cache.manifest.baselines,
             folder=cache.folder,
+        )
+
+    def _check_longest(self, cache: Cache, splits: Mapping[str, PackedTokens]) -> None:
+        name = max(splits, key=lambda name: splits[name].lengths.max())
+        example = int(splits[name].lengths.argmax())
+        longest = int(splits[name].lengths[example])
+        if longest <= self.info.max_length:
+            return
+        origin = [cache.folder.parent.parent / file for file in cache.manifest.origin]
+        file = next((path for path in origin if path.name == FILES[name]), None)
+        raise DataError(
+            f"{file or f'{origin[0]}: {FILES[name]}'}:{example + 2}: the expression has "
+            f"{longest:,} positions{', end token included' if self.end_token else ''}, more than "
+            f"task.sequence_length={self.info.max_length}; use task.sequence_length={longest}, or "
+            f"delete the line"
         )
 
     @classmethod

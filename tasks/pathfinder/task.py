@@ -25,7 +25,7 @@ from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release
 from tasks.pathfinder.law import CONTOURS, find_law
 from tasks.pathfinder.official import OFFICIAL_COUNT, describe_difference, describe_unrelated_labels
 from tasks.sources.exports import determine_source, mark_export
-from tasks.sources.releases import Release, ReleaseCache
+from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
 IMAGES_REDRAWN = 500
@@ -175,7 +175,8 @@ class Pathfinder(Task):
             source=self.source,
             request={"size": self.size, "contour": self.contour, "source": how},
         )
-        is_there = files.folder.exists() or files.release.find(data_dir)
+        release = files.release
+        is_there = files.folder.exists() or release.find(data_dir) or release.find_nearly(data_dir)
         return files if is_there or self.source != "auto" else None
 
     def _release(self) -> Release:
@@ -185,6 +186,7 @@ class Pathfinder(Task):
                 self.folder_name: "a folder with imgs/ and metadata/",
                 "lra_release*gz": "the whole archive, 7.7 GB",
             },
+            nearly=NEARLY_ARCHIVE,
             people_get_it="lra_release.gz, of github.com/google-research/long-range-arena, can no "
             "longer be downloaded: ask a colleague for a copy, or use task.source=generate, which "
             "makes images of the same distribution.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,9 @@ DEPTHS = ("", "*/", "*/*/", "*/*/*/")
 
 UNFINISHED = (".partial", ".lock")
 """Endings of the names of other files that a download leaves beside its own."""
+
+NEARLY_ARCHIVE = r"lra.?release(.*(gz|tar|zip|part|download))?$"
+"""Names, in small letters, that are nearly that of the archive of the Long Range Arena."""
 
 FEW = 20
 """A manifest describes each file of a folder that has at most this many."""
@@ -45,6 +49,8 @@ class Release:
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
     """Pattern of the files to read in a folder."""
+    nearly: str = r"(?!)"
+    """Regular expression of file names that are nearly right, in small letters."""
 
     def find(self, data_dir: Path) -> list[Path]:
         """List the archives and folders that hold the files, the one to read first.
@@ -60,6 +66,12 @@ class Release:
                 if accepted is not None:
                     found.append(accepted)
         return list(dict.fromkeys(found))
+
+    def find_nearly(self, data_dir: Path) -> list[Path]:
+        """List files whose names are nearly those of the release, as after a second download."""
+        paths = (path for depth in DEPTHS for path in data_dir.glob(f"{depth}*"))
+        found = (path for path in paths if re.search(self.nearly, path.name.lower()))
+        return sorted(path for path in found if path.is_file())
 
     def locate(self, data_dir: Path, source: str) -> list[Path] | Address:
         """Find the official files, or the address of a download, as the option `source` allows.
@@ -90,9 +102,11 @@ class Release:
     def missing(self, data_dir: Path) -> str:
         """Say which files are missing, from which folder, and where people get them."""
         names = " or ".join(f"{name} ({what})" for name, what in self.names.items())
+        nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
+        rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
         return (
             f"no official files of {self.task} in {data_dir} (searched three folders deep); "
-            f"expected {names}. {self.people_get_it}"
+            f"expected {names}.{rename} {self.people_get_it}"
         )
 
 
