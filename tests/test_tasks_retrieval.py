@@ -165,6 +165,21 @@ def test_a_name_that_is_nearly_right_is_named(tmp_path: Path, name: str) -> None
         small().prepare(tmp_path)
 
 
+@pytest.mark.parametrize("unit", ["characters", "bytes"])
+def test_official_pairs_have_the_numbers_and_the_characters(
+    tmp_path: Path, unit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.retrieval.OFFICIAL_COUNTS", {"train": 40, "val": 10, "test": 10})
+    write_files(tmp_path / "a", pairs())
+    dataset = small(source="official", unit=unit).prepare(tmp_path / "a")
+    assert dataset.source == "official"
+    assert dataset.notes["pairs taken for the official ones without a checksum"] == 60
+    other = {name: text.replace(b"paper", "papér".encode()) for name, text in pairs().items()}
+    write_files(tmp_path / "b", other)
+    with pytest.raises(DataError, match="characters beyond the printable ones of ASCII"):
+        small(source="official", unit=unit).prepare(tmp_path / "b")
+
+
 def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"9 of 49 lines .*train\.tsv are malformed, the first"):
         prepare(tmp_path, changed([b"a,b,c,d,e"] * 9))
