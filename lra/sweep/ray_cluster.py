@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -13,6 +16,8 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from filelock import FileLock
 
 from lra.runtime.cli import STOPPED
 from lra.runtime.errors import UserError
@@ -26,7 +31,8 @@ from lra.sweep.ray_node import Order, file_times
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
 from tasks.cores import core_count
-from tasks.files import open_to_append, write_atomically
+from tasks.errors import DataError
+from tasks.files import is_locked, open_to_append
 
 logger = logging.getLogger(__name__)
 
@@ -36,9 +42,20 @@ OBJECT_STORE_BYTES = 256 * 2**20
 SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
 """Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
 
+PROOF = ".shared-"
+"""Start of the names of files by which nodes see that they share the results folder."""
 MESSAGES = "ray.log"
 """File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
 SECONDS_TO_CONNECT = 10.0
+SECONDS_TO_ANSWER = 60
+"""Time in which a cluster has to accept a connection of Ray."""
+_CONNECT = """
+import signal, sys
+signal.alarm(int(sys.argv[2]))
+import ray
+ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
+"""
+"""Program that connects to the cluster at an address, and is killed after some seconds."""
 SECONDS_BETWEEN_COUNTS = 2.0
 """Time between two looks at the nodes of the cluster."""
 
@@ -133,7 +150,8 @@ class RayAttempt:
     def poll(self) -> int | None:
         """Return the exit code of the run, or `AGAIN` if it was lost; None while it works.
 
-        Raises: UserError if a node cannot make any run of the sweep.
+        Raises: UserError if a node cannot make any run of the sweep; OSError or DataError if its
+            folder cannot be written.
         """
         ready, _ = self.ray.wait([self.reports], timeout=0)
         if not ready:
@@ -148,7 +166,12 @@ class RayAttempt:
             self._end(AGAIN)
             raise UserError(f"a node of the Ray cluster cannot make runs: {report}")
         if report.parcel is not None:
-            unpack(report.parcel, self.run.folder.path)
+            try:
+                unpack(report.parcel, self.run.folder.path)
+            except (OSError, DataError):
+                self.ray.cancel(self.reports)  # so that its node ends the run
+                self._end(AGAIN)
+                raise
         if report.exit_code is None:
             return None
         return self._end(AGAIN if report.exit_code == STOPPED else report.exit_code)
@@ -194,12 +217,12 @@ class RayWorkers:
     def __init__(self, options: LaunchOptions) -> None:
         self.ray = _import_ray()
         self.options = options
-        self.needs = Needs.choose(options, self._nodes())
+        self.needs = Needs.choose(options, self.nodes())
         self.code = code_digest()
         self.working_folder = Path.cwd()
         self._room = 0
         self._next_count = 0.0
-        self.proof = f".shared-{uuid.uuid4().hex[:16]}"
+        self.proof = f"{PROOF}{uuid.uuid4().hex[:16]}"
         """File in the results folder by which nodes see that they share it."""
         here = self.ray.get_runtime_context().get_node_id()
         beside = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -209,7 +232,8 @@ class RayWorkers:
         self.stopping = actor.options(scheduling_strategy=beside).remote()
         self.task = self.ray.remote(max_retries=0)(_make_task())
 
-    def _nodes(self) -> list[dict[str, float]]:
+    def nodes(self) -> list[dict[str, float]]:
+        """Return the resources of each node."""
         return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
 
     @property
@@ -220,29 +244,21 @@ class RayWorkers:
         """
         if time.monotonic() >= self._next_count:
             self._next_count = time.monotonic() + SECONDS_BETWEEN_COUNTS
-            self._room = sum(map(self.needs.count, self._nodes()))
+            self._room = sum(map(self.needs.count, self.nodes()))
         return max(1, 2 * self._room)
 
     def describe(self) -> str:
         """Describe the cluster, and what a run requests from it."""
-        nodes = self._nodes()
-        amounts = ", ".join(f"{n:g} {name}" for name, n in self.needs.amounts().items())
+        nodes = self.nodes()
         room = sum(map(self.needs.count, nodes))
         count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-        text = f"Ray cluster of {count}; a run takes {amounts}"
+        text = f"Ray cluster of {count}; a run takes {self.needs.describe()}"
         if not room:
-            return f"{text}; no node has room for one yet, and runs start when such a node joins"
+            return (
+                f"{text}. No node is large enough for one: runs start when such a node joins. "
+                f"Ctrl-C ends the sweep, and --total-minutes limits how long it waits"
+            )
         return f"{text}: {room} at a time"
-
-    @contextlib.contextmanager
-    def shared_folder(self) -> Iterator[None]:
-        """Leave a file in the results folder that nodes see if they share the folder."""
-        path = self.options.results_dir / self.proof
-        write_atomically(path, b"")
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
     def start(self, run: PlannedRun) -> RayAttempt:
         """Put a run into the queue of Ray.
@@ -291,43 +307,81 @@ class RayLauncher:
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
         """Connect to the cluster, and carry out runs; see `Launcher`."""
         options = self.options
-        if options.address is None:
-            data.prepare()
         options.results_dir.mkdir(parents=True, exist_ok=True)
         messages = options.results_dir / MESSAGES
         with messages.open("a") as file, redirect_stdout(file), _connected(options.address):
             workers = RayWorkers(options)
+            if options.address is None:
+                workers.needs.refuse_too_much(workers.nodes())
+                data.prepare()
             logger.info(workers.describe())
             stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-            with workers.shared_folder():
+            with shared_folder(options.results_dir / workers.proof):
                 return Work(runs, options.limits, workers, stop, options.states).execute()
 
 
-def _check_address(address: str) -> None:
-    """Make sure that something listens at an address, which Ray would wait for.
+@contextlib.contextmanager
+def shared_folder(proof: Path) -> Iterator[None]:
+    """Leave a file in the results folder that nodes see if they share the folder.
 
-    Raises: UserError if nothing does, or it is not an address.
+    It is locked, so that later sweeps can remove what a sweep that was killed has left.
     """
-    if address == "auto":
-        return
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal()) or "//" in address:
-        raise UserError(f"--ray-address {address}: expected auto, or HOST:PORT of the head node")
+    for path in proof.parent.glob(f"{PROOF}*"):
+        if not is_locked(path):
+            path.unlink(missing_ok=True)
     try:
-        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
-    except (OSError, OverflowError) as error:
-        raise UserError(f"--ray-address {address}: no answer ({error})") from None
+        with FileLock(proof):
+            yield
+    finally:
+        proof.unlink(missing_ok=True)
+
+
+def check_address(address: str) -> None:
+    """Make sure that a Ray cluster answers at an address, for which Ray itself would wait long.
+
+    Raises: UserError if none does, or it is not an address.
+    """
+    if address != "auto":
+        host, colon, port = address.rpartition(":")
+        if not (host and colon and port.isdecimal()) or "//" in address:
+            raise UserError(
+                f"--ray-address {address}: expected auto, or HOST:PORT of the head node"
+            )
+        try:
+            socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
+        except (OSError, OverflowError) as error:
+            raise UserError(f"--ray-address {address}: no answer ({error})") from None
+    # In another process, because no signal ends a connection attempt of Ray in this one.
+    command = [sys.executable, "-c", _CONNECT, address, str(SECONDS_TO_ANSWER)]
+    if subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGALRM:
+        named = os.environ.get("RAY_ADDRESS") if address == "auto" else None
+        where = f" at RAY_ADDRESS={named}" if named else ""
+        raise UserError(
+            f"--ray-address {address}: no Ray cluster answered{where} within {SECONDS_TO_ANSWER} "
+            f"seconds; start one with ray start --head, or give the HOST:PORT of its head node"
+        )
+
+
+def _describe_folder() -> str:
+    """Say which folder Ray uses, if the environment names one: its path may be too long for it."""
+    for name in ("RAY_TMPDIR", "TMPDIR"):
+        if name in os.environ:
+            return (
+                f"; its files are in {name}={os.environ[name]}, which has to be a short path of "
+                f"ASCII letters: set RAY_TMPDIR=/tmp"
+            )
+    return ""
 
 
 @contextlib.contextmanager
 def _connected(address: str | None) -> Iterator[None]:
     """Connect to a Ray cluster, or start Ray on this machine.
 
-    Raises: UserError if there is no cluster at the address.
+    Raises: UserError if there is no cluster at the address, or Ray does not start.
     """
     ray = _import_ray()
     if address is not None:
-        _check_address(address)
+        check_address(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         if address is None:
@@ -337,9 +391,10 @@ def _connected(address: str | None) -> Iterator[None]:
             )  # fmt: skip
         else:
             ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = "Ray does not start" if address is None else f"--ray-address {address}"
-        raise UserError(f"{where}: {_describe(error)}") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        if address is not None:
+            raise UserError(f"--ray-address {address}: {_describe(error)}") from None
+        raise UserError(f"Ray does not start: {_describe(error)}{_describe_folder()}") from None
     try:
         yield
     finally:
