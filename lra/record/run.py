@@ -210,6 +210,12 @@ def folder_of(results_dir: Path, record: RunRecord) -> Path:
     return results_dir / "runs" / record.task / record.mixer / record.run_id
 
 
+def results_dir_of(folder: Path) -> Path | None:
+    """Return the results folder that the folder of a run is in; None for any other folder."""
+    parents = folder.parents
+    return parents[3] if len(parents) > 3 and parents[2].name == "runs" else None  # noqa: PLR2004
+
+
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
     """Read every record below a results folder; list the faults of unreadable files."""
     return read_all(
