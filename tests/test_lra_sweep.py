@@ -222,14 +222,15 @@ def test_printed_commands_work_from_any_folder(
 ) -> None:
     folder = tmp_path / "a folder"
     folder.mkdir()
-    monkeypatch.chdir(folder)
     (folder / "own.py").write_text(
         "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context):\n"
         "        super().__init__()\n\n    def forward(self, x, mask):\n        return x\n"
     )
     found: list[Path] = []
     for mixer in ("own.py:Own", f"{folder}/own.py:Own"):
+        monkeypatch.chdir(folder)
         assert main(arguments(Path(), "--print-commands", mixers=mixer, seeds="0")) == 0
+        monkeypatch.chdir(tmp_path)
         _, _, *words = shlex.split(capsys.readouterr().out)
         options = run_task.parse_arguments(words)
         assert options.mixer == f"{folder}/own.py:Own"

@@ -57,8 +57,7 @@ def _expected(name: str, value: object) -> str | None:
     """Say what the value of a parameter should have been; None if it is right."""
     if name == "accelerator_type":
         return None if isinstance(value, str) else "a name, for example A100"
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not (is_number and 0 <= value <= LARGEST):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
         return f"a number from 0 to {LARGEST:.2g}"
     if name == "memory" or value == 0 or value == int(value):
         return None
