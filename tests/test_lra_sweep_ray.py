@@ -18,7 +18,8 @@ from lra.sweep.__main__ import main
 from lra.sweep.launcher import LaunchOptions
 from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import OPEN, Limits, plan
-from lra.sweep.ray_cluster import PROOF, check_address, shared_folder
+from lra.sweep.ray_cluster import PROOF, shared_folder
+from lra.sweep.ray_connection import check_address
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
 from run_checks import assert_same_run
@@ -174,7 +175,7 @@ def test_mistakes_are_one_line(
 def test_no_address_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither that of a cluster of the past, nor one at which something else listens."""
     pytest.importorskip("ray")
-    monkeypatch.setattr("lra.sweep.ray_cluster.SECONDS_TO_ANSWER", 2)
+    monkeypatch.setattr("lra.sweep.ray_connection.SECONDS_TO_ANSWER", 2)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         address = f"127.0.0.1:{stranger.getsockname()[1]}"
         with pytest.raises(UserError, match=f"--ray-address {address}: no Ray cluster answered"):

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from filelock import FileLock
@@ -26,48 +20,22 @@ from lra.sweep.data import SweepData
 from lra.sweep.launcher import AGAIN, LaunchOptions
 from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import PlannedRun, limit_flags
+from lra.sweep.ray_connection import connected, describe_error, import_ray
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import Order, file_times
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
-from tasks.cores import core_count
 from tasks.errors import DataError
 from tasks.files import is_locked, open_to_append
 
 logger = logging.getLogger(__name__)
 
-OBJECT_STORE_BYTES = 256 * 2**20
-"""Memory for what tasks hand back, where Ray is started on this machine."""
-
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-"""Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
-
 PROOF = ".shared-"
 """Start of the names of files by which nodes see that they share the results folder."""
 MESSAGES = "ray.log"
 """File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
-SECONDS_TO_CONNECT = 10.0
-SECONDS_TO_ANSWER = 60
-"""Time in which a cluster has to accept a connection of Ray."""
-_CONNECT = """
-import signal, sys
-signal.alarm(int(sys.argv[2]))
-import ray
-ray.init(address=sys.argv[1], log_to_driver=False, configure_logging=False)
-"""
-"""Program that connects to the cluster at an address, and is killed after some seconds."""
 SECONDS_BETWEEN_COUNTS = 2.0
 """Time between two looks at the nodes of the cluster."""
-
-
-def _import_ray() -> ModuleType:
-    for variable, value in SETTINGS.items():
-        os.environ.setdefault(variable, value)
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--launcher ray needs ray: pip install ray") from None
-    return ray
 
 
 def _make_task() -> Any:
@@ -140,7 +108,7 @@ class RayAttempt:
     def __init__(
         self, run: PlannedRun, reports: Any, stopping: Any, held: contextlib.ExitStack
     ) -> None:
-        self.ray = _import_ray()
+        self.ray = import_ray()
         self.run = run
         self.reports = reports
         self.stopping = stopping
@@ -179,7 +147,7 @@ class RayAttempt:
     def _note_loss(self, error: BaseException) -> None:
         if isinstance(error, self.ray.exceptions.TaskCancelledError):
             return  # by `stop`
-        reason = _describe(error)
+        reason = describe_error(error)
         logger.warning(f"{self.run.name}: lost: {reason}")
         with open_to_append(self.run.log) as file:
             file.write(f"lost: {reason}\n".encode())
@@ -201,12 +169,6 @@ class RayAttempt:
         self.held.close()
 
 
-def _describe(error: BaseException) -> str:
-    """Return the line of Ray's message that says what happened: of a traceback the last."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1 if "Traceback" in str(error) or "ray::" in lines[0] else 0].strip()
-
-
 class RayWorkers:
     """The nodes of a Ray cluster; they may come and go while runs are at work.
 
@@ -215,7 +177,7 @@ class RayWorkers:
     """
 
     def __init__(self, options: LaunchOptions) -> None:
-        self.ray = _import_ray()
+        self.ray = import_ray()
         self.options = options
         self.needs = Needs.choose(options, self.nodes())
         self.code = code_digest()
@@ -293,7 +255,7 @@ class RayLauncher:
     """Carries out runs on a Ray cluster, or on this machine through Ray."""
 
     def __init__(self, options: LaunchOptions) -> None:
-        _import_ray()
+        import_ray()
         read_parameters(options.parameters)
         if options.device not in ("auto", "cpu", "cuda"):
             raise UserError(
@@ -309,7 +271,7 @@ class RayLauncher:
         options = self.options
         options.results_dir.mkdir(parents=True, exist_ok=True)
         messages = options.results_dir / MESSAGES
-        with messages.open("a") as file, redirect_stdout(file), _connected(options.address):
+        with messages.open("a") as file, redirect_stdout(file), connected(options.address):
             workers = RayWorkers(options)
             if options.address is None:
                 workers.needs.refuse_too_much(workers.nodes())
@@ -334,71 +296,6 @@ def shared_folder(proof: Path) -> Iterator[None]:
             yield
     finally:
         proof.unlink(missing_ok=True)
-
-
-def check_address(address: str) -> None:
-    """Make sure that a Ray cluster answers at an address, for which Ray itself would wait long.
-
-    Raises: UserError if none does, or it is not an address.
-    """
-    if address != "auto":
-        host, colon, port = address.rpartition(":")
-        if not (host and colon and port.isdecimal()) or "//" in address:
-            raise UserError(
-                f"--ray-address {address}: expected auto, or HOST:PORT of the head node"
-            )
-        try:
-            socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
-        except (OSError, OverflowError) as error:
-            raise UserError(f"--ray-address {address}: no answer ({error})") from None
-    # In another process, because no signal ends a connection attempt of Ray in this one.
-    command = [sys.executable, "-c", _CONNECT, address, str(SECONDS_TO_ANSWER)]
-    if subprocess.run(command, capture_output=True, check=False).returncode == -signal.SIGALRM:
-        named = os.environ.get("RAY_ADDRESS") if address == "auto" else None
-        where = f" at RAY_ADDRESS={named}" if named else ""
-        raise UserError(
-            f"--ray-address {address}: no Ray cluster answered{where} within {SECONDS_TO_ANSWER} "
-            f"seconds; start one with ray start --head, or give the HOST:PORT of its head node"
-        )
-
-
-def _describe_folder() -> str:
-    """Say which folder Ray uses, if the environment names one: its path may be too long for it."""
-    for name in ("RAY_TMPDIR", "TMPDIR"):
-        if name in os.environ:
-            return (
-                f"; its files are in {name}={os.environ[name]}, which has to be a short path of "
-                f"ASCII letters: set RAY_TMPDIR=/tmp"
-            )
-    return ""
-
-
-@contextlib.contextmanager
-def _connected(address: str | None) -> Iterator[None]:
-    """Connect to a Ray cluster, or start Ray on this machine.
-
-    Raises: UserError if there is no cluster at the address, or Ray does not start.
-    """
-    ray = _import_ray()
-    if address is not None:
-        check_address(address)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
-    try:
-        if address is None:
-            ray.init(
-                address="local", num_cpus=core_count(), include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES, **quiet,
-            )  # fmt: skip
-        else:
-            ray.init(address=address, **quiet)
-    except (OSError, RuntimeError, ValueError) as error:
-        if address is not None:
-            raise UserError(f"--ray-address {address}: {_describe(error)}") from None
-        raise UserError(f"Ray does not start: {_describe(error)}{_describe_folder()}") from None
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def make_launcher(options: LaunchOptions) -> RayLauncher:
