@@ -14,6 +14,7 @@ if __name__ == "__main__":
 
 import argparse
 import logging
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -225,7 +226,8 @@ def write_paper(options: argparse.Namespace, results: Results, out: Path) -> Non
             f"Saved to {out}: tables in LaTeX ({len(paper.tables)}), figures in PDF "
             f"({len(paper.figures)})."
         ),
-        wrap(f"To see all of them in one document: cd {out} && pdflatex {DOCUMENT}"),
+        "To see all of them in one document:",
+        f"    {shlex.join(['cd', str(out)])} && pdflatex {DOCUMENT}",
     ]
     write_out("\n".join([*lines, ""]))
 

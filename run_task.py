@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from lra.runtime.distributed import ProcessGroup
 
 PROGRAM = "run_task.py"
-DATA_DIR = "data"
-"""Data folder of commands that name none."""
 EXIT_CODES = {"done": 0, "stopped": STOPPED, "diverged": DIVERGED, "oom": OUT_OF_MEMORY}
 
 
@@ -248,19 +246,15 @@ def show_result(options: argparse.Namespace, config: RunConfig, record: RunRecor
     """Print the last screen of a run, after the table of its task and preset if that is asked."""
     from lra.report.run_screen import Screen
     from lra.report.tables.task_table import task_table
-    from lra.runtime.console import as_typed
     from lra.runtime.terminal import terminal_width
 
     width = terminal_width()
     if options.table:
         write_out(task_table(options.results_dir, record, width))
-    data_dir = as_typed(str(options.data_dir))
-    flags = [] if data_dir == DATA_DIR else ["--data-dir", data_dir]
-    if options.device != "auto":
-        flags += ["--device", options.device]
     screen = Screen(
-        results_dir=options.results_dir, record=record, config=config, flags=flags, width=width
-    )
+        results_dir=options.results_dir, record=record, config=config, data_dir=options.data_dir,
+        flags=[] if options.device == "auto" else ["--device", options.device], width=width,
+    )  # fmt: skip
     write_out(f"{screen}")
 
 

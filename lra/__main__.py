@@ -38,7 +38,7 @@ COMMANDS = {
     "bench": Command("lra.bench", "measure speed and memory usage"),
     "check": Command("lra.check", "check a mixer or a task of your own"),
     "prepare": Command("lra.prepare", "download or generate the data of a task"),
-    "record": Command("lra.record", "list, validate, merge and export saved runs"),
+    "record": Command("lra.record", "list, validate, merge, export and remove saved runs"),
 }
 
 

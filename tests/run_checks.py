@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import torch
@@ -12,6 +13,12 @@ from lra.record.run import load_record
 from lra.runtime.environment import random_state
 from lra.train.checkpoint import load_newest
 from lra.train.state import RunState, TrainerState
+
+
+def next_command(shown: str) -> list[str]:
+    """Read the command that a command's output ends with, as a shell would."""
+    _, _, command = shown.rpartition("next:")
+    return shlex.split(command.replace("\\\n", ""))
 
 
 def final_state(folder: Path) -> TrainerState:

@@ -111,6 +111,8 @@ def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_pat
     config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick").config
     text = TrainingTime(config, Timings([], []), HERE).describe()
     assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
+    timings = Timings([], [], Path("/a b"))
+    assert "--device cuda --out '/a b/bench')" in TrainingTime(config, timings, "H100").describe()
 
 
 def test_steps_are_of_the_data_that_runs_met() -> None:

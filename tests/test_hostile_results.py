@@ -351,6 +351,7 @@ RESUMED: Mapping[str, Change] = {
             "sampler": {"seed": 0, "next_step": 20}, "validated_step": 20, "best": None
         },
     ),
+    "best of another step": ("trainer/best/step", 3),
     "many": ("x", list(range(100_000))), "micro batch beyond": ("trainer/micro_batch", 10**30),
     "NaN weights": (MODEL, of_each(lambda w: w - w / 0 if w.dim() else w)),
 }  # fmt: skip
@@ -431,7 +432,8 @@ def test_files_of_checkpoints(place: Place, stopped: Path, done: Path, name: str
 
 
 EVALUATED = {"trainer": 2, "other shapes": 0, "NaN weights": 0, "best weights": 2, "no identity": 2,
-             "noise": 2, "pickle in a zip": 2}  # fmt: skip
+             "noise": 2, "pickle in a zip": 2, "finished without a best": 2,
+             "best of another step": 2}  # fmt: skip
 """How evaluations end: they take the best weights, which others than the last ones are."""
 
 

@@ -13,12 +13,14 @@ import pytest
 from lra.bench import __main__ as bench
 from lra.bench.decoding import spread
 from lra.bench.steps import FirstExamples, SyntheticSplit
+from run_checks import next_command
 from tasks.base import TaskInfo
 
 
 def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["decode", "--lengths", "32,64", "--dim", "4", "--repeats", "2"]
-    arguments += ["--mixers", "s4d, tnn", "--out", str(tmp_path / "bench")]
+    results = tmp_path / "my results"
+    arguments += ["--mixers", "s4d, tnn", "--out", str(results / "bench")]
     assert bench.main(arguments) == 0
     shown = capsys.readouterr().out
     lines = shown.splitlines()
@@ -31,8 +33,8 @@ def test_decoding_is_tabulated(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert cells[1][3] == cells[3][3] == "1.00"
     # s4d: 32 complex states a channel; tnn: 33 for each of its 12 inner channels.
     assert "Real numbers in the state of one sequence: s4d 256, tnn 792." in shown
-    assert max(map(len, lines[:-3])) <= 80
-    assert lines[-1] == "next: python report.py"
+    assert max(map(len, shown.partition("records in")[0].splitlines())) <= 80
+    assert next_command(shown) == ["python", "report.py", "--results-dir", str(results)]
 
 
 def test_quartiles_are_shown() -> None:

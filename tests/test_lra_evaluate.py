@@ -30,7 +30,7 @@ from lra.train.checkpoint import save_checkpoint
 from lra.train.evaluation import Evaluator
 from made_results import record as made_record
 from requested import resolve
-from run_checks import state_of
+from run_checks import next_command, state_of
 from tasks.errors import DataError
 
 
@@ -55,12 +55,15 @@ def command(folder: Path, *more: str) -> list[str]:
 def test_lengths_are_evaluated_and_recorded(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy = tmp_path / "run"
+    copy = tmp_path / "a run"
     shutil.copytree(trained, copy)
     run = run_of(copy)
     arguments = command(copy, "--run", str(run), "--lengths", "40,160")
     assert main(arguments) == 0
-    assert "160 positions" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "160 positions" in shown
+    report = ["python", "report.py", "--results-dir", str(copy / "results")]
+    assert next_command(shown) == report
     found, faults = evaluations_of(run)
     assert not faults
     assert [(one.length, one.test_total, one.trained_length) for one in found] == [

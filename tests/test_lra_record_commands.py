@@ -1,4 +1,4 @@
-"""python -m lra.record: validate, list, merge, export."""
+"""python -m lra.record: validate, list, merge, export, remove."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from filelock import FileLock
 
 import lra
 from conftest import ROOT
 from lra.record.__main__ import main
 from lra.record.run import RunRecord, all_records, folder_of
+from lra.runtime.cli import HELD
 from lra.runtime.console import csv_table
 from made_results import made_records, record, save, save_all, write_predictions
 
@@ -201,3 +203,59 @@ def test_the_frame_of_python_code_is_that_of_the_export(tmp_path: Path) -> None:
 
 def test_a_frame_of_no_runs(tmp_path: Path) -> None:
     assert len(lra.records(tmp_path)) == 0
+
+
+def test_removed_runs_are_moved_and_can_be_moved_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = save_all(tmp_path / "my results", [record(), record(mixer="s4")])
+    run = folder_of(results, record())
+    (run / "checkpoints").mkdir()
+    (run / "checkpoints" / "step").touch()
+    before = sorted(path.relative_to(results) for path in results.rglob("*") if path.is_file())
+    name = str(run.relative_to(results / "runs"))
+    assert main(["remove", name, str(run), "--results-dir", str(results)]) == 0
+    shown = capsys.readouterr().out
+    assert "1 run removed from the results" in shown
+    assert not run.exists()
+    target = tmp_path / "merged"
+    assert main(["merge", str(results), "--results-dir", str(target)]) == 0
+    for folder in (results, target):
+        found, faults = all_records(folder)
+        assert [one.mixer for one in found] == ["s4"] and not faults
+    undo = shown.partition("To undo it:")[2].replace("\\\n", "")
+    subprocess.run(undo, shell=True, check=True)
+    assert before == sorted(p.relative_to(results) for p in results.rglob("*") if p.is_file())
+
+
+def test_a_run_may_be_removed_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    moments = iter("12")
+    monkeypatch.setattr("lra.record.remove_runs.time.strftime", lambda _: next(moments))
+    for _ in range(2):
+        save(tmp_path, record())
+        assert main(["remove", str(folder_of(tmp_path, record()))]) == 0
+    assert len(list((tmp_path / "removed").glob("*/runs/*/*/*/result.json"))) == 2
+
+
+def test_nothing_is_removed_if_one_run_cannot_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    save_all(tmp_path, [record(), record(mixer="s4")])
+    save_all(tmp_path / "shipped", [record(mixer="mega")])
+    own, held, shipped = (
+        str(folder_of(Path(), record(mixer=m)).relative_to("runs")) for m in ("tnn", "s4", "mega")
+    )
+    lock = FileLock(tmp_path / "runs" / held / "lock")
+    for other, code, part in (
+        (held, HELD, "a process is at work on"),
+        (shipped, 2, f"came with the repository; to remove it, give its folder {tmp_path}/shipped"),
+        ("listops/tnn", 2, "there is no run"),
+        ("../runs", 2, "there is no run"),
+        ("", 2, "there is no run"),
+        ("listops/s4/../tnn", 2, "there is no run"),
+    ):
+        with lock:
+            assert main(["remove", own, other, "--results-dir", str(tmp_path)]) == code
+        assert part in capsys.readouterr().err
+    assert not (tmp_path / "removed").exists()
+    assert main(["remove", str(tmp_path / "shipped" / "runs" / shipped)]) == 0

@@ -36,7 +36,7 @@ from lra.sweep.plan import (
     plan,
 )
 from made_results import record as made_record
-from run_checks import assert_same_run
+from run_checks import assert_same_run, next_command
 
 FREE = Limits()
 
@@ -215,6 +215,47 @@ def test_commands_are_printed_for_other_systems(
     assert (options.seed, options.max_steps, options.device) == (0, 3, "cpu")
     assert main(arguments(tmp_path, "--print-commands", "--gpus-per-run", "2")) == 0
     assert "torch.distributed.run --standalone --nproc-per-node 2" in capsys.readouterr().out
+
+
+def test_printed_commands_work_from_any_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "a folder"
+    folder.mkdir()
+    (folder / "own.py").write_text(
+        "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context):\n"
+        "        super().__init__()\n\n    def forward(self, x, mask):\n        return x\n"
+    )
+    found: list[Path] = []
+    for mixer in ("own.py:Own", f"{folder}/own.py:Own"):
+        monkeypatch.chdir(folder)
+        assert main(arguments(Path(), "--print-commands", mixers=mixer, seeds="0")) == 0
+        monkeypatch.chdir(tmp_path)
+        _, _, *words = shlex.split(capsys.readouterr().out)
+        options = run_task.parse_arguments(words)
+        assert options.mixer == f"{folder}/own.py:Own"
+        found += [options.data_dir, options.results_dir]
+    assert found == [folder / "data", folder / "results"] * 2
+
+
+def test_the_next_command_names_the_folders_of_the_sweep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "it's mine"
+    for run in plan(sweep_options(folder)):
+        made_record(run_id=run.folder.path.name, mixer=run.config.mixer_name).save(run.folder.path)
+    assert main(arguments(folder)) == 0
+    report = ["python", "report.py", "--preset", "quick", "--results-dir", f"{folder}/results"]
+    assert next_command(capsys.readouterr().out) == report
+
+
+@pytest.mark.parametrize("flag", ["--per-device", "--gpus-per-run"])
+def test_no_list_of_millions_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments(tmp_path, flag, "99999999"))
+    assert f"{flag}: got 99999999, expected 1 to 1000" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,12 @@ from lra.sweep.__main__ import main
 from lra.sweep.launcher import LaunchOptions
 from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import OPEN, Limits, plan
+from lra.sweep.ray_cluster import PROOF, shared_folder
+from lra.sweep.ray_connection import check_address
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
 from run_checks import assert_same_run
+from tasks.errors import DataError
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
 
@@ -47,6 +51,8 @@ GPUS = [{"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}, {"CPU": 2.0}]
         ({"device": "cpu"}, GPUS, {"CPU": 2}, 9),
         ({"parameters": ["resources.fast=1"]}, [*GPUS, {"CPU": 1, "GPU": 1, "fast": 1}],
          {"CPU": 1, "GPU": 1, "fast": 1}, 1),
+        ({"parameters": ["accelerator_type=H100"]},
+         [*GPUS, {"CPU": 1, "GPU": 2, "accelerator_type:H100": 1}], {"CPU": 1, "GPU": 1}, 1),
     ],
 )  # fmt: skip
 def test_what_a_run_takes_of_a_node(
@@ -55,6 +61,11 @@ def test_what_a_run_takes_of_a_node(
     needs = Needs.choose(launch_options(**changes), nodes)
     assert needs.amounts() == pytest.approx(amounts)
     assert sum(map(needs.count, nodes)) == room
+    if room:
+        needs.refuse_too_much(nodes)
+    else:
+        with pytest.raises(UserError, match="a run takes 1 CPU, 1 GPU, and this machine has 8 CPU"):
+            needs.refuse_too_much(nodes)
 
 
 @pytest.mark.parametrize(
@@ -62,8 +73,10 @@ def test_what_a_run_takes_of_a_node(
     [
         ("num_cpus", "expected NAME=VALUE"),
         ("num_cpu=2", "did you mean num_cpus?"),
-        ("num_cpus=many", "expected a number of at least 0"),
-        ("num_gpus=-1", "expected a number of at least 0"),
+        ("num_cpus=many", "expected a number from 0 to 9.2e+14"),
+        ("num_gpus=-1", "expected a number from 0 to 9.2e+14"),
+        ("num_cpus=1e400", "expected a number from 0 to 9.2e+14"),
+        ("memory=1e30", "expected a number from 0 to 9.2e+14"),
         ("accelerator_type=1", "expected a name, for example A100"),
         ("resources.=1", "a run has no parameter 'resources.'"),
         ("resources.GPU=1", "a run has no parameter 'resources.GPU'"),
@@ -99,9 +112,34 @@ def test_a_run_travels_with_its_newest_checkpoint(tmp_path: Path) -> None:
     "name", ["../result.json", "/etc/passwd", "checkpoints/../../x.pt", "lock", "checkpoints/a.pt"]
 )
 def test_nothing_is_unpacked_outside_a_run(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ValueError, match="is no file of a run"):
+    with pytest.raises(DataError, match="is no file of a run"):
         unpack({"result.json": b"{}", name: b""}, tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+CHECKPOINT = "checkpoints/step-000000003-0123456789abcdef.pt"
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "log.txt", "checkpoints", CHECKPOINT])
+def test_links_in_a_run_are_not_followed(tmp_path: Path, name: str) -> None:
+    """Neither files of somebody else are sent, nor checkpoints of another run removed."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    for folder in (run, other):
+        (folder / "checkpoints").mkdir(parents=True)
+        for file in ("config.yaml", "log.txt", CHECKPOINT):
+            (folder / file).write_text(folder.name)
+    if name == "checkpoints":
+        (run / CHECKPOINT).unlink()
+        (run / name).rmdir()
+    else:
+        (run / name).unlink()
+    (run / name).symlink_to(other / name)
+    newer = CHECKPOINT.replace("3-0", "4-0")
+    for action in (lambda: pack(run), lambda: unpack({newer: b"", "result.json": b"{}"}, run)):
+        with pytest.raises(DataError, match=f"run/{name} is a link, which is not followed"):
+            action()
+    assert {path.read_text() for path in other.rglob("*") if path.is_file()} == {"other"}
+    assert len([path for path in other.rglob("*") if path.is_file()]) == 3
 
 
 def test_data_is_copied_to_a_node_once(tmp_path: Path) -> None:
@@ -132,6 +170,49 @@ def test_mistakes_are_one_line(
     shown = capsys.readouterr().err
     assert part in shown
     assert "Traceback" not in shown
+
+
+def test_no_address_is_waited_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither that of a cluster of the past, nor one at which something else listens."""
+    pytest.importorskip("ray")
+    monkeypatch.setattr("lra.sweep.ray_connection.SECONDS_TO_ANSWER", 2)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        address = f"127.0.0.1:{stranger.getsockname()[1]}"
+        with pytest.raises(UserError, match=f"--ray-address {address}: no Ray cluster answered"):
+            check_address(address)
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(UserError, match=f"answered at RAY_ADDRESS={address} within 2 seconds"):
+        check_address("auto")
+
+
+def test_what_killed_sweeps_left_in_the_results_folder_is_removed(tmp_path: Path) -> None:
+    (tmp_path / f"{PROOF}killed").touch()
+    with shared_folder(tmp_path / f"{PROOF}one"), shared_folder(tmp_path / f"{PROOF}two"):
+        assert {path.name for path in tmp_path.iterdir()} == {f"{PROOF}one", f"{PROOF}two"}
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_ray_on_this_machine_does_not_wait_for_what_it_cannot_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ray")
+    more = ["--launcher", "ray", "--cluster", "num_cpus=999"]
+    assert main([*arguments(tmp_path), *more]) == USER_ERROR
+    assert "a run takes 999 CPU, and this machine has" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["x" * 90, "tëmp"])
+def test_a_folder_that_ray_cannot_use_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: str
+) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path / folder))
+    assert main([*arguments(tmp_path), "--launcher", "ray"]) == USER_ERROR
+    shown = capsys.readouterr().err
+    assert f"RAY_TMPDIR={tmp_path / folder}, which has to be a short path of ASCII" in shown
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from filelock import FileLock
 from lra.runtime.cli import HELD, OUT_OF_MEMORY
 from lra.runtime.errors import HeldError, UserError
 from lra.sweep.launcher import AGAIN
-from lra.sweep.plan import Limits, PlannedRun, plan
+from lra.sweep.plan import Failure, Limits, PlannedRun, plan
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
 from made_results import record as made_record
@@ -218,3 +219,34 @@ def test_a_request_to_stop_reaches_every_run_and_notes_no_failure(tmp_path: Path
     assert Work(runs, Limits(), workers, stop).execute() == "SIGTERM"
     assert [attempt.asked for attempt in workers.attempts] == [["stop"]] * 2
     assert states(runs) == ["new"] * 4
+
+
+@pytest.mark.parametrize("can_note", [True, False])
+@pytest.mark.parametrize("when", ["start", "poll", "end"])
+def test_a_folder_that_cannot_be_written_fails_one_run_alone(
+    tmp_path: Path, when: str, can_note: bool
+) -> None:
+    """Of a full disk, for example, on which the failure itself may not be noted, either."""
+    runs = plan(sweep_options(tmp_path))
+    broken = runs[1]
+    broken.folder.path.mkdir(parents=True)
+    if not can_note:
+        (broken.folder.path / Failure.FILE / "x").mkdir(parents=True)
+
+    def fill_disk(run: PlannedRun) -> int:
+        if run is not broken:
+            return finish(run)
+        if when == "end":
+            return OUT_OF_MEMORY  # and there is no log to find a reason in
+        raise OSError(errno.ENOSPC, "No space left on device", str(run.log))
+
+    class Workers(MadeUpWorkers):
+        def start(self, run: PlannedRun) -> MadeUpAttempt:
+            if when == "start" and run is broken:
+                fill_disk(run)
+            return super().start(run)
+
+    assert Work(runs, Limits(), Workers(fill_disk), StopRequest()).execute() is None
+    assert states(runs) == ["done", "failed", "done", "done"]
+    note = "No such file" if when == "end" else "No space left on device"
+    assert (note if can_note else "cannot be read") in broken.state(Limits())[1]

@@ -22,6 +22,7 @@ from lra.runtime.terminal import fit_rows, terminal_width, wrap_command, wrap_pa
 from made_results import next_token_run, record, save, save_all, scores
 from own_tasks import PARITY
 from requested import compose
+from run_checks import next_command
 
 QUICK = {"preset": "quick", "run_id": "a-s0", "test_accuracy": 60.1, "test_correct": 1202,
          "val_accuracy": 61.2, "best_step": 1500, "wall_seconds": 384.0,
@@ -351,6 +352,8 @@ def test_words_break_at_separators() -> None:
     assert wrap_command("next:", ["ls", "x", "--a", "1", "--b", "2"], 18) == [
         "next: ls x --a 1 \\", "    --b 2"
     ]  # fmt: skip
+    words = ["python", "report.py", "--results-dir", "/a folder/it's", "--rows", "a b"]
+    assert next_command("\n".join(wrap_command("next:", words, 30))) == words
 
 
 @pytest.mark.parametrize(("columns", "width"), [("132", 132), ("0", 80), ("", 80), ("3", 20)])

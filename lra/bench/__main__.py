@@ -14,6 +14,7 @@ if __name__ == "__main__":
 import argparse
 import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from lra.bench.case import Case
 from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
@@ -41,12 +42,12 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import write_out
+from lra.runtime.console import as_typed, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 from tasks.progress import progress
 
 CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
@@ -311,8 +312,13 @@ def bench(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     use_threads(options.threads)
     records = COMMANDS[options.command](options)
-    count = f"{len(records)} record{'s' * (len(records) != 1)}"
-    write_out(f"{count} in {options.out}\nnext: {' '.join(command_words('report'))}\n")
+    lines = [f"{len(records)} record{'s' * (len(records) != 1)} in {options.out}"]
+    out = Path(as_typed(str(options.out)))
+    if out.name == "bench":  # the report reads no other folder of a results folder
+        lines += wrap_command(
+            "next:", command_words("report", results_dir=out.parent), terminal_width()
+        )
+    write_out("\n".join([*lines, ""]))
     return 0
 
 

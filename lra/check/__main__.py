@@ -8,7 +8,6 @@ if __name__ == "__main__":
     expect_interrupts("lra.check")
 
 import argparse
-import shlex
 import sys
 
 from lra.check.checks import CheckResult, carry_out
@@ -98,9 +97,9 @@ def check(options: argparse.Namespace) -> int:
     else:
         chosen = {"task": "listops", "mixer": "tnn", kind: options.target}
         settings = [word for change in _changes(options, kind) for word in ("--set", change.text)]
-        command = [*command_words("run"), "--task", chosen["task"], "--mixer", chosen["mixer"],
-                   "--preset", "quick", *settings]  # fmt: skip
-        step = wrap_command("next:", [shlex.quote(word) for word in command], width)
+        command = command_words("run", "--task", chosen["task"], "--mixer", chosen["mixer"],
+                                "--preset", "quick", *settings)  # fmt: skip
+        step = wrap_command("next:", command, width)
     found = [line for result in (*failed, *passed) for line in wrap_words(result.line, width)]
     title = wrap_words(f"{kind} {options.target}: {verdict}", width)
     write_out("\n".join([*title, "", *found, "", *step, ""]))

@@ -21,7 +21,8 @@ from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, i
 from lra.evaluate.trained import read_finished_run
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.position_losses import unit_of
-from lra.record.run import RunRecord
+from lra.record.run import RunRecord, results_dir_of
+from lra.record.schema import SHIPPED
 from lra.runtime.cli import (
     STOPPED,
     Parser,
@@ -31,12 +32,12 @@ from lra.runtime.cli import (
     run_command,
     whole_numbers,
 )
-from lra.runtime.console import MISSING, write_out
+from lra.runtime.console import MISSING, as_typed, write_out
 from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
 from lra.train.stopping import Stopped, StopRequest
 
 logger = logging.getLogger("lra.evaluate")
@@ -148,8 +149,17 @@ def run(options: argparse.Namespace) -> int:
     width = terminal_width()
     caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"
     lines = [*wrap_words(caption, width), "", *_table(options.run, width), ""]
-    write_out("\n".join([*lines, f"next: {' '.join(command_words('report'))}", ""]))
+    write_out("\n".join([*lines, *_next_step(options.run, width), ""]))
     return 0
+
+
+def _next_step(folders: list[Path], width: int) -> list[str]:
+    """Write the command that reports on the first run that is in a results folder."""
+    found = [results_dir_of(Path(as_typed(str(path)))) or results_dir_of(path) for path in folders]
+    for results_dir in filter(None, found):
+        place = results_dir.parent if results_dir.name == SHIPPED else results_dir
+        return wrap_command("next:", command_words("report", results_dir=place), width)
+    return []
 
 
 def _report(found: EvaluationRecord, path: Path) -> None:

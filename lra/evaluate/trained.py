@@ -17,6 +17,7 @@ from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
+from lra.train.trainer import Best
 from tasks.base import Dataset, TaskInfo
 from tasks.errors import DataError
 from tasks.untrusted import explain_errors, read_text
@@ -141,7 +142,8 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
             readout, for example, is valid only for the length that it was trained at.
     Returns: the model; None if there is no checkpoint.
     Raises: UserError if the run is still in its pretraining, if the model or its mixer has
-        parameters for fewer positions than the data has, or if the weights do not fit.
+        parameters for fewer positions than the data has, or if the weights do not fit, or are not
+        those that a finished run was tested with.
     """
     state = read_newest(folder / "checkpoints")
     if state is None:
@@ -166,6 +168,7 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
         )
     model = Classifier(config, info, trained=trained)
     trainer = state["trainer"]
+    _refuse_other_weights(folder, trainer["best"])
     weights = (trainer["best"] or trainer)["model"]
     own = model.state_dict()
     other = [n for n in own if n not in weights or weights[n].shape != own[n].shape]
@@ -175,3 +178,23 @@ def load_best_model(folder: Path, config: RunConfig, info: TaskInfo) -> Classifi
     with explain_errors(f"the newest checkpoint of {folder}"):
         model.load_state_dict(weights)
     return model.eval()
+
+
+def _refuse_other_weights(folder: Path, best: Best | None) -> None:
+    """Refuse the best weights of a checkpoint if a finished run was tested with others.
+
+    Raises: UserError naming the step of both.
+    """
+    path = folder / "result.json"
+    record = load_record(path) if path.exists() else None
+    if record is None or record.status != "done" or record.best_step is None:
+        return
+    pretrained = record.pretraining.steps if record.pretraining else 0
+    found = None if best is None else pretrained + best["step"]
+    if found != record.best_step:
+        raise UserError(
+            f"{folder}: the run was tested with the weights of step {record.best_step:,}, and its "
+            f"newest checkpoint has {'no best weights' if found is None else f'step {found:,}'}; "
+            f"copy the checkpoint again from where it is whole, or train the run again with "
+            f"--resume never"
+        )

@@ -6,6 +6,7 @@ __all__ = [
     "frame",
     "merge_results",
     "position_losses",
+    "remove_runs",
     "run",
     "schema",
     "token_scores",

@@ -1,4 +1,4 @@
-"""Checking, listing, merging and exporting records: `python -m lra.record --help`."""
+"""Checking, listing, exporting, merging and removing runs: `python -m lra.record --help`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.frame import read_runs, to_frame
 from lra.record.merge_results import merge_results, read_folder
+from lra.record.remove_runs import remove_runs
 from lra.record.run import RunRecord, folder_of
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, csv_table, write_out
 from lra.runtime.plain_table import plain_table
-from lra.runtime.terminal import terminal_width
+from lra.runtime.terminal import terminal_width, wrap_command
 from tasks.files import write_atomically
 
 logger = logging.getLogger("lra.record")
@@ -31,10 +32,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.record",
-        description="Check, list, merge and export the records of runs.",
+        description="Check, list, export and merge the records of runs, or remove runs.",
         epilog="Exit codes: 0 done, 1 some records could not be read (each is named), 2 mistake "
-        "in the command, or records in conflict, 130 interrupted. python -m lra.record COMMAND "
-        "--help lists the flags of a command.",
+        "in the command, or records in conflict, 6 a process is at work on a run to remove, 130 "
+        "interrupted. python -m lra.record COMMAND --help lists the flags of a command.",
     )
     commands = parser.add_subparsers(dest="command", required=True, parser_class=Parser)
     folder = Parser(add_help=False)
@@ -71,6 +72,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "folders", nargs="+", type=absolute_path, metavar="FOLDER",
         help="results folder to copy from, with runs/ in it",
     )  # fmt: skip
+    remove = commands.add_parser(
+        "remove", parents=[folder],
+        help="move runs out of the results; no file is deleted",
+        description="Move runs out of the results, into the folder removed/ of the results folder. "
+        "No file is deleted, and the runs can be moved back.",
+    )  # fmt: skip
+    remove.add_argument(
+        "runs", nargs="+", metavar="RUN",
+        help="TASK/MIXER/RUN, as the command list prints it, or the folder of a run",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
@@ -94,6 +105,9 @@ def list_runs(records: Sequence[RunRecord]) -> str:
 def carry(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
     folder = options.results_dir
+    if options.command == "remove":
+        _remove(folder, options.runs)
+        return 0
     if options.command == "merge":
         copied, present, faults = merge_results(folder, options.folders)
         write_out(f"{copied} records copied into {folder}, {present} were there already\n")
@@ -115,6 +129,15 @@ def carry(options: argparse.Namespace) -> int:
     for fault in faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0
+
+
+def _remove(folder: Path, names: Sequence[str]) -> None:
+    """Move runs out of the results, and say how they can be moved back."""
+    moved = remove_runs(folder, names)
+    lines = [f"{len(moved)} run{'s' * (len(moved) != 1)} removed from the results. To undo it:"]
+    for old, new in moved:
+        lines += wrap_command(" ", ["mv", str(new), str(old.parent)], terminal_width())
+    write_out("\n".join([*lines, ""]))
 
 
 def _export(folder: Path, file: Path | None, *, with_shipped: bool) -> list[str]:

@@ -33,6 +33,8 @@ from lra.record.token_scores import TokenScores, refuse_other_accuracy
 SCHEMA_VERSION = 1
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
+RUNS = "runs"
+"""Folder of the runs, in a results folder."""
 LARGEST_METRICS = 2**30
 """Most bytes of metrics.jsonl."""
 
@@ -207,14 +209,20 @@ def load_record(path: Path) -> RunRecord:
 
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
     """Return the folder that a run's files are in."""
-    return results_dir / "runs" / record.task / record.mixer / record.run_id
+    return results_dir / RUNS / record.task / record.mixer / record.run_id
+
+
+def results_dir_of(folder: Path) -> Path | None:
+    """Return the results folder that the folder of a run is in; None for any other folder."""
+    parents = folder.parents
+    return parents[3] if len(parents) > 3 and parents[2].name == RUNS else None  # noqa: PLR2004
 
 
 def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
     """Read every record below a results folder; list the faults of unreadable files."""
     return read_all(
         RunRecord,
-        results_dir.glob("runs/*/*/*/result.json"),
+        results_dir.glob(f"{RUNS}/*/*/*/result.json"),
         SCHEMA_VERSION,
         lambda record: folder_of(results_dir, record) / "result.json",
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,8 +22,6 @@ from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
 
-RESULTS_DIR = "results"
-"""Results folder that commands use unless they are given another."""
 LOWER_RATE = 4
 """Divisor of the learning rate that is proposed after a run has diverged."""
 
@@ -37,13 +34,15 @@ class Screen:
         results_dir: folder that the run's record is in.
         record: of the run.
         config: settings of the run.
-        flags: of the run's command beside its settings: its data folder, its device.
+        data_dir: data folder of the run; None: the default one.
+        flags: of the run's command beside its settings: its device.
         width: of the terminal, in characters.
     """
 
     results_dir: Path
     record: RunRecord
     config: RunConfig
+    data_dir: Path | None = None
     flags: Sequence[str] = ()
     width: int
 
@@ -185,14 +184,14 @@ class Screen:
         }
         words = self._run_command(changes.get(record.status))
         if record.status == "done":
-            words = [*command_words("report"), "--preset", record.preset, *self._results_flag()]
-        return wrap_command(f"  {labels[record.status]}", list(map(shlex.quote, words)), self.width)
+            flags = ["--preset", record.preset]
+            words = command_words("report", *flags, results_dir=self.results_dir)
+        return wrap_command(f"  {labels[record.status]}", words, self.width)
 
     def _run_command(self, change: str | None) -> list[str]:
         """Write the command of this run, or of one with another setting changed."""
         config, record = self.config, self.record
-        words = [*command_words("run"), "--task", config.task_component.spec]
-        words += ["--mixer", config.mixer_component.spec]
+        words = ["--task", config.task_component.spec, "--mixer", config.mixer_component.spec]
         if record.preset != PAPER:
             words += ["--preset", record.preset]
         if record.protocol != DEFAULT_PROTOCOL:
@@ -204,11 +203,9 @@ class Screen:
         words += [word for text in by_key.values() for word in ("--set", text)]
         if record.label is not None:
             words += ["--label", record.label]
-        return [*words, *self.flags, *self._results_flag()]
-
-    def _results_flag(self) -> list[str]:
-        results = as_typed(str(self.results_dir))
-        return [] if results == RESULTS_DIR else ["--results-dir", results]
+        return command_words(
+            "run", *words, *self.flags, data_dir=self.data_dir, results_dir=self.results_dir
+        )
 
 
 def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:

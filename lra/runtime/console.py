@@ -142,13 +142,16 @@ def in_one_line(text: str) -> str:
     return f"{start or line[:kept]}{_LEFT_OUT}{end or line[-kept:]}"
 
 
-def write_out(text: str) -> bool:
+def write_out(text: str, *, whole_paths: bool = False) -> bool:
     """Write to standard output; a reader that has had enough is no error.
 
+    Args:
+        text: the text.
+        whole_paths: whether absolute paths are shown, and not as the user typed them.
     Returns: whether it may have more.
     """
     encoding = sys.stdout.encoding or "utf-8"  # pyright: ignore[reportUnnecessaryComparison]
-    shown = printable(as_typed(text))
+    shown = printable(text if whole_paths else as_typed(text))
     try:
         with name_file_in_errors("standard output"):
             sys.stdout.write(shown.encode(encoding, "backslashreplace").decode(encoding))

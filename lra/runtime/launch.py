@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+
+from lra.runtime.console import as_typed
 
 SCRIPTS = {"run": "run_task.py", "report": "report.py"}
 """The script of a command."""
@@ -15,9 +18,25 @@ def remember_starter(words: list[str]) -> None:
     _started_by[:] = words
 
 
-def command_words(name: str) -> list[str]:
-    """Return the words that start a command of `SCRIPTS` as the user started this one."""
-    return [*_started_by, name] if _started_by else ["python", SCRIPTS[name]]
+def command_words(
+    name: str, *flags: str, data_dir: Path | None = None, results_dir: Path | None = None
+) -> list[str]:
+    """Return the words of a command that the user can start as this one was started.
+
+    `wrap_command` or `shlex.join` quotes them for the shell.
+
+    Args:
+        name: of the command, as `lra NAME` takes it.
+        flags: its other words.
+        data_dir: its data folder, which is named unless it is the default one.
+        results_dir: its results folder, likewise.
+    """
+    alone = ["python", SCRIPTS[name]] if name in SCRIPTS else ["python", "-m", f"lra.{name}"]
+    words = [*([*_started_by, name] if _started_by else alone), *flags]
+    for default, folder in (("data", data_dir), ("results", results_dir)):
+        shown = default if folder is None else as_typed(str(folder))
+        words += [] if shown == default else [f"--{default}-dir", shown]
+    return words
 
 
 def is_launched() -> bool:

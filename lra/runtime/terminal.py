@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -71,15 +72,15 @@ def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:
 
     Args:
         label: text before the command.
-        words: of the command, quoted for the shell; the program and its script come first.
+        words: of the command, not quoted; the program and its script come first.
         width: of the lines, in characters.
     """
-    parts = [" ".join(words[:2])]
+    parts = [shlex.join(words[:2])]
     for word in words[2:]:
         if parts and parts[-1].startswith("--") and not word.startswith("--"):
-            parts[-1] += f" {word}"
+            parts[-1] += f" {shlex.quote(word)}"
         else:
-            parts.append(word)
+            parts.append(shlex.quote(word))
     lines: list[str] = []
     line = f"{label} {parts[0]}"
     if len(line + _GOES_ON) > width:

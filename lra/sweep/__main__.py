@@ -12,16 +12,17 @@ import logging
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from lra.config.registry import MIXERS
 from lra.config.settings_files import tasks_with_preset
 from lra.runtime.cli import INCOMPLETE, STOPPED, name_list, run_command, whole_numbers
-from lra.runtime.console import make_absolute, write_out
+from lra.runtime.console import write_out
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
-from lra.runtime.terminal import terminal_width, wrap_words
-from lra.sweep.arguments import RESULTS, parse_arguments
+from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
+from lra.sweep.arguments import parse_arguments
 from lra.sweep.data import SweepData
 from lra.sweep.launcher import LaunchOptions, make_launcher
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, SweepOptions, limit_flags, plan
@@ -38,10 +39,13 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
     tasks = name_list(options.tasks, "--tasks", every)
     if tasks == every and (left_out := [task for task in BENCHMARK if task not in every]):
         logger.info(f"without {', '.join(left_out)}, which has no preset {options.preset}")
+    mixers = name_list(options.mixers, "--mixers", sorted(MIXERS.classes))
+    if options.print_commands:
+        tasks, mixers = list(map(_with_whole_path, tasks)), list(map(_with_whole_path, mixers))
     return plan(
         SweepOptions(
             tasks=tasks,
-            mixers=name_list(options.mixers, "--mixers", sorted(MIXERS.classes)),
+            mixers=mixers,
             seeds=whole_numbers(options.seeds, "--seeds", 0),
             preset=options.preset,
             protocol=options.protocol,
@@ -52,6 +56,12 @@ def _plan(options: argparse.Namespace) -> list[PlannedRun]:
             max_runs=options.max_runs,
         )
     )
+
+
+def _with_whole_path(spec: str) -> str:
+    """Write a FILE.py:CLASS so that it is found from any folder; other names stay as they are."""
+    file, _, name = spec.rpartition(":")
+    return f"{Path(file).absolute()}:{name}" if file.endswith(".py") else spec
 
 
 def _show(lines: Sequence[str]) -> None:
@@ -72,10 +82,13 @@ def _report(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namesp
     width = terminal_width()
     results = results_table(states, width)
     _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
-    report = f"{' '.join(command_words('report'))} --preset {options.preset}"
-    if options.results_dir != make_absolute(RESULTS):
-        report += f" --results-dir {options.results_dir}"
-    _show_sentences(count_states(states), f"next: {next_step(states, report)}")
+    _show_sentences(count_states(states))
+    if (step := next_step(states)) is not None:
+        _show_sentences(f"next: {step}")
+    else:
+        flags = ["--preset", options.preset]
+        report = command_words("report", *flags, results_dir=options.results_dir)
+        _show(wrap_command("next:", report, width))
     found = {one.state for one in states}
     if found & {*OPEN, "running"}:
         return STOPPED
@@ -104,10 +117,11 @@ def _preview(
 
 
 def _print_commands(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> int:
-    """Print the command of each run, a line for each; return the exit code."""
+    """Print the command of each run, a line for each, for any folder; return the exit code."""
     for run in runs:
         arguments = [*run.arguments(), "--device", options.device, *limit_flags(limits, run.folder)]
-        _show([shlex.join(write_command(arguments, options.gpus_per_run or 1))])
+        command = shlex.join(write_command(arguments, options.gpus_per_run or 1))
+        write_out(f"{command}\n", whole_paths=True)
     return 0
 
 

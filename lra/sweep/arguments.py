@@ -19,8 +19,15 @@ from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.sweep.launcher import LAUNCHERS
 from lra.sweep.plan import MOST_RUNS
 
-RESULTS = "results"
-"""Default folder of the results."""
+MOST_AT_A_TIME = 1000
+"""Most runs on a device, and most processes of a run."""
+
+
+def _at_a_time(text: str) -> int:
+    """Read a number of runs or of processes that share a machine."""
+    if (number := positive_int(text)) > MOST_AT_A_TIME:
+        raise argparse.ArgumentTypeError(f"got {text}, expected 1 to {MOST_AT_A_TIME}")
+    return number
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -72,8 +79,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )  # fmt: skip
     _add_machines(parser)
     parser.add_argument(
-        "--results-dir", type=absolute_path, default=RESULTS,
-        help=f"folder for the results, in runs/TASK/MIXER/RUN (default: {RESULTS})",
+        "--results-dir", type=absolute_path, default="results",
+        help="folder for the results, in runs/TASK/MIXER/RUN (default: results)",
     )  # fmt: skip
     return parser.parse_args(arguments)
 
@@ -106,12 +113,12 @@ def _add_machines(parser: argparse.ArgumentParser) -> None:
         help="auto (default: all GPUs, or the CPU if there is none), cpu or cuda:N",
     )  # fmt: skip
     group.add_argument(
-        "--per-device", type=positive_int,
+        "--per-device", type=_at_a_time,
         help="number of runs at a time on each device (1); with --launcher ray each takes its "
         "share of a GPU, or of a node's CPUs",
     )  # fmt: skip
     group.add_argument(
-        "--gpus-per-run", type=positive_int, metavar="N",
+        "--gpus-per-run", type=_at_a_time, metavar="N",
         help="divide each run between N GPUs of a machine, by torchrun (1)",
     )  # fmt: skip
     group.add_argument(

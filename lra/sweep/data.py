@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from lra.prepare import attempt_each
+from lra.runtime.launch import command_words
 from lra.sweep.plan import PlannedRun
 from tasks.base import Task
 from tasks.errors import DataError
@@ -53,6 +54,14 @@ class SweepData:
         Raises: DataError naming every task whose data cannot be prepared; the reasons are logged.
         """
         self._attempt(lambda _, task, run: task.prepare(run.data_dir), "cannot be prepared")
+
+    def command(self, name: str) -> list[str]:
+        """Return the words of the command that prepares a data set."""
+        run, config = self.runs[name], self.runs[name].config
+        words = ["--task", config.task_component.spec, "--preset", config.preset]
+        changes = [text for text in run.overrides if text.startswith("task.")]
+        words += ["--protocol", config.protocol, *(w for text in changes for w in ("--set", text))]
+        return command_words("prepare", *words, data_dir=run.data_dir)
 
     def _attempt(self, action: Callable[[str, Task, PlannedRun], object], fault: str) -> None:
         """Do something for each data set, also after one for which it failed."""

@@ -71,7 +71,8 @@ class Attempt(Protocol):
     def poll(self) -> int | None:
         """Return its exit code, or `AGAIN`; None while it works.
 
-        Raises: UserError if no run can work there.
+        Raises: UserError if no run can work there; OSError or DataError if the folder of this one
+            cannot be read or written.
         """
         ...
 
@@ -95,7 +96,8 @@ class Workers(Protocol):
     def start(self, run: PlannedRun) -> Attempt:
         """Start a run.
 
-        Raises: HeldError if another process is at work on it.
+        Raises: HeldError if another process is at work on it; OSError or DataError if its folder
+            cannot be read or written.
         """
         ...
 

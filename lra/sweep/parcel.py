@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from lra.train.checkpoint_files import NAME, newest_first
+from tasks.errors import DataError
 from tasks.files import write_atomically
 from tasks.untrusted import read_regular
 
@@ -28,7 +29,10 @@ def pack(folder: Path) -> Parcel:
     """Read the files of a run, of the checkpoints only the newest, also while the run works.
 
     A checkpoint is read before the metrics, so that no line that is older than it is missing.
+
+    Raises: DataError naming a link, which is not followed.
     """
+    _refuse_links(folder)
     parcel: Parcel = {}
     try:
         for path in newest_first(folder / CHECKPOINTS)[:1]:
@@ -44,11 +48,12 @@ def pack(folder: Path) -> Parcel:
 def unpack(parcel: Parcel, folder: Path) -> None:
     """Write the files of a run into its folder, and remove older checkpoints.
 
-    Raises: ValueError naming what is no file of a run.
+    Raises: DataError naming what is no file of a run, or a link in the folder.
     """
+    _refuse_links(folder)
     checkpoints = {name for name in parcel if _is_checkpoint(name)}
     for name in parcel.keys() - checkpoints - set(_FILES):
-        raise ValueError(f"{name!r} is no file of a run")
+        raise DataError(f"{name!r} is no file of a run")
     # A checkpoint comes after the metrics: a run that resumes drops lines that are too new.
     for name in sorted(parcel, key=lambda name: (name == RECORD, name in checkpoints)):
         path = folder / name
@@ -57,6 +62,18 @@ def unpack(parcel: Parcel, folder: Path) -> None:
     for path in newest_first(folder / CHECKPOINTS) if checkpoints else ():
         if f"{CHECKPOINTS}/{path.name}" not in checkpoints:
             path.unlink()
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse a run's folder with a link in it, which may lead to the files of somebody else.
+
+    Raises: DataError naming the link.
+    """
+    for path in (*folder.glob("*"), *folder.glob(f"{CHECKPOINTS}/*")):
+        if path.is_symlink():
+            raise DataError(
+                f"{path} is a link, which is not followed; put what it leads to in its place"
+            )
 
 
 def _is_checkpoint(name: str) -> bool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from types import ModuleType
 from typing import Any
+
+from filelock import FileLock
 
 from lra.runtime.cli import STOPPED
 from lra.runtime.errors import UserError
@@ -21,36 +20,22 @@ from lra.sweep.data import SweepData
 from lra.sweep.launcher import AGAIN, LaunchOptions
 from lra.sweep.parcel import pack, unpack
 from lra.sweep.plan import PlannedRun, limit_flags
+from lra.sweep.ray_connection import connected, describe_error, import_ray
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import Order, file_times
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
-from tasks.cores import core_count
-from tasks.files import open_to_append, write_atomically
+from tasks.errors import DataError
+from tasks.files import is_locked, open_to_append
 
 logger = logging.getLogger(__name__)
 
-OBJECT_STORE_BYTES = 256 * 2**20
-"""Memory for what tasks hand back, where Ray is started on this machine."""
-
-SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
-"""Settings of Ray: it sends no statistics, and runs have the usual priority of processes."""
-
+PROOF = ".shared-"
+"""Start of the names of files by which nodes see that they share the results folder."""
 MESSAGES = "ray.log"
 """File in the results folder for what Ray prints: hundreds of lines if a node is lost."""
-SECONDS_TO_CONNECT = 10.0
 SECONDS_BETWEEN_COUNTS = 2.0
 """Time between two looks at the nodes of the cluster."""
-
-
-def _import_ray() -> ModuleType:
-    for variable, value in SETTINGS.items():
-        os.environ.setdefault(variable, value)
-    try:
-        import ray
-    except ImportError:
-        raise UserError("--launcher ray needs ray: pip install ray") from None
-    return ray
 
 
 def _make_task() -> Any:
@@ -123,7 +108,7 @@ class RayAttempt:
     def __init__(
         self, run: PlannedRun, reports: Any, stopping: Any, held: contextlib.ExitStack
     ) -> None:
-        self.ray = _import_ray()
+        self.ray = import_ray()
         self.run = run
         self.reports = reports
         self.stopping = stopping
@@ -133,7 +118,8 @@ class RayAttempt:
     def poll(self) -> int | None:
         """Return the exit code of the run, or `AGAIN` if it was lost; None while it works.
 
-        Raises: UserError if a node cannot make any run of the sweep.
+        Raises: UserError if a node cannot make any run of the sweep; OSError or DataError if its
+            folder cannot be written.
         """
         ready, _ = self.ray.wait([self.reports], timeout=0)
         if not ready:
@@ -148,7 +134,12 @@ class RayAttempt:
             self._end(AGAIN)
             raise UserError(f"a node of the Ray cluster cannot make runs: {report}")
         if report.parcel is not None:
-            unpack(report.parcel, self.run.folder.path)
+            try:
+                unpack(report.parcel, self.run.folder.path)
+            except (OSError, DataError):
+                self.ray.cancel(self.reports)  # so that its node ends the run
+                self._end(AGAIN)
+                raise
         if report.exit_code is None:
             return None
         return self._end(AGAIN if report.exit_code == STOPPED else report.exit_code)
@@ -156,7 +147,7 @@ class RayAttempt:
     def _note_loss(self, error: BaseException) -> None:
         if isinstance(error, self.ray.exceptions.TaskCancelledError):
             return  # by `stop`
-        reason = _describe(error)
+        reason = describe_error(error)
         logger.warning(f"{self.run.name}: lost: {reason}")
         with open_to_append(self.run.log) as file:
             file.write(f"lost: {reason}\n".encode())
@@ -178,12 +169,6 @@ class RayAttempt:
         self.held.close()
 
 
-def _describe(error: BaseException) -> str:
-    """Return the line of Ray's message that says what happened: of a traceback the last."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return lines[-1 if "Traceback" in str(error) or "ray::" in lines[0] else 0].strip()
-
-
 class RayWorkers:
     """The nodes of a Ray cluster; they may come and go while runs are at work.
 
@@ -192,14 +177,14 @@ class RayWorkers:
     """
 
     def __init__(self, options: LaunchOptions) -> None:
-        self.ray = _import_ray()
+        self.ray = import_ray()
         self.options = options
-        self.needs = Needs.choose(options, self._nodes())
+        self.needs = Needs.choose(options, self.nodes())
         self.code = code_digest()
         self.working_folder = Path.cwd()
         self._room = 0
         self._next_count = 0.0
-        self.proof = f".shared-{uuid.uuid4().hex[:16]}"
+        self.proof = f"{PROOF}{uuid.uuid4().hex[:16]}"
         """File in the results folder by which nodes see that they share it."""
         here = self.ray.get_runtime_context().get_node_id()
         beside = self.ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
@@ -209,7 +194,8 @@ class RayWorkers:
         self.stopping = actor.options(scheduling_strategy=beside).remote()
         self.task = self.ray.remote(max_retries=0)(_make_task())
 
-    def _nodes(self) -> list[dict[str, float]]:
+    def nodes(self) -> list[dict[str, float]]:
+        """Return the resources of each node."""
         return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
 
     @property
@@ -220,29 +206,21 @@ class RayWorkers:
         """
         if time.monotonic() >= self._next_count:
             self._next_count = time.monotonic() + SECONDS_BETWEEN_COUNTS
-            self._room = sum(map(self.needs.count, self._nodes()))
+            self._room = sum(map(self.needs.count, self.nodes()))
         return max(1, 2 * self._room)
 
     def describe(self) -> str:
         """Describe the cluster, and what a run requests from it."""
-        nodes = self._nodes()
-        amounts = ", ".join(f"{n:g} {name}" for name, n in self.needs.amounts().items())
+        nodes = self.nodes()
         room = sum(map(self.needs.count, nodes))
         count = f"{len(nodes)} node{'s' * (len(nodes) != 1)}"
-        text = f"Ray cluster of {count}; a run takes {amounts}"
+        text = f"Ray cluster of {count}; a run takes {self.needs.describe()}"
         if not room:
-            return f"{text}; no node has room for one yet, and runs start when such a node joins"
+            return (
+                f"{text}. No node is large enough for one: runs start when such a node joins. "
+                f"Ctrl-C ends the sweep, and --total-minutes limits how long it waits"
+            )
         return f"{text}: {room} at a time"
-
-    @contextlib.contextmanager
-    def shared_folder(self) -> Iterator[None]:
-        """Leave a file in the results folder that nodes see if they share the folder."""
-        path = self.options.results_dir / self.proof
-        write_atomically(path, b"")
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
     def start(self, run: PlannedRun) -> RayAttempt:
         """Put a run into the queue of Ray.
@@ -277,7 +255,7 @@ class RayLauncher:
     """Carries out runs on a Ray cluster, or on this machine through Ray."""
 
     def __init__(self, options: LaunchOptions) -> None:
-        _import_ray()
+        import_ray()
         read_parameters(options.parameters)
         if options.device not in ("auto", "cpu", "cuda"):
             raise UserError(
@@ -291,59 +269,33 @@ class RayLauncher:
     def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> str | None:
         """Connect to the cluster, and carry out runs; see `Launcher`."""
         options = self.options
-        if options.address is None:
-            data.prepare()
         options.results_dir.mkdir(parents=True, exist_ok=True)
         messages = options.results_dir / MESSAGES
-        with messages.open("a") as file, redirect_stdout(file), _connected(options.address):
+        with messages.open("a") as file, redirect_stdout(file), connected(options.address):
             workers = RayWorkers(options)
+            if options.address is None:
+                workers.needs.refuse_too_much(workers.nodes())
+                data.prepare()
             logger.info(workers.describe())
             stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-            with workers.shared_folder():
+            with shared_folder(options.results_dir / workers.proof):
                 return Work(runs, options.limits, workers, stop, options.states).execute()
 
 
-def _check_address(address: str) -> None:
-    """Make sure that something listens at an address, which Ray would wait for.
-
-    Raises: UserError if nothing does, or it is not an address.
-    """
-    if address == "auto":
-        return
-    host, colon, port = address.rpartition(":")
-    if not (host and colon and port.isdecimal()) or "//" in address:
-        raise UserError(f"--ray-address {address}: expected auto, or HOST:PORT of the head node")
-    try:
-        socket.create_connection((host, int(port)), SECONDS_TO_CONNECT).close()
-    except (OSError, OverflowError) as error:
-        raise UserError(f"--ray-address {address}: no answer ({error})") from None
-
-
 @contextlib.contextmanager
-def _connected(address: str | None) -> Iterator[None]:
-    """Connect to a Ray cluster, or start Ray on this machine.
+def shared_folder(proof: Path) -> Iterator[None]:
+    """Leave a file in the results folder that nodes see if they share the folder.
 
-    Raises: UserError if there is no cluster at the address.
+    It is locked, so that later sweeps can remove what a sweep that was killed has left.
     """
-    ray = _import_ray()
-    if address is not None:
-        _check_address(address)
-    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    for path in proof.parent.glob(f"{PROOF}*"):
+        if not is_locked(path):
+            path.unlink(missing_ok=True)
     try:
-        if address is None:
-            ray.init(
-                address="local", num_cpus=core_count(), include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES, **quiet,
-            )  # fmt: skip
-        else:
-            ray.init(address=address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
-        where = "Ray does not start" if address is None else f"--ray-address {address}"
-        raise UserError(f"{where}: {_describe(error)}") from None
-    try:
-        yield
+        with FileLock(proof):
+            yield
     finally:
-        ray.shutdown()
+        proof.unlink(missing_ok=True)
 
 
 def make_launcher(options: LaunchOptions) -> RayLauncher:

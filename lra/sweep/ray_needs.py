@@ -13,8 +13,12 @@ from lra.sweep.launcher import LaunchOptions
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of a resource that Ray counts."""
+LARGEST = int(2**63 * SMALLEST_SHARE)
+"""Most of a resource that Ray counts: 64-bit integers hold the number of smallest shares."""
 RESOURCE = "resources."
 """Start of the names of a cluster's own resources."""
+ACCELERATOR = "accelerator_type:"
+"""Start of the name that Ray gives a kind of accelerator among a node's resources."""
 PARAMETERS = {
     "num_cpus": "CPU", "num_gpus": "GPU", "memory": "memory", "accelerator_type": None,
 }  # fmt: skip
@@ -53,8 +57,8 @@ def _expected(name: str, value: object) -> str | None:
     """Say what the value of a parameter should have been; None if it is right."""
     if name == "accelerator_type":
         return None if isinstance(value, str) else "a name, for example A100"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        return "a number of at least 0"
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LARGEST:
+        return f"a number from 0 to {LARGEST:.2g}"
     if name == "memory" or value == 0 or value == int(value):
         return None
     return None if SMALLEST_SHARE <= value < 1 else f"a whole number, or {SMALLEST_SHARE} to 1"
@@ -100,5 +104,28 @@ class Needs:
 
     def count(self, node: Mapping[str, float]) -> int:
         """Count the runs that a node has room for."""
+        kind = self.options.get("accelerator_type")
+        if kind is not None and f"{ACCELERATOR}{kind}" not in node:
+            return 0
         amounts = self.amounts()
         return int(min((node.get(k, 0) / n + 1e-9 for k, n in amounts.items()), default=1))
+
+    def describe(self, node: Mapping[str, float] | None = None) -> str:
+        """Describe what a run requests from a node, or what a node has of that."""
+        kind = self.options.get("accelerator_type")
+        amounts = self.amounts() | ({f"{ACCELERATOR}{kind}": 1} if kind else {})
+        found = amounts if node is None else {name: node.get(name, 0) for name in amounts}
+        return ", ".join(f"{n:g} {name}" for name, n in found.items())
+
+    def refuse_too_much(self, nodes: Sequence[Mapping[str, float]]) -> None:
+        """Refuse what none of these nodes has, where no other node can join.
+
+        Raises: UserError saying what a run requests, and what there is.
+        """
+        if any(map(self.count, nodes)):
+            return
+        found = "; or ".join(map(self.describe, nodes))
+        raise UserError(
+            f"a run takes {self.describe()}, and this machine has {found}; change --cluster, "
+            f"--device or --gpus-per-run, or give a larger cluster with --ray-address"
+        )

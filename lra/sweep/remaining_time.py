@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -65,7 +66,8 @@ class RemainingTimes:
         """Describe the estimated training time of all runs, one after the other."""
         known = [s for run in runs if (s := self.seconds(run)) is not None]
         start = f"{len(runs)} run{'s' * (len(runs) != 1)} to carry out"
-        unknown = "because nothing similar was timed (time it with python -m lra.bench step)"
+        bench = shlex.join(self.timings.command(device=self.device_name))
+        unknown = f"because nothing similar was timed (time it with {bench})"
         if runs and not known:
             return f"{start}. Their training time cannot be estimated, {unknown}."
         time = duration(sum(known))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 import signal
 import subprocess
 from collections.abc import Sequence
@@ -181,10 +182,8 @@ class SlurmLauncher:
         executor = make_executor("slurm", options.results_dir / "jobs", self.parameters)
         for name, what in data.left.items():
             if what:
-                logger.info(
-                    f"data of {name}: the first job will {what}; to do it now, run python -m "
-                    f"lra.prepare"
-                )
+                command = shlex.join(data.command(name))
+                logger.info(f"data of {name}: the first job will {what}; to do it now: {command}")
         free = [run for run in runs if run.state(options.limits)[0] in options.states]
         jobs = submit(free, options.limits, options.device, executor, options.gpus_per_run)
         for run, job in jobs:

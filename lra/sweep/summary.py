@@ -142,16 +142,11 @@ def count_states(states: Sequence[RunState]) -> str:
     return f"{total}: {', '.join(f'{count} {state}' for state, count in counts.items())}"
 
 
-def next_step(states: Sequence[RunState], report: str) -> str:
-    """Say the one thing to do next.
-
-    Args:
-        states: all runs of the sweep.
-        report: command that reports the results.
-    """
+def next_step(states: Sequence[RunState]) -> str | None:
+    """Say the one thing to do next about the runs; None if nothing is left to do."""
     found = {one.state for one in states}
     if found & {*OPEN, "running"}:
         return "the same command continues with the unfinished runs"
     if found & {*RETRIED}:
         return "the same command with --retry-failed tries the failed runs again"
-    return report
+    return None

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Sequence
 
-from lra.runtime.cli import HELD
-from lra.runtime.errors import HeldError, UserError
+from lra.runtime.cli import HELD, USER_ERROR
+from lra.runtime.errors import HeldError, UserError, describe_os_error
 from lra.sweep.launcher import AGAIN, Attempt, Workers
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
 from lra.train.stopping import StopRequest
+from tasks.errors import DataError
 
 logger = logging.getLogger(__name__)
 
@@ -85,11 +87,13 @@ class Work:
     def _fill(self, live: Live) -> None:
         """Start the next runs where there is room, except those that run in other processes."""
         while len(self.working) < self.workers.capacity and (run := self._next(live)) is not None:
-            run.folder.path.mkdir(parents=True, exist_ok=True)
             try:
+                run.folder.path.mkdir(parents=True, exist_ok=True)
                 self.working.append((run, self.workers.start(run)))
             except HeldError:
                 self.waiting.append(run)
+            except (OSError, DataError) as error:
+                live.ended(run, *_note_fault(run, error))
 
     def _next(self, live: Live) -> PlannedRun | None:
         """Take the next run from those that wait, and drop those in other states."""
@@ -118,27 +122,41 @@ class Work:
                 code = attempt.poll()
             except UserError as fault:
                 code, self._fault = AGAIN, fault
+            except (OSError, DataError) as error:
+                self.working.remove((run, attempt))
+                live.ended(run, *_note_fault(run, error))
+                continue
             if code is None:
                 continue
             self.working.remove((run, attempt))
             if self._fault is not None:
                 self._ask_to_stop(str(self._fault))
-            if code == AGAIN and not self.stopping:
-                self._note_loss(run)
-            if code == HELD or run.folder.is_held():
-                self.waiting.append(run)  # another process is at work on it
-                continue
-            # A run asked to stop before it could listen has nothing to save, and did not fail.
-            if code != AGAIN and not self.stopping:
-                note_failure(run.folder, run.log, code)
-            state, note = run.state(self.limits)
-            # The record of a run that was out of memory is left while it is tried again.
-            is_open = state in OPEN or (state == "out of memory" and state in self.states)
-            if code == AGAIN and is_open and not self.stopping:
-                logger.info(f"{run.name}: interrupted; it will resume from its last checkpoint")
-                self.waiting.insert(0, run)
-            else:
-                live.ended(run, state, note)
+            try:
+                self._note_end(run, code, live)
+            except (OSError, DataError) as error:
+                live.ended(run, *_note_fault(run, error))
+
+    def _note_end(self, run: PlannedRun, code: int, live: Live) -> None:
+        """Note the end of a run, or let it wait again.
+
+        Raises: OSError or DataError if its folder cannot be read or written.
+        """
+        if code == AGAIN and not self.stopping:
+            self._note_loss(run)
+        if code == HELD or run.folder.is_held():
+            self.waiting.append(run)  # another process is at work on it
+            return
+        # A run asked to stop before it could listen has nothing to save, and did not fail.
+        if code != AGAIN and not self.stopping:
+            note_failure(run.folder, run.log, code)
+        state, note = run.state(self.limits)
+        # The record of a run that was out of memory is left while it is tried again.
+        is_open = state in OPEN or (state == "out of memory" and state in self.states)
+        if code == AGAIN and is_open and not self.stopping:
+            logger.info(f"{run.name}: interrupted; it will resume from its last checkpoint")
+            self.waiting.insert(0, run)
+        else:
+            live.ended(run, state, note)
 
     def _note_loss(self, run: PlannedRun) -> None:
         """Count an interruption; several in a row without a new checkpoint are a failure."""
@@ -162,3 +180,14 @@ class Work:
                 f"{reason}: every run saves and stops at its next step; press Ctrl-C again to kill "
                 f"them"
             )
+
+
+def _note_fault(run: PlannedRun, error: OSError | DataError) -> tuple[State, str]:
+    """Note that a run's folder cannot be read or written, of a full disk for one.
+
+    Returns: the state of the run, and a note that explains it.
+    """
+    message = describe_os_error(error) if isinstance(error, OSError) else str(error)
+    with contextlib.suppress(OSError):  # then the run counts as unfinished
+        Failure(exit_code=USER_ERROR, message=message).save(run.folder.path)
+    return "failed", message

@@ -13,6 +13,8 @@ from lra.record import benchmark, run
 from lra.record.benchmark import BenchRecord
 from lra.record.run import RunRecord
 from lra.record.schema import read_all, shipped_dir, was_busy
+from lra.runtime.console import as_typed
+from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.train.run_length import RunLength
 from lra.train.self_pretraining import pretraining_config
@@ -48,9 +50,16 @@ class Timings:
     Args:
         runs: records of runs.
         measured: records of benchmarks.
+        results_dir: folder of one's own records; None: the default one.
     """
 
-    def __init__(self, runs: Sequence[RunRecord], measured: Sequence[BenchRecord]) -> None:
+    def __init__(
+        self,
+        runs: Sequence[RunRecord],
+        measured: Sequence[BenchRecord],
+        results_dir: Path | None = None,
+    ) -> None:
+        self.results_dir = results_dir
         self.runs = runs
         self.measured = [bench for bench in measured if bench.mode == "step"]
 
@@ -83,7 +92,15 @@ class Timings:
                 benchmark.SCHEMA_VERSION,
                 lambda record, root=root: record.path(root),
             )[0]
-        return cls(runs, measured)
+        return cls(runs, measured, results_dir)
+
+    def command(self, *flags: str, device: str) -> list[str]:
+        """Return the words of the command that times a step on a kind of device."""
+        words = command_words("bench", "step", *flags)
+        if not is_cpu(device):
+            words += ["--device", "cuda"]
+        results = "results" if self.results_dir is None else as_typed(str(self.results_dir))
+        return words if results == "results" else [*words, "--out", f"{results}/bench"]
 
     def steps(self, config: RunConfig) -> int | None:
         """Return the optimizer steps of a run; None for a run of a time, or of unknown data."""
@@ -142,6 +159,7 @@ class TrainingTime:
 
     def __init__(self, config: RunConfig, timings: Timings, here: str) -> None:
         self.config = config
+        self.timings = timings
         self.here = here
         self.steps = timings.steps(config)
         """Steps of the whole run; None where they are not known yet."""
@@ -181,11 +199,11 @@ class TrainingTime:
             return "not known: the number of examples per epoch is known once the data is there"
         config = self.config
         task, mixer = config.task_component.spec, config.mixer_component.spec
-        names = shlex.join(["--task", task, "--mixers", mixer])
+        flags = ["--task", task, "--mixers", mixer, "--preset", config.preset]
+        command = self.timings.command(*flags, "--protocol", config.protocol, device=self.here)
         return (
             f"not known: {config.mixer_name} has no timed step for this task and preset on a "
-            f"{_kind_of(self.here)}; {self.steps:,} steps (to time one: python -m lra.bench step "
-            f"{names} --preset {config.preset} --protocol {config.protocol})"
+            f"{_kind_of(self.here)}; {self.steps:,} steps (to time one: {shlex.join(command)})"
         )
 
 
