@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from lra.runtime.cli import (
     DIVERGED,
     OUT_OF_MEMORY,
+    OWN_CLASS,
     STOPPED,
     Parser,
     absolute_path,
@@ -82,7 +83,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     add_settings(parser, task_names)
     mixer = parser.add_argument(
         "--mixer", required=True,
-        help="{names}, or your own: file.py:ClassName or package.module:ClassName",
+        help=f"{{names}}, or your own: {OWN_CLASS}",
     )  # fmt: skip
     name_in_help(mixer, mixer_names)
     parser.add_argument(

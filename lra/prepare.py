@@ -19,7 +19,15 @@ from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
 from lra.record.position_losses import describe_data
-from lra.runtime.cli import ALL, Parser, absolute_path, add_settings, positive_int, run_command
+from lra.runtime.cli import (
+    ALL,
+    OWN_CLASS,
+    Parser,
+    absolute_path,
+    add_settings,
+    positive_int,
+    run_command,
+)
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
 from tasks.errors import DataError
@@ -38,8 +46,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "130 interrupted (run the same command again to continue).",
     )
     add_settings(
-        parser, lambda: sorted(TASKS.classes), "{names}, or all for the six of the Long Range Arena"
-    )
+        parser, lambda: sorted(TASKS.classes),
+        f"{{names}}, all for the six of the Long Range Arena, or your own: {OWN_CLASS}",
+    )  # fmt: skip
     parser.add_argument(
         "--source",
         help="official: use the official files in --data-dir; download or generate: do this even "

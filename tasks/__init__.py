@@ -6,5 +6,6 @@ one.
 
 __all__ = [
     "base", "cache", "cores", "errors", "files", "manifest", "next_token", "order", "own",
-    "progress", "random_words", "resident", "splits", "unlabelled", "untrusted", "vocabulary",
+    "progress", "random_words", "resident", "splits", "stated", "unlabelled", "untrusted",
+    "vocabulary",
 ]  # fmt: skip

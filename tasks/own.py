@@ -7,16 +7,24 @@ import logging
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from pydantic import Field
 
-from tasks.base import MOST_CLASSES, Dataset, Task, TaskInfo, check_dataset
+from tasks.base import Dataset, Task, TaskInfo, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
 from tasks.errors import DataError
-from tasks.examples import Examples, pack_examples
+from tasks.examples import Examples
+from tasks.returned import pack_examples
+from tasks.stated import (
+    check_info,
+    check_kind,
+    data_file_digests,
+    declared_info,
+    describe_long_positions,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +33,8 @@ DATA_SEED = "data_seed"
 DataSeed = Annotated[int, Field(ge=0, lt=2**63)]
 LENGTHS = ("length", "max_length", "sequence_length")
 """Options that other lengths of a task may be asked for by, the first one that it has."""
+IN_TEST = "val examples that are in the test split, too"
+"""Note on a data set: how many validation examples its test split has."""
 
 
 class ExampleMaker(Protocol):
@@ -36,20 +46,6 @@ class ExampleMaker(Protocol):
         Returns: (sequences, labels) or (sequences, labels, metadata); see `pack_examples`.
         """
         ...
-
-
-class DeclaredInfo(BaseModel):
-    """What such a class may state of its examples, as attributes; else it is read off them."""
-
-    model_config = ConfigDict(strict=True)
-
-    num_classes: Annotated[int, Field(ge=2, le=MOST_CLASSES)] | None = None
-    max_length: PositiveInt | None = None
-    vocab_size: PositiveInt | None = None
-    channels: PositiveInt | None = None
-    towers: Annotated[int, Field(ge=1, le=2)] | None = None
-    grid: tuple[PositiveInt, PositiveInt] | None = None
-    targets: Literal["example", "token"] | None = None
 
 
 class OwnTask(Task):
@@ -79,33 +75,18 @@ class OwnTask(Task):
         self.request = {"task": name, "code": code, "options": dict(options)}
         self.data_seed = data_seed
         self.explain_errors = explain_errors
-        self.info = self._info()
+        self.declared = declared_info(own, name)
+        self.was_prepared = False
 
-    def _info(self) -> TaskInfo:
+    @functools.cached_property
+    def info(self) -> TaskInfo:  # pyright: ignore[reportIncompatibleVariableOverride]
         """What the class states of its examples, and what they show."""
-        declared = self._declared()
+        declared = self.declared
         known = declared.model_dump(exclude_none=True)
         has_inputs = declared.vocab_size is not None or declared.channels is not None
         if declared.num_classes is None or declared.max_length is None or not has_inputs:
             known = {**self._shown(), **known}
-        info = TaskInfo(name=self.task_name, **known)
-        if info.grid is not None and info.grid[0] * info.grid[1] != info.max_length:
-            raise DataError(
-                f"{self.task_name}: a grid of {info.grid[0]} by {info.grid[1]} has other than "
-                f"{info.max_length} positions"
-            )
-        return info
-
-    def _declared(self) -> DeclaredInfo:
-        given = {name: getattr(self.own, name, None) for name in DeclaredInfo.model_fields}
-        try:
-            return DeclaredInfo.model_validate(given)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise DataError(
-                f"{self.task_name}: its attribute {first['loc'][0]} is {first['input']!r}: "
-                f"{first['msg']}"
-            ) from None
+        return check_info(TaskInfo(name=self.task_name, **known))
 
     def _shown(self) -> dict[str, Any]:
         """Describe the examples: as many classes and tokens as they have."""
@@ -135,7 +116,7 @@ class OwnTask(Task):
             returned = self.own.examples(split, rng)
         try:
             with self.explain_errors("what it returned"):
-                return pack_examples(returned)
+                return pack_examples(returned, reals=self.declared.channels is not None)
         except DataError as error:
             raise DataError(f"{self.task_name}: examples({split!r}, rng): {error}") from None
 
@@ -175,29 +156,54 @@ class OwnTask(Task):
                 )
         return not self.drawn["test"].same(self.draw("test", self.data_seed + 1))
 
-    def count_known_in_training(self, split: str) -> int:
-        """Count the examples of a split whose sequences are in the training split, too."""
-        training = set(self.drawn["train"].keys())
-        return sum(key in training for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
+    def count_known(self, split: str, other: str) -> int:
+        """Count the examples of a split whose sequences are in another split, too."""
+        known = set(self.drawn[other].keys())
+        return sum(key in known for key in self.drawn[split].keys())  # noqa: SIM118 (no mapping)
 
-    def _folder(self, data_dir: Path) -> Path:
-        return cache_folder(data_dir, self.task_name, "examples", self.request)
+    def _file_request(self) -> dict[str, Any]:
+        """Return the request, with digests of the data files that the class names."""
+        with self.explain_errors("its attribute data_files"):
+            digests = data_file_digests(self.own, self.task_name)
+        return self.request if digests is None else {**self.request, "data_files": digests}
 
     def describe_preparation(self, data_dir: Path) -> str:
         """See `Task.describe_preparation`."""
-        return "" if self._folder(data_dir).exists() else "make its examples"
+        folder = cache_folder(data_dir, self.task_name, "examples", self._file_request())
+        return "" if folder.exists() else "make its examples"
 
     def prepare(self, data_dir: Path) -> Dataset:
-        """See `Task.prepare`."""
-        cache = open_or_build(
-            self._folder(data_dir),
-            task=self.task_name,
-            source="own",
-            request=self.request,
-            build=self._build,
-        )
+        """See `Task.prepare`.
+
+        A class that does not name its data files draws its examples each time. If they differ from
+        those in the cache, because a file has changed, they get a cache of their own.
+        """
+        if self.was_prepared:
+            vars(self).pop("drawn", None)
+            vars(self).pop("info", None)
+        self.was_prepared = True
+        request = self._file_request()
+        cache = self._open_or_build(data_dir, request)
+        if "data_files" not in request and not self._holds_drawn(cache):
+            logger.info(
+                f"{self.task_name}: its examples differ from those in {cache.folder}, so a file "
+                f"has changed that it reads; they get a cache of their own"
+            )
+            digests = {split: one.digest() for split, one in self.drawn.items()}
+            cache = self._open_or_build(data_dir, {**request, "examples": digests})
         with cache.explain_errors():
             return check_dataset(self._dataset(cache), self.info)
+
+    def _open_or_build(self, data_dir: Path, request: dict[str, Any]) -> Cache:
+        folder = cache_folder(data_dir, self.task_name, "examples", request)
+        return open_or_build(
+            folder, task=self.task_name, source="own", request=request, build=self._build
+        )
+
+    def _holds_drawn(self, cache: Cache) -> bool:
+        """Whether a cache holds the drawn examples."""
+        with cache.explain_errors():
+            return all(self._cached(cache, split).matches(one) for split, one in self.drawn.items())
 
     def _build(self, made: Build) -> None:
         if not self.seed_has_effect():
@@ -208,10 +214,11 @@ class OwnTask(Task):
             if self.data_seed != 0:
                 raise DataError(f"{fixed}; leave it out")
             logger.info(fixed)
+        if remark := describe_long_positions(self.info):
+            logger.info(f"{self.task_name}: {remark}")
         for split, one in self.drawn.items():
             try:
-                if one.targets != self.info.targets:
-                    raise ValueError(f"targets is {one.targets!r}, not {self.info.targets!r}")
+                check_kind(one, self.info)
                 one.split().check(self.info)
             except ValueError as error:
                 raise DataError(
@@ -225,19 +232,24 @@ class OwnTask(Task):
                 made.save(f"{split}_metadata{number}", column)
         made.save("metadata", np.array(list(self.drawn["train"].metadata), dtype="U"))
         for split in ("val", "test"):
-            if count := self.count_known_in_training(split):
+            if count := self.count_known(split, "train"):
                 made.notes[f"{split} examples that are in the training split, too"] = count
+        if count := self.count_known("val", "test"):
+            made.notes[IN_TEST] = count
         labels = {split: one.classes for split, one in self.drawn.items()}
         made.baselines["majority class"] = majority(labels["train"], labels["test"])
 
     def _dataset(self, cache: Cache) -> Dataset:
+        splits = {split: self._cached(cache, split).split() for split in SPLITS}
+        all_in_test = cache.manifest.notes.get(IN_TEST) == len(splits["val"])
         return Dataset(
-            splits={split: self._cached(cache, split).split() for split in SPLITS},
+            splits=splits,
             source=cache.manifest.source,
             fingerprint=cache.fingerprint,
             baselines=cache.manifest.baselines,
             folder=cache.folder,
             notes=cache.manifest.notes,
+            selected_on="test" if all_in_test else "val",
         )
 
     def _cached(self, cache: Cache, split: str) -> Examples:
@@ -277,7 +289,8 @@ class OwnTask(Task):
         )
 
     def training_examples(self) -> int | None:
-        """See `Task.training_examples`: None unless they have been drawn already."""
+        """See `Task.training_examples`: None for a class that states all, until it has drawn."""
+        _ = self.info  # draws the examples that it needs
         drawn: dict[str, Examples] | None = vars(self).get("drawn")
         return None if drawn is None else len(drawn["train"])
 

@@ -134,7 +134,8 @@ def test_every_failure_is_named_and_the_rest_goes_on(
 @pytest.mark.parametrize(
     ("old", "new", "failed"),
     [
-        ("rng.integers(0, 2, n)", "rng.integers(0, 1, n)", "its constructor works"),
+        ("rng.integers(0, 2, n)", "rng.integers(0, 1, n)",
+         "examples(split, rng) returns sequences and labels: Parity: all labels are 0"),
         ("% 2 for", "% 2 * 2 for", "every class is in the training split"),
         ("rng.integers(0, 2, n)", "__import__('numpy').random.randint(0, 2, n)",
          "examples depend on the seed alone"),
@@ -142,7 +143,8 @@ def test_every_failure_is_named_and_the_rest_goes_on(
          "Parity.made = getattr(Parity, 'made', 0) + 1\n        self.length = length + Parity.made",
          "a second preparation gives the same data"),
         ("self.sizes[split])", "self.sizes[split] if split == 'train' else 0)",
-         "its constructor works"),
+         "examples(split, rng) returns sequences and labels: Parity: examples('val', rng): it "
+         "returned no examples"),
         ("self.length // 2, self.length + 1", "1, 3",
          "val examples are not in the training split"),
     ],
@@ -156,6 +158,33 @@ def test_failures_of_tasks(
     shown = shown_in_one_line(capsys)
     assert f"FAILED {failed}" in shown
     assert "the next check" not in shown, "what it lacks has been said already"
+
+
+def test_a_fault_of_the_data_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """It is none of the constructor, whether the class states what its examples are or not."""
+    for stated in ("pass", "num_classes, max_length, channels = 2, 9, 1"):
+        Path("own.py").write_text(
+            f"class Own:\n    {stated}\n    def examples(self, split, rng):\n"
+            "        s = rng.random((30, 9))\n        s[17, 3] = float('nan')\n"
+            "        return s, s[:, 0] > .5\n"
+        )
+        assert main(["own.py:Own"]) == 1
+        shown = shown_in_one_line(capsys)
+        assert "1 of 2 checks failed" in shown and "passed its constructor works" in shown
+        assert shown.count("example 17 has NaN at position 3") == 1
+
+
+def test_remarks_are_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(
+        "import numpy\nclass Own:\n    def examples(self, split, rng):\n"
+        "        s = numpy.random.default_rng(list(split.encode())).random((30, 2, 9))\n"
+        "        return s, s[:, 0, 0] > .5\n"
+    )
+    assert main(["own.py:Own"]) == 0
+    shown = capfd.readouterr()
+    text = " ".join((shown.out + shown.err).split())
+    assert text.count("task.data_seed has no effect") == 1
+    assert text.count("2 positions of 9 numbers; if arrays are (channels, length), transpose") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 import report
 import run_task
 from conftest import python_example
 from lra import prepare
+from lra.check.__main__ import main as check_main
 from lra.evaluate.__main__ import main as evaluate
 from lra.record.evaluation import evaluations_of
 from lra.record.run import load_record
@@ -20,8 +24,9 @@ from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from requested import compose_task, resolve
+from tasks.base import Dataset
 from tasks.errors import DataError, KnownError
-from tasks.examples import pack_examples
+from tasks.returned import pack_examples
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -171,28 +176,60 @@ DRAW = "s = rng.integers(0, 2, (30, 5)); "
         (own("return 3"), "returned a int, expected (sequences, labels)"),
         (own("return [], []"), "it returned no examples"),
         (own("return [[1, 2], [3]], [0]"), "2 sequences have 1 labels"),
-        (own("return [[1, 2], []], [0, 1]"), "a sequence is float64 (0,)"),
-        (own("return [[1, -2], [1]], [0, 1]"), "tokens reach from -2 to 1"),
-        (own("return [[1, 2], [.5]], [0, 1]"), "hold 1 real numbers and tokens a position"),
-        (own("return [[.1, float('nan')]] * 2, [0, 1]"), "not finite"),
-        (own("return [[.1, -1e39]] * 2, [0, 1]"), "holds a number of size 1e+39, expected at"),
+        (own("return [[1, 2], []], [0, 1]"), "example 1 is empty"),
+        (own("return [[1, -2], [1]], [0, 1]"), "tokens of example 0 reach from -2 to 1"),
+        (own("return [[1, 2], [.5]], [0, 1]"), "example 0 has tokens, and example 1 has 1 "
+         "real numbers a position"),
+        (own("return [[.1, .2], [.1, float('nan')]], [0, 1]"), "example 1 has NaN at position 1"),
+        (own("s = rng.random((9, 4, 2)); s[7, 3, 1] = float('-inf'); return s, [0] * 9"),
+         "example 7 has infinity at position 3"),
+        (own("return [[.1, -1e39]] * 2, [0, 1]"), "example 0 has a number of size 1e+39"),
         (own("import numpy; return numpy.asmatrix(rng.random((9, 5))), [0] * 9"),
          "its sequences are a numpy matrix, expected plain arrays or lists"),
         (own("import numpy; return [numpy.asmatrix([.1, .2])] * 2, [0, 1]"),
-         "a sequence is a numpy matrix"),
+         "example 0 is a numpy matrix"),
         (own("import numpy; return [numpy.ma.array([1, 2], mask=[0, 1])] * 2, [0, 1]"),
-         "a sequence is a numpy MaskedArray"),
+         "example 0 is a numpy MaskedArray"),
         (own("import numpy; return [numpy.array([1, 2**64 - 1], 'u8')] * 2, [0, 1]"),
-         "tokens reach from 1 to 18446744073709551615, expected 0 to 2147483647"),
+         "tokens of example 0 reach from 1 to 18446744073709551615, expected 0 to 2147483647"),
         (own("import numpy; return [[1], [2]], numpy.array([0, 2**64 - 1], 'u8')"),
          "its labels reach from 0 to 18446744073709551615"),
         (own("import numpy; return [[1], [2]], [0, 1], {'a': numpy.array([0, 2**63], 'u8')}"),
          "its metadata 'a' reaches up to 9223372036854775808, expected at most 9223372036854775"),
-        (own("return ['ab', 'c'], [0, 1]"), "a sequence is <U2 ()"),
+        (own("return ['ab', 'c'], [0, 1]"), "example 0 is text ('ab'); expected tokens as whole"),
+        (own("return [[1], [2]], ['cat', 'dog']"), "the label of example 0 is 'cat', expected a "
+         "whole number from 0 on; give each class a number, the same in all splits"),
+        (own("return [[1], [2]], [0., .25]"), "the label of example 1 is 0.25, expected a whole "
+         "number from 0 on; regression is not supported; convert classes with astype(int)"),
+        (own("return [[1], [2]], [0., float('nan')]"), "the label of example 1 is nan, expected a "
+         "whole number from 0 on; replace it, or leave the example out"),
+        (own("return [[1], [2]], [0, None]"), "the label of example 1 is None, expected"),
+        (own("return [[1, 2], [2, 1]], [[0], [1]]"), "or labels of shape (examples,) for one each"),
+        (own("return [rng.random((2, 7)), rng.random((2, 9))], [0, 1]"), "example 0 has 7 real "
+         "numbers a position, and example 1 has 9 real numbers a position; transpose arrays of "
+         "shape (channels, length)"),
+        (own("return rng.random((9, 2, 7)), [0] * 9").replace(
+            "class Own:", "class Own:\n    num_classes, max_length, channels = 2, 7, 2"),
+         "a position has 7 numbers, expected 2 channels; transpose arrays of shape (channels, le"),
+        (own("return rng.random((9, 7)), [0] * 9").replace(
+            "class Own:", "class Own:\n    num_classes, max_length, vocab_size = 2, 7, 2"),
+         "they hold real numbers, and vocab_size is for tokens"),
+        (own("return rng.random((9, 7)), [0, 1, 0] * 3").replace(
+            "class Own:", "class Own:\n    vocab_size = 2"),
+         "it has vocab_size 2, which is for tokens, and channels 1, which is for real numbers"),
+        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    towers = 2"),
+         "towers is 1, not 2"),
+        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    data_files = {1}"),
+         "its attribute data_files is a set, expected a list of paths of files"),
+        (own(DRAW + "return s, s[:, 0]").replace("class Own:", "class Own:\n    data_files = '.'"),
+         "its attribute data_files names ., but there is no such file (looked for in"),
+        (own("return rng.integers(0, 2, (9, 4, 3)), [0] * 9"), "example 0 has whole numbers of "
+         "shape (4, 3); state channels = 3 in the class if they are real numbers"),
+        (own("return rng.random((9, 3, 8, 8)), [0] * 9"), "reshape an image to (height * width"),
         (own("return {1: 2}, [0, 1]"), "its sequences are a dict"),
         (own("return [([1], [2], [3])] * 2, [0, 1]"), "tuples of other than two sequences"),
         (own("return [[1], ([1], [2])], [0, 1]"), "some of its examples are pairs"),
-        (own(DRAW + "return s, s.sum(1) * .5"), "its labels are float64 (30,)"),
+        (own(DRAW + "return s, s.sum(1) * .5"), "the label of example 0 is"),
         (own(DRAW + "return s, -s.sum(1)"), "its labels reach from"),
         (own(DRAW + "return s, s.sum(1) * 0"), "all labels are 0"),
         (own(DRAW + "return s, s[:, 0], 3"), "its metadata is a int"),
@@ -246,6 +283,142 @@ def test_what_fits_is_kept_whatever_its_type() -> None:
     largest = np.finfo(np.float32).max
     reals = pack_examples(([np.array([1, -largest], kind) for kind in ("f4", "f8")], [0, 1]))
     assert reals.values.tolist() == [[1.0], [-largest]] * 2
+
+
+def test_arrays_of_torch_and_pandas_are_what_they_hold() -> None:
+    tokens = np.arange(12).reshape(4, 3)
+    labels, words = [0, 1, 1, 0], ["a", "b", "b", "a"]
+    expected = pack_examples((tokens, labels, {"word": words}))
+    of_positions = pack_examples((tokens, tokens % 2))
+    for convert, column in ((torch.tensor, np.array), (pd.DataFrame, pd.Series)):
+        parts = list(map(torch.tensor if convert is torch.tensor else pd.Series, tokens))
+        for sequences, given in itertools.product(
+            (convert(tokens), parts, tuple(parts)), (column(labels), list(column(labels)))
+        ):
+            kept = pack_examples((sequences, given, {"word": column(words)}))
+            assert kept.identical(expected)
+        for rows in (convert(tokens % 2), [part % 2 for part in parts]):
+            assert pack_examples((parts, rows)).identical(of_positions)
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (30, 5, 2)])
+@pytest.mark.parametrize("kind", ["i8", "u1", "?"])
+def test_whole_numbers_are_real_ones_where_channels_are_stated(
+    shape: tuple[int, ...], kind: str
+) -> None:
+    channels = shape[2] if len(shape) > 2 else 1
+    Path("own.py").write_text(
+        own(f"s = rng.integers(0, 2, {shape}).astype({kind!r}); return s, s.reshape(30, -1)[:, 0]")
+        .replace("class Own:", f"class Own:\n    channels = {channels}")
+    )  # fmt: skip
+    split = compose_task("own.py:Own").prepare(Path("data")).splits["test"]
+    batch = split.batch(np.arange(3))
+    assert batch.inputs.dtype == torch.float32 and batch.inputs.shape == (15, channels)
+    assert batch.inputs.unique().tolist() == [0, 1]
+
+
+READ = """
+import json
+from pathlib import Path
+
+class Own:
+    STATED
+    def examples(self, split, rng):
+        with Path("log").open("a") as log:
+            log.write(split)
+        labels = json.loads(Path("labels.json").read_text())
+        return rng.integers(0, 2, (len(labels), 9)), labels
+"""
+
+
+@pytest.mark.parametrize(
+    "stated",
+    ["", "num_classes, max_length, vocab_size = 2, 9, 2",
+     "num_classes, max_length, vocab_size, data_files = 2, 9, 2, 'labels.json'",
+     "data_files = [Path('labels.json')]"],
+)  # fmt: skip
+def test_a_file_that_has_changed_gives_new_examples(stated: str) -> None:
+    Path("own.py").write_text(READ.replace("STATED", stated or "pass"))
+
+    def prepare(labels: list[int]) -> Dataset:
+        Path("labels.json").write_text(str(labels))
+        return compose_task("own.py:Own").prepare(Path("data"))
+
+    first, other = [0, 1, 1] * 10, [1, 0, 2] * 10 if not stated.startswith("num") else [1, 0, 0] * 9
+    before = prepare(first)
+    count = len(Path("log").read_text())
+    again = prepare(first)
+    assert (again.folder, again.fingerprint) == (before.folder, before.fingerprint)
+    is_stated_fully = "num_classes" in stated and "data_files" in stated
+    assert (len(Path("log").read_text()) == count) == is_stated_fully
+    after = prepare(other)
+    assert after.splits["test"].labels.tolist() == other
+    assert after.fingerprint != before.fingerprint
+    assert prepare(first).folder == before.folder
+    assert prepare(other).folder == after.folder
+
+
+def test_a_run_on_a_changed_file_is_another(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("own.py").write_text(READ.replace("STATED", "pass"))
+    Path("labels.json").write_text(str([0, 1] * 20))
+    assert run_task.main(arguments("own.py:Own")) == 0
+    Path("labels.json").write_text(str([1, 0] * 20))
+    assert run_task.main(arguments("own.py:Own")) == 2
+    assert "holds a run with other settings or data: data.fingerprint" in capsys.readouterr().err
+    assert run_task.main(arguments("own.py:Own", "--resume", "never")) == 0
+    assert "so a file has changed that it reads" in capsys.readouterr().err
+
+
+def test_another_machine_may_round_in_another_way() -> None:
+    numbers = np.linspace(0.1, 1, 30, dtype=np.float32).reshape(5, 6)
+    labels = [0, 1, 0, 1, 1]
+    drawn, rounded, other = (
+        pack_examples((values, labels))
+        for values in (numbers, np.nextafter(numbers, np.float32(2)), numbers + 0.001)
+    )
+    assert rounded.matches(drawn) and not rounded.identical(drawn)
+    assert not other.matches(drawn)
+    assert not pack_examples((numbers, [0, 1, 0, 1, 0])).matches(drawn)
+
+
+HELD_OUT = """
+import numpy as np
+
+class Own:
+    def examples(self, split, rng):
+        drawn = np.random.default_rng(split == "train").integers(0, 9, (40, 9))
+        if split == "val":
+            drawn = rng.permutation(drawn)[:COUNT]
+        return drawn, drawn[:, 0] % 2
+"""
+
+
+@pytest.mark.parametrize("count", [40, 10])
+def test_validation_on_test_examples_is_selection_on_test(
+    count: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(HELD_OUT.replace("COUNT", str(count)))
+    assert run_task.main(arguments("own.py:Own")) == 0
+    (path,) = Path("results/runs").glob("Own/mean/*/result.json")
+    record = load_record(path)
+    assert record.selected_on == "test"
+    assert "selected on test" in boards([record])[0].conditions["Own"]
+    shown = capsys.readouterr()
+    assert f"val examples that are in the test split, too: {count}" in shown.err
+    assert "the best model is selected on the test set" in shown.err
+    assert "selected on the test set" in shown.out
+    assert check_main(["own.py:Own"]) == 0
+    assert f"except all {count}, so the best model is selected on the test set" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_some_test_examples_in_validation_are_counted() -> None:
+    half = "np.concatenate([drawn[:15], rng.integers(0, 9, (5, 9))])"
+    Path("own.py").write_text(HELD_OUT.replace("rng.permutation(drawn)[:COUNT]", half))
+    found = compose_task("own.py:Own").prepare(Path("data"))
+    assert found.notes == {"val examples that are in the test split, too": 15}
+    assert found.selected_on == "val"
 
 
 @pytest.mark.parametrize(

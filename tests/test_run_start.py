@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,10 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
+from lra import prepare
+from lra.bench import __main__ as bench
 from lra.config.schema import RunConfig
+from lra.runtime.cli import report_error
 from lra.runtime.console import LONGEST_MESSAGE, in_one_line
 from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.runtime.progress import Progress, duration
@@ -150,6 +154,18 @@ def test_hints_name_settings_and_flags_that_exist(preset: str) -> None:
     sweep.parse_arguments(["--seeds", "0,1,2"])
 
 
+@pytest.mark.parametrize(
+    ("main", "command"), [(run_task.main, []), (prepare.main, []), (bench.main, ["step"])]
+)
+def test_the_help_of_task_names_files(
+    main: Callable[[list[str]], int], command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([*command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert re.search(r" --task TASK .*?or your own: file.py:ClassName.* --preset ", shown)
+
+
 def test_an_unknown_flag_gets_the_nearest_one(capsys: pytest.CaptureFixture[str]) -> None:
     for given, hint in ((["--mixr", "x"], "; did you mean --mixer?"), (["-x"], " (see")):
         with pytest.raises(SystemExit):
@@ -180,6 +196,12 @@ def test_messages_are_wrapped_on_a_terminal_alone(
     logging.getLogger("lra").warning("one two three four five six seven")
     assert capsys.readouterr().err == "warning: one two three four five six seven\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    report_error("run_task.py", "a fault that is longer than this terminal is wide")
+    assert capsys.readouterr().err.splitlines() == [
+        "run_task.py: error: a fault",
+        "    that is longer than this",
+        "    terminal is wide",
+    ]
     logging.getLogger("lra").warning("one two three four five six seven")
     assert capsys.readouterr().err == "warning: one two three four\n    five six seven\n"
 

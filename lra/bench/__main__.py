@@ -31,6 +31,7 @@ from lra.report.boards.row_names import RowNames
 from lra.report.tables.benchmarks import benchmark_tables
 from lra.runtime.cli import (
     ALL,
+    OWN_CLASS,
     Parser,
     absolute_path,
     add_overrides,
@@ -120,7 +121,8 @@ def _as_sentence(text: str) -> str:
 def _add_classifier_flags(parser: argparse.ArgumentParser) -> None:
     task = parser.add_argument(
         "--task", default="listops",
-        help="task that the model is for (default: %(default)s), of {names}",
+        help="task that the model is for (default: %(default)s), of {names}, or your own: "
+        f"{OWN_CLASS}",
     )  # fmt: skip
     name_in_help(task, lambda: sorted(TASKS.classes))
     add_preset(parser)

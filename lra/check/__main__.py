@@ -8,6 +8,7 @@ if __name__ == "__main__":
     expect_interrupts("lra.check")
 
 import argparse
+import logging
 import sys
 
 from lra.check.checks import CheckResult, carry_out
@@ -21,7 +22,7 @@ from lra.config.request import Change, parse_changes
 from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import run_command as carry_out_command
-from lra.runtime.console import write_out
+from lra.runtime.console import display_messages, write_out
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
@@ -85,7 +86,8 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
 
 def check(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
-    component, results = try_out(options)
+    with display_messages(logging.WARNING):  # the remarks of checks say what log lines say
+        component, results = try_out(options)
     failed = [result for result in results if result.fault is not None]
     passed = [result for result in results if result.fault is None]
     count = len(results)

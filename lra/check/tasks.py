@@ -16,9 +16,10 @@ from lra.config.registry import Section
 from lra.config.request import Change, RunRequest, list_changes
 from lra.config.tasks import TaskComponent
 from lra.train.trainer import Trainer
-from tasks.base import Dataset, Task
+from tasks.base import Dataset, Task, TaskInfo
 from tasks.errors import DataError
 from tasks.own import SPLITS, OwnTask
+from tasks.stated import describe_long_positions
 
 TINY = list_changes(
     {
@@ -47,6 +48,11 @@ def task_checks(
         yield "its constructor works", lambda: _describe(component.build(options))
         task = component.build(options)
         if isinstance(task, OwnTask):
+            yield (
+                "examples(split, rng) returns sequences and labels",
+                partial(_describe_drawn, task),
+            )
+            _ = task.drawn
             yield from _drawn(task)
         yield (
             "its data can be prepared, and is as the class states",
@@ -84,31 +90,31 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
 
 
-def _describe(task: Task) -> str:
-    info = task.info
+def _describe(task: Task) -> str | None:
+    if isinstance(task, OwnTask):
+        return None  # its examples show what it is
+    return _describe_info(task.info)
+
+
+def _describe_info(info: TaskInfo) -> str:
     inputs = f"{info.vocab_size} tokens" if info.vocab_size else f"{info.channels} real numbers"
     pairs = "pairs of " if info.towers > 1 else ""
     return f"{info.num_classes} classes, {pairs}up to {info.max_length:,} positions, {inputs}"
 
 
+def _describe_drawn(task: OwnTask) -> str:
+    shortest = min(one.lengths.min() for one in task.drawn.values())
+    longest = max(one.lengths.max() for one in task.drawn.values())
+    parts = [_describe_info(task.info), f"lengths {shortest:,} to {longest:,}"]
+    return "; ".join(filter(None, [*parts, describe_long_positions(task.info)]))
+
+
 def _drawn(task: OwnTask) -> Iterator[tuple[str, Check]]:
     """List the checks of the examples that a class makes."""
-    for split in SPLITS:
-        yield f"examples({split!r}, rng) returns sequences and labels", partial(_look, task, split)
-    yield "its splits are of one kind and differ from each other", lambda: _sizes(task)
     yield "examples depend on the seed alone", partial(_seed, task)
     for split in SPLITS[1:]:
         yield f"{split} examples are not in the training split", partial(_leaks, task, split)
-
-
-def _look(task: OwnTask, split: str) -> str:
-    found = task.draw(split)
-    lengths = found.lengths
-    return f"{len(found):,} examples of {lengths.min():,} to {lengths.max():,} positions"
-
-
-def _sizes(task: OwnTask) -> None:
-    _ = task.drawn
+    yield "val examples are not in the test split", partial(_selects_on_test, task)
 
 
 def _seed(task: OwnTask) -> str | None:
@@ -118,13 +124,20 @@ def _seed(task: OwnTask) -> str | None:
 
 
 def _leaks(task: OwnTask, split: str) -> str | None:
-    count, total = task.count_known_in_training(split), len(task.drawn[split])
+    count, total = task.count_known(split, "train"), len(task.drawn[split])
     if count == total:
         raise DataError(
             f"all {total:,} of them are, so a model can score by memorizing; draw from more "
             f"sequences, or leave out those of the training split"
         )
     return f"except {count:,} of {total:,}" if count else None
+
+
+def _selects_on_test(task: OwnTask) -> str | None:
+    count, total = task.count_known("val", "test"), len(task.drawn["val"])
+    if count < total:
+        return f"except {count:,} of {total:,}" if count else None
+    return f"except all {total:,}, so the best model is selected on the test set; tables say so"
 
 
 def _classes(task: Task, dataset: Dataset) -> str | None:

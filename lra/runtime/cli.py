@@ -33,6 +33,8 @@ OUT_OF_MEMORY = 5
 HELD = 6
 """Another process is at work on the same run."""
 LARGEST_INT = 2**63 - 1
+OWN_CLASS = "file.py:ClassName or package.module:ClassName"
+"""How a flag names a mixer or a task of the user's own."""
 _UNKNOWN = "unrecognized arguments: "
 """Start of argparse's message on flags that a command does not have."""
 
@@ -74,7 +76,7 @@ def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> 
 def add_settings(
     parser: argparse.ArgumentParser,
     tasks: Callable[[], Iterable[str]],
-    help_text: str = "{names}",
+    help_text: str = f"{{names}}, or your own: {OWN_CLASS}",
 ) -> None:
     """Add the flags that choose a task, its settings and where its data is.
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from lra.runtime.terminal import terminal_width, wrap_words
+from lra.runtime.terminal import wrap_message
 from tasks.files import name_file_in_errors
 
 if TYPE_CHECKING:
@@ -64,17 +64,14 @@ def as_typed(text: str) -> str:
 class _TqdmHandler(logging.Handler):
     """Writes messages to standard error without tearing a progress bar.
 
-    On a terminal, a message is wrapped at its spaces. Neither a reader that has gone away nor a
-    full disk must end the work.
+    Neither a reader that has gone away nor a full disk must end the work.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a message, marked if it is a warning."""
         mark = "warning: " if record.levelno >= logging.WARNING else ""
-        line = in_one_line(mark + self.format(record))
         with contextlib.suppress(OSError):
-            lines = wrap_words(line, terminal_width()) if sys.stderr.isatty() else [line]
-            tqdm.write("\n".join(lines), file=sys.stderr)
+            tqdm.write(wrap_message(in_one_line(mark + self.format(record))), file=sys.stderr)
 
 
 def show_messages(level: int = logging.INFO) -> None:
@@ -106,9 +103,9 @@ def display_messages(level: int = logging.INFO) -> Iterator[None]:
 
 
 def say(text: str) -> None:
-    """Write a line to standard error, if it can be written there."""
+    """Write a message to standard error, if it can be written there."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(in_one_line(text) + "\n")
+        sys.stderr.write(wrap_message(in_one_line(text)) + "\n")
         sys.stderr.flush()
 
 

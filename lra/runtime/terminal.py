@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -63,6 +64,11 @@ def wrap_words(text: str, width: int, *, indent: str = CONTINUED) -> list[str]:
     return textwrap.wrap(
         text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
+
+
+def wrap_message(text: str) -> str:
+    """Break a message for standard error at its spaces if that is a terminal."""
+    return "\n".join(wrap_words(text, terminal_width())) if sys.stderr.isatty() else text
 
 
 def wrap_command(label: str, words: Sequence[str], width: int) -> list[str]:

@@ -38,7 +38,10 @@ def warnings_at_start(
             f"train.evaluate_every=N, in steps, or another train.schedule"
         )
     if selected_on == "test":
-        found.append("the best model is selected on the test set, as published results are")
+        found.append(
+            "the best model is selected on the test set, because the validation examples are test "
+            "examples"
+        )
     return [warning for warning in found if warning]
 
 
