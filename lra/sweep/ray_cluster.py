@@ -300,7 +300,8 @@ class RayLauncher:
             logger.info(workers.describe())
             stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
             with workers.shared_folder():
-                return Work(runs, options.limits, workers, stop, options.states).execute()
+                ready = data.ready(runs)
+                return Work(ready, options.limits, workers, stop, options.states).execute()
 
 
 def _check_address(address: str) -> None:
