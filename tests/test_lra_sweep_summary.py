@@ -18,7 +18,6 @@ from lra.sweep.data import SweepData
 from lra.sweep.plan import PlannedRun, State
 from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
 from lra.train.run_folder import RunFolder
-from made_data import place_made_data
 from made_results import next_token_run, record
 
 NO_NETWORK = ["--set", "task.source=official"]
