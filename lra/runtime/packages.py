@@ -42,8 +42,7 @@ def describe_missing() -> str | None:
         return None
     return (
         f"{sys.executable} has no {', '.join(missing)}. Activate the virtual environment of the "
-        f"suite (source .venv/bin/activate), or install what it needs: "
-        f"pip install -r {os.path.join(ROOT, 'requirements.txt')}"  # noqa: PTH118
+        f"suite (source .venv/bin/activate), or install what it needs: pip install -e {ROOT}"
     )
 
 
