@@ -88,6 +88,17 @@ print(run.record.status, run.record.git["commit"], run.folder)
 
 
 @pytest.mark.slow
+def test_a_package_models_beside_a_script_is_named(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").touch()
+    script = "try: import lra\nexcept ImportError as error: print(error)\nelse: print('imported')"
+    named = python(installed, tmp_path, "-c", script)
+    assert named.startswith(f"Python imports models from {tmp_path / 'models'}, which hides")
+    assert f"{installed / 'models'}. Give yours another name, or" in named
+    assert python(installed, tmp_path, "-P", "-c", script) == "imported\n"
+
+
+@pytest.mark.slow
 def test_it_works_from_any_folder(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "use.py").write_text(USE)
     git = ["git", "-C", str(installed.parent), "-c", "user.name=x", "-c", "user.email=x"]
