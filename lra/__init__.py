@@ -6,7 +6,6 @@ Importing this package is cheap: what it offers is imported when it is first use
 from __future__ import annotations
 
 import importlib
-import sys
 
 from lra.runtime.packages import describe_shadow, is_command
 
@@ -73,7 +72,7 @@ def _refuse_shadow() -> None:
         raise ImportError(shadow)
 
 
-if not is_command(sys.argv[0]):  # commands say it without a traceback
+if not is_command():  # commands say it without a traceback
     _refuse_shadow()
 
 

@@ -15,7 +15,7 @@ from lra.runtime.plain_table import cut, plain_matrix, plain_table
 from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
 from lra.sweep.data import SweepData
-from lra.sweep.plan import PlannedRun, State
+from lra.sweep.plan import PlannedRun, State, SweepOptions, plan
 from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
 from lra.train.run_folder import RunFolder
 from made_results import next_token_run, record
@@ -162,6 +162,22 @@ def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
         assert "\n1 run: 1 done\nleft out: retrieval (1 run), until" in shown.out
         assert "left out: text (1 run)" in shown.out and "next: python report.py" in shown.out
     assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == ["Small"]
+
+
+def test_runs_that_are_done_need_no_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    command = ["--tasks", "retrieval", "--mixers", "mean", "--preset", "quick", *places]
+    options = SweepOptions(
+        tasks=["retrieval"], mixers=["mean"], seeds=[0], preset="quick", protocol="s4",
+        overrides=[], grid=[], data_dir=tmp_path / "data", results_dir=tmp_path / "results",
+    )  # fmt: skip
+    (done,) = plan(options)
+    record(task="retrieval", mixer="mean").save(done.folder.path)
+    assert main([*command, "--seeds", "0,1"]) == INCOMPLETE
+    shown = capsys.readouterr().out
+    assert "1 run: 1 done\nleft out: retrieval (1 run), until" in shown
 
 
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])

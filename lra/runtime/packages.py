@@ -42,12 +42,12 @@ def describe_shadow() -> str | None:
     return None
 
 
-def is_command(program: str) -> bool:
-    """Whether a process whose sys.argv[0] this is was started as a command of the suite.
+def is_command() -> bool:
+    """Whether this process was started as a command of the suite, which ends without a traceback.
 
-    It is "-m" while Python looks for the module that `python -m` names.
+    sys.argv[0] is "-m" while Python looks for the module that `python -m` names.
     """
-    return os.path.basename(program) in ("-m", "lra", "run_task.py", "report.py")  # noqa: PTH119
+    return os.path.basename(next(iter(sys.argv), "")) in ("-m", "lra", "run_task.py", "report.py")  # noqa: PTH119
 
 
 def describe_missing() -> str | None:

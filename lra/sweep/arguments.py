@@ -33,8 +33,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "unfinished ones resume from their checkpoints, and failed ones are listed.",
         epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged, "
         "ran out of memory or were left out without their data, 2 mistake in the command, or no "
-        "data for any run, 3 stopped before the end, "
-        "or submitted to a cluster, 130 interrupted twice, or while preparing data.",
+        "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
+        "twice, or while preparing data.",
     )
     parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(

@@ -25,27 +25,31 @@ class SweepData:
     """
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        found: dict[tuple[str, str], PlannedRun] = {}
+        found: dict[tuple[str, str], list[PlannedRun]] = {}
         for run in runs:
-            found.setdefault(_request(run), run)
-        tasks = [run.config.task_name for run in found.values()]
+            request = run.config.task_component.spec, run.config.task.model_dump_json()
+            found.setdefault(request, []).append(run)
+        tasks = [run.config.task_name for run, *_ in found.values()]
         self.runs: dict[str, PlannedRun] = {}
         """A run that needs each data set, by a name of the data set."""
         self.left: dict[str, str] = {}
         """What `check` has found to be left to prepare."""
         self.faults: dict[str, str] = {}
         """Why data is missing or cannot be prepared, by the name of the data set."""
-        self._names: dict[tuple[str, str], str] = {}
-        for request, run in found.items():
+        self._names: dict[str, str] = {}
+        for run, *others in found.values():
             name = run.config.task_name
             if tasks.count(name) > 1:
                 name = " ".join([name, *(t for t in run.overrides if t.startswith("task."))])
             self.runs[name] = run
-            self._names[request] = name
+            self._names |= {one.name: name for one in (run, *others)}
 
     def fault_of(self, run: PlannedRun) -> str | None:
-        """Name the data set of a run whose data cannot be had; None for any other run."""
-        name = self._names.get(_request(run))
+        """Name the data set of a run whose data cannot be had; None for any other run.
+
+        Runs that this object was not made for need no data, for example those that are done.
+        """
+        name = self._names.get(run.name)
         return name if name in self.faults else None
 
     def ready(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -86,8 +90,3 @@ class SweepData:
         self.faults |= failed
         if failed:
             logger.info(f"left out, because its data {fault}: {', '.join(failed)}")
-
-
-def _request(run: PlannedRun) -> tuple[str, str]:
-    """Return what determines the data of a run."""
-    return run.config.task_component.spec, run.config.task.model_dump_json()
