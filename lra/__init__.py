@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 
-from lra.runtime.packages import describe_shadow
+from lra.runtime.packages import describe_shadow, is_command
 
 TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
@@ -63,9 +63,17 @@ def __getattr__(name: str) -> object:
     }
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    _refuse_shadow()
+    return getattr(importlib.import_module(modules[name]), name)
+
+
+def _refuse_shadow() -> None:
     if (shadow := describe_shadow()) is not None:
         raise ImportError(shadow)
-    return getattr(importlib.import_module(modules[name]), name)
+
+
+if not is_command():  # commands say it without a traceback
+    _refuse_shadow()
 
 
 def __dir__() -> list[str]:

@@ -84,19 +84,19 @@ def prepare(options: argparse.Namespace) -> int:
     return 0
 
 
-def attempt_each(actions: Mapping[str, Callable[[], None]]) -> list[str]:
+def attempt_each(actions: Mapping[str, Callable[[], None]]) -> dict[str, str]:
     """Carry out actions, also after one that failed for a reason that users can mend.
 
     Args:
         actions: actions by the names of what they are for.
-    Returns: the names of those that failed; the reasons are logged.
+    Returns: the reasons of those that failed, by name; they are logged, too.
     """
-    failed: list[str] = []
+    failed: dict[str, str] = {}
     for name, action in actions.items():
         try:
             action()
         except (DataError, UserError) as error:
-            failed.append(name)
+            failed[name] = str(error)
             logger.info(f"{name}: {error}")
     return failed
 

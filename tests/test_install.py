@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from conftest import ROOT
 
@@ -18,6 +20,18 @@ FOLDERS = ("lra", "models", "tasks", "configs", "results")
 BUILD = "import sys, setuptools.build_meta as b; print(b.build_wheel(sys.argv[1]))"
 
 pytest.importorskip("setuptools", minversion="77")
+
+
+def test_the_suite_is_installed_beside_a_torch_of_ones_own() -> None:
+    """`pip install -e .` takes the packages of requirements.txt without its versions."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    floors = {one.name: one.specifier for one in map(Requirement, project["dependencies"])}
+    pins = dict(line.split("==") for line in (ROOT / "requirements.txt").read_text().split())
+    assert floors.keys() == pins.keys()
+    assert all(floors[name].contains(version) for name, version in pins.items())
+    assert floors["torch"].contains("2.8.0+cu126")
+    quickstart = (ROOT / "docs" / "quickstart.md").read_text()
+    assert "with uv: uv pip install -e ." in quickstart
 
 
 def ignore_own_results(folder: str, names: list[str]) -> set[str]:
@@ -85,6 +99,17 @@ run = lra.run("listops", "mean", preset="quick", device="cpu", quiet=True,
               train={"steps": 2, "warmup_steps": 1, "evaluate_every": 2})
 print(run.record.status, run.record.git["commit"], run.folder)
 """
+
+
+@pytest.mark.slow
+def test_a_package_models_beside_a_script_is_named(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "__init__.py").touch()
+    script = "try: import lra\nexcept ImportError as error: print(error)\nelse: print('imported')"
+    named = python(installed, tmp_path, "-c", script)
+    assert named.startswith(f"Python imports models from {tmp_path / 'models'}, which hides")
+    assert f"{installed / 'models'}. Give yours another name, or" in named
+    assert python(installed, tmp_path, "-P", "-c", script) == "imported\n"
 
 
 @pytest.mark.slow

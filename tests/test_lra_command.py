@@ -159,14 +159,34 @@ def test_a_command_names_a_module_that_hides_a_package(
         assert start(tmp_path, "-P", "-m", program, "--help").returncode == 0
 
 
-def test_a_script_is_told_of_a_module_that_hides_a_package(tmp_path: Path) -> None:
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models" / "__init__.py").touch()
-    (tmp_path / "train.py").write_text("import lra\nprint('imported')\nlra.mixers()\n")
-    ended = start(tmp_path, "train.py")
-    assert ended.stdout == "imported\n"
-    last = ended.stderr.splitlines()[-1]
-    assert last.startswith(f"ImportError: Python imports models from {tmp_path / 'models'}, which")
+def test_import_lra_names_a_module_that_hides_a_package_and_what_helps(tmp_path: Path) -> None:
+    own = tmp_path / "models"
+    own.mkdir()
+    (own / "__init__.py").touch()
+    (tmp_path / "train.py").write_text("import lra\nprint(1)\n")
+    for arguments in (["train.py"], ["-c", "import lra"]):
+        ended = start(tmp_path, *arguments)
+        assert ended.stdout == ""
+        last = ended.stderr.splitlines()[-1]
+        assert last.startswith(f"ImportError: Python imports models from {own}, which hides")
+        assert str(ROOT / "models") in last and "another name, or if this program does not" in last
+    assert start(tmp_path, "-P", "train.py").stdout == "1\n"
+    (tmp_path / "empty").mkdir()
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])  # where -P would not help
+    ended = start(tmp_path / "empty", "-c", "import lra", PYTHONPATH=paths)
+    assert ended.stderr.endswith("or install the suite into a virtual environment of its own\n")
+    own.rename(tmp_path / "my_models")
+    assert start(tmp_path, "train.py").stdout == "1\n"
+
+
+def test_a_module_that_a_package_hides_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()  # without __init__.py an installed package comes first
+    (tmp_path / "models" / "net.py").touch()
+    (tmp_path / "own.py").write_text("import models.net\n")
+    ended = start(tmp_path, "-m", "lra.check", "own.py:Own")
+    assert ended.returncode == 2
+    assert "No module named 'models.net'" in ended.stderr
+    assert "models is a package of the suite: give" in ended.stderr
 
 
 def test_a_namespace_that_an_editable_install_mixes_up_is_noticed(

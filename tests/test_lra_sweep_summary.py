@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ import pytest
 from lra.classifier.resolve import resolve
 from lra.config.request import RunRequest, parse_changes
 from lra.record.run import RunRecord
-from lra.runtime.cli import USER_ERROR
+from lra.runtime.cli import INCOMPLETE, USER_ERROR
 from lra.runtime.plain_table import cut, plain_matrix, plain_table
+from lra.sweep import __main__ as sweep_command
 from lra.sweep.__main__ import main
-from lra.sweep.plan import PlannedRun, State
+from lra.sweep.data import SweepData
+from lra.sweep.plan import PlannedRun, State, SweepOptions, plan
 from lra.sweep.summary import RunState, count_states, next_step, results_table, runs_table
 from lra.train.run_folder import RunFolder
-from made_data import place_made_data
 from made_results import next_token_run, record
 
 NO_NETWORK = ["--set", "task.source=official"]
@@ -122,21 +124,74 @@ def test_tables_fit_a_width(width: int) -> None:
     assert cut("abcdef", 4) == "abc…" and cut("abcd", 4) == "abcd"
 
 
+OWN_TASK = """
+class Small:
+    def examples(self, split, rng):
+        return rng.integers(0, 9, (20, 5)), [i % 2 for i in range(20)]
+"""
+
+
+class MadeRuns:
+    """A launcher that prepares the data of a sweep, and makes up the results of its runs."""
+
+    def carry_out(self, runs: Sequence[PlannedRun], data: SweepData) -> None:
+        data.prepare()
+        for run in data.ready(runs):
+            record(task=run.config.task_name, mixer="mean").save(run.folder.path)
+
+
+def test_runs_without_data_are_left_out_and_the_others_are_carried_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sweep_command, "make_launcher", lambda *_: MadeRuns())
+    (tmp_path / "own.py").write_text(OWN_TASK)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "aclImdb_v1.tar.gz").write_bytes(b"no archive")
+    tasks = f"retrieval,{tmp_path / 'own.py'}:Small,text"
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    command = ["--tasks", tasks, "--mixers", "mean", "--preset", "quick", *places]
+    assert main([*command, "--dry-run"]) == INCOMPLETE
+    shown = capsys.readouterr()
+    assert "data of Small: " in shown.out and "2 runs to carry out" in shown.out
+    assert "left out: retrieval (1 run), until its data is there: no official" in shown.out
+    for _ in range(2):  # all that is left of the second sweep is without data
+        assert main(command) == INCOMPLETE
+        shown = capsys.readouterr()
+        assert "left out, because its data is missing: retrieval\n" in shown.err
+        assert "left out, because its data cannot be prepared: text\n" in shown.err
+        assert "\n1 run: 1 done\nleft out: retrieval (1 run), until" in shown.out
+        assert "left out: text (1 run)" in shown.out and "next: python report.py" in shown.out
+    assert [path.name for path in (tmp_path / "results" / "runs").iterdir()] == ["Small"]
+
+
+def test_runs_that_are_done_need_no_data(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
+    command = ["--tasks", "retrieval", "--mixers", "mean", "--preset", "quick", *places]
+    options = SweepOptions(
+        tasks=["retrieval"], mixers=["mean"], seeds=[0], preset="quick", protocol="s4",
+        overrides=[], grid=[], data_dir=tmp_path / "data", results_dir=tmp_path / "results",
+    )  # fmt: skip
+    (done,) = plan(options)
+    record(task="retrieval", mixer="mean").save(done.folder.path)
+    assert main([*command, "--seeds", "0,1"]) == INCOMPLETE
+    shown = capsys.readouterr().out
+    assert "1 run: 1 done\nleft out: retrieval (1 run), until" in shown
+
+
 @pytest.mark.parametrize("more", [[], ["--dry-run"]])
-def test_one_error_names_every_task_whose_data_is_missing_before_any_run(
+def test_without_any_data_a_sweep_ends_before_its_first_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str]
 ) -> None:
-    place_made_data("image", tmp_path / "data")
-    sweep = ["--tasks", "retrieval,image,lm", "--mixers", "mean", "--preset", "quick"]
+    sweep = ["--tasks", "retrieval,lm", "--mixers", "mean", "--preset", "quick"]
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
     assert main([*sweep, *places, *NO_NETWORK, "--device", "cpu", *more]) == USER_ERROR
     shown = capsys.readouterr().err
-    assert "error: the data of retrieval, lm is missing" in shown
-    assert "leave tasks out: --tasks image" in shown
+    assert "error: no data of retrieval, lm (the reasons are above), so no run" in shown
     assert "retrieval: no official files of retrieval in" in shown
     assert "lm: no official files of lm in" in shown and "Get https://" in shown
-    assert not (tmp_path / "results").exists()
-    assert not list((tmp_path / "data").glob("*/*"))
+    assert not list(tmp_path.iterdir())
 
 
 def test_data_that_cannot_be_read_stops_a_sweep_before_its_first_run(
@@ -147,5 +202,5 @@ def test_data_that_cannot_be_read_stops_a_sweep_before_its_first_run(
     sweep = ["--tasks", "image", "--mixers", "mean", "--preset", "quick", "--device", "cpu"]
     places = ["--data-dir", str(tmp_path / "data"), "--results-dir", str(tmp_path / "results")]
     assert main([*sweep, *places]) == USER_ERROR
-    assert "the data of image cannot be prepared" in capsys.readouterr().err
+    assert "error: no data of image" in capsys.readouterr().err
     assert not (tmp_path / "results").exists()

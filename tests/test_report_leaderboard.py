@@ -47,8 +47,8 @@ def test_rows_are_mixers_at_the_settings_of_the_preset_the_best_mean_first() -> 
     )  # fmt: skip
     names = ["mega", "tnn", "lru", "conv", "best trivial baseline", "95 % interval"]
     assert [name for name, *_ in table.rows] == names
-    assert table.headings == ["mixer", *FIVE, "mean of 5", "parameters"]
-    assert list(table.rows[1]) == ["tnn", *["40.00"] * 6, "1 k"]
+    assert table.headings == ["mixer", *FIVE, "mean of 5", "mean of 4", "parameters"]
+    assert list(table.rows[1]) == ["tnn", *["40.00"] * 7, "1 k"]
     assert "Each number is from one seed." in table.notes
     assert "There are no results for pathx." in table.notes
 
@@ -59,6 +59,20 @@ def test_numbers_are_means_over_seeds_alone_and_a_note_counts_them() -> None:
     assert table.notes[0].startswith("Means over 2 seeds on listops: tnn. All other")
     table = table_of(*(row("tnn", *[40.0] * 3, seed=seed) for seed in (0, 1)), row("s4", 30.0))
     assert "over 2 seeds on listops and retrieval and text: tnn." in table.notes[0]
+
+
+def test_the_mean_of_4_needs_no_retrieval_which_nobody_else_can_repeat() -> None:
+    pairs = {"source": "unofficial", "fingerprint": "p" * 64, "sizes": {"train": 1}}
+    complete = row("tnn", *[40.0] * 5)
+    complete[FIVE.index("retrieval")] = record(
+        preset="budget", mixer="tnn", task="retrieval", test_accuracy=40.0, data=pairs
+    )
+    four = [one for one in row("s4", *[50.0] * 5) if one.task != "retrieval"]
+    table = table_of(complete, four)
+    means = {line[0]: list(line[6:8]) for line in table.rows}
+    assert means["s4"] == ["-", "50.00"] and means["tnn"][1] == "40.00"
+    assert any("nobody else can repeat this column" in note for note in table.notes)
+    assert not any("repeat" in note for note in table_of(four).notes)
 
 
 def test_a_note_names_the_best_trivial_baseline_of_each_task() -> None:

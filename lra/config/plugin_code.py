@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from lra.runtime.errors import UserError
+from lra.runtime.packages import PACKAGES
 from tasks.errors import describe
 from tasks.untrusted import read_regular
 
@@ -91,7 +92,12 @@ def _extend_search_path(folder: Path) -> None:
 
 
 def _describe_failed_import(error: BaseException, origin: str, file: str) -> UserError:
-    return UserError(f"{origin}: its import failed: {describe_error(error, file)}")
+    text = f"{origin}: its import failed: {describe_error(error, file)}"
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    if name.startswith(tuple(f"{package}." for package in PACKAGES)):
+        package = name.partition(".")[0]
+        text += f"; {package} is a package of the suite: give a folder of this name another one"
+    return UserError(text)
 
 
 def describe_error(error: BaseException, file: str) -> str:

@@ -21,18 +21,33 @@ REQUIREMENTS = ("torch", "numpy", "pydantic", "tqdm", "yaml")
 def describe_shadow() -> str | None:
     """Describe a module that Python imports in place of a package of the suite; None without one.
 
-    A folder `models` beside a script, for one, comes before installed packages.
+    A folder `models` beside a script, for one, comes before installed packages. Both cannot be
+    imported in one process, so the advice depends on where the other one lies.
     """
     for name in PACKAGES:
         own = os.path.join(ROOT, name)  # noqa: PTH118
         found = next(iter(_locations(name)), None)
         if found is not None and os.path.realpath(found) != os.path.realpath(own):
+            advice = "install the suite into a virtual environment of its own"
+            if os.path.realpath(os.path.dirname(found)) == os.path.realpath(sys.path[0]):  # noqa: PTH120
+                advice = (
+                    "if this program does not import it, start Python with -P (python -P ...), "
+                    "which does not look for modules in the folder of the script or in the working "
+                    "directory"
+                )
             return (
                 f"Python imports {name} from {found}, which hides the package {name} of the suite, "
-                f"{own}. Rename yours, or start Python with -P (python -P ...): then it does not "
-                f"look for modules in the folder of the script or in the working directory"
+                f"{own}. Give yours another name, or {advice}"
             )
     return None
+
+
+def is_command() -> bool:
+    """Whether this process was started as a command of the suite, which ends without a traceback.
+
+    sys.argv[0] is "-m" while Python looks for the module that `python -m` names.
+    """
+    return os.path.basename(next(iter(sys.argv), "")) in ("-m", "lra", "run_task.py", "report.py")  # noqa: PTH119
 
 
 def describe_missing() -> str | None:
@@ -42,8 +57,7 @@ def describe_missing() -> str | None:
         return None
     return (
         f"{sys.executable} has no {', '.join(missing)}. Activate the virtual environment of the "
-        f"suite (source .venv/bin/activate), or install what it needs: "
-        f"pip install -r {os.path.join(ROOT, 'requirements.txt')}"  # noqa: PTH118
+        f"suite (source .venv/bin/activate), or install what it needs: pip install -e {ROOT}"
     )
 
 

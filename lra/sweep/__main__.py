@@ -11,6 +11,7 @@ import argparse
 import logging
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,13 +77,17 @@ def _read_states(runs: Sequence[PlannedRun], limits: Limits) -> list[RunState]:
     return [RunState.read(run, limits) for run in runs]
 
 
-def _report(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> int:
+def _report(
+    runs: Sequence[PlannedRun], data: SweepData, limits: Limits, options: argparse.Namespace
+) -> int:
     """Print the state of every run, the results and the next step; return the exit code."""
-    states = _read_states(runs, limits)
+    data.refuse_if_none_is_ready(runs)
+    states = _read_states(data.ready(runs), limits)
     width = terminal_width()
     results = results_table(states, width)
     _show(["", *runs_table(states, width), *([""] if results else []), *results, ""])
-    _show_sentences(count_states(states))
+    left_out = _describe_left_out(runs, data)
+    _show_sentences(count_states(states), *left_out)
     if (step := next_step(states)) is not None:
         _show_sentences(f"next: {step}")
     else:
@@ -92,7 +97,17 @@ def _report(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namesp
     found = {one.state for one in states}
     if found & {*OPEN, "running"}:
         return STOPPED
-    return 0 if found <= {"done", "at its limit"} else INCOMPLETE
+    return 0 if found <= {"done", "at its limit"} and not left_out else INCOMPLETE
+
+
+def _describe_left_out(runs: Sequence[PlannedRun], data: SweepData) -> list[str]:
+    """Say which runs are left out, why, and how to get their data: a text for each data set."""
+    counts = Counter(filter(None, map(data.fault_of, runs)))
+    return [
+        f"left out: {name} ({count} run{'s' * (count != 1)}), until its data is there: "
+        f"{data.faults[name]}"
+        for name, count in counts.items()
+    ]
 
 
 def _preview(
@@ -105,15 +120,19 @@ def _preview(
     device = "auto" if options.launcher != "local" else options.device
     estimates = RemainingTimes(options.results_dir, choose_device(device), limits)
     _show([*runs_table(_read_states(runs, limits), terminal_width(), estimates.text), ""])
+    data = SweepData(opened)
     if _is_prepared_by_nodes(options):
         _show_sentences("each node prepares its own data")
     else:
-        for name, what in SweepData(opened).check().items():
+        for name, what in data.check().items():
             _show_sentences(f"data of {name}: {what or 'ready'}")
-    _show_sentences(estimates.total(opened))
-    _show(estimates.by_device(opened))
-    _show_sentences("next: the same command without --dry-run")
-    return 0
+        data.refuse_if_none_is_ready(runs)
+    ready = data.ready(opened)
+    _show_sentences(estimates.total(ready))
+    _show(estimates.by_device(ready))
+    left_out = _describe_left_out(runs, data)
+    _show_sentences(*left_out, "next: the same command without --dry-run")
+    return INCOMPLETE if left_out else 0
 
 
 def _print_commands(runs: Sequence[PlannedRun], limits: Limits, options: argparse.Namespace) -> int:
@@ -186,9 +205,10 @@ def sweep(options: argparse.Namespace) -> int:
     if options.retry_failed:
         for run in runs:
             run.forget_failure()
-    if opened and (stopped := launcher.carry_out(opened, data)):
+    ready = data.ready(opened)
+    if ready and (stopped := launcher.carry_out(ready, data)):
         logger.info(f"stopped by {stopped}")
-    return _report(runs, limits, options)
+    return _report(runs, data, limits, options)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -38,9 +38,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Carry out many runs: every combination of tasks, mixers, seeds and --grid "
         "values. Run the same command again to continue: finished runs are never repeated, "
         "unfinished ones resume from their checkpoints, and failed ones are listed.",
-        epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged or "
-        "ran out of memory, 2 mistake in the command, or missing data, 3 stopped before the end, "
-        "or submitted to a cluster, 130 interrupted twice, or while preparing data.",
+        epilog="Exit codes: 0 every run is done or at its limit, 1 some runs failed, diverged, "
+        "ran out of memory or were left out without their data, 2 mistake in the command, or no "
+        "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
+        "twice, or while preparing data.",
     )
     parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(

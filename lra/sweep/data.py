@@ -1,7 +1,11 @@
-"""The data of a sweep's runs, which is checked for every task before the first run."""
+"""The data of a sweep's runs, which is checked for every task before the first run.
+
+Runs whose data cannot be had are left out, and do not keep the others from being carried out.
+"""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -10,6 +14,8 @@ from lra.runtime.launch import command_words
 from lra.sweep.plan import PlannedRun
 from tasks.base import Task
 from tasks.errors import DataError
+
+logger = logging.getLogger(__name__)
 
 
 class SweepData:
@@ -20,26 +26,47 @@ class SweepData:
     """
 
     def __init__(self, runs: Sequence[PlannedRun]) -> None:
-        found: dict[tuple[str, str], PlannedRun] = {}
+        found: dict[tuple[str, str], list[PlannedRun]] = {}
         for run in runs:
-            key = run.config.task_component.spec, run.config.task.model_dump_json()
-            found.setdefault(key, run)
-        tasks = [run.config.task_name for run in found.values()]
+            request = run.config.task_component.spec, run.config.task.model_dump_json()
+            found.setdefault(request, []).append(run)
+        tasks = [run.config.task_name for run, *_ in found.values()]
         self.runs: dict[str, PlannedRun] = {}
         """A run that needs each data set, by a name of the data set."""
         self.left: dict[str, str] = {}
         """What `check` has found to be left to prepare."""
-        for run in found.values():
+        self.faults: dict[str, str] = {}
+        """Why data is missing or cannot be prepared, by the name of the data set."""
+        self._names: dict[str, str] = {}
+        for run, *others in found.values():
             name = run.config.task_name
             if tasks.count(name) > 1:
                 name = " ".join([name, *(t for t in run.overrides if t.startswith("task."))])
             self.runs[name] = run
+            self._names |= {one.name: name for one in (run, *others)}
+
+    def fault_of(self, run: PlannedRun) -> str | None:
+        """Name the data set of a run whose data cannot be had; None for any other run.
+
+        Runs that this object was not made for need no data, for example those that are done.
+        """
+        name = self._names.get(run.name)
+        return name if name in self.faults else None
+
+    def ready(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
+        """Choose the runs in whose data no fault was found."""
+        return [run for run in runs if self.fault_of(run) is None]
+
+    def refuse_if_none_is_ready(self, runs: Sequence[PlannedRun]) -> None:
+        """Raise DataError if no run of a plan has its data."""
+        if not self.ready(runs):
+            names = ", ".join(self.faults)
+            raise DataError(f"no data of {names} (the reasons are above), so no run was started")
 
     def check(self) -> dict[str, str]:
-        """Find out what is left to prepare, without doing it.
+        """Find out what is left to prepare, without doing it; log what is missing, and why.
 
         Returns: what `Task.describe_preparation` says, by the name of the data set.
-        Raises: DataError naming every task whose data is missing; the reasons are logged.
         """
 
         def describe(name: str, task: Task, run: PlannedRun) -> None:
@@ -49,10 +76,7 @@ class SweepData:
         return self.left
 
     def prepare(self) -> None:
-        """Open all data; download, read or generate what is not in the cache yet.
-
-        Raises: DataError naming every task whose data cannot be prepared; the reasons are logged.
-        """
+        """Open all data; download, read or generate what is not in the cache yet."""
         self._attempt(lambda _, task, run: task.prepare(run.data_dir), "cannot be prepared")
 
     def command(self, name: str) -> list[str]:
@@ -64,19 +88,14 @@ class SweepData:
         return command_words("prepare", *words, data_dir=run.data_dir)
 
     def _attempt(self, action: Callable[[str, Task, PlannedRun], object], fault: str) -> None:
-        """Do something for each data set, also after one for which it failed."""
+        """Do something for each data set without a fault; note the faults that it finds."""
 
         def attempt(name: str, run: PlannedRun) -> None:
             with run.config.task_component.explain_errors(f"its data {fault}"):
                 action(name, run.config.build_task(), run)
 
-        failed = attempt_each({n: partial(attempt, n, run) for n, run in self.runs.items()})
-        if not failed:
-            return
-        others = {r.config.task_component.spec for n, r in self.runs.items() if n not in failed}
-        others -= {self.runs[name].config.task_component.spec for name in failed}
-        advice = f", or leave tasks out: --tasks {','.join(sorted(others))}" if others else ""
-        raise DataError(
-            f"the data of {', '.join(failed)} {fault} (the reasons are above), so no run was "
-            f"started; add the data{advice}"
-        )
+        sound = {name: run for name, run in self.runs.items() if name not in self.faults}
+        failed = attempt_each({n: partial(attempt, n, run) for n, run in sound.items()})
+        self.faults |= failed
+        if failed:
+            logger.info(f"left out, because its data {fault}: {', '.join(failed)}")

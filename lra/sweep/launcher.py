@@ -59,7 +59,7 @@ class Launcher(Protocol):
         """Carry out runs, in this order as far as there is room.
 
         Args:
-            data: the data that they need; its faults have been found already.
+            data: the data that they need; runs whose data cannot be prepared are left out.
         Returns: what stopped the sweep early; None if nothing did, or if the runs are in a queue.
         """
         ...

@@ -138,7 +138,7 @@ class LocalLauncher:
         )
         workers = LocalWorkers(self.slots, options.limits, options.gpus_per_run)
         stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
-        return Work(runs, options.limits, workers, stop, options.states).execute()
+        return Work(data.ready(runs), options.limits, workers, stop, options.states).execute()
 
 
 def make_launcher(options: LaunchOptions) -> LocalLauncher:

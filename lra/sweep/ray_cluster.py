@@ -279,7 +279,8 @@ class RayLauncher:
             logger.info(workers.describe())
             stop = StopRequest(options.total_minutes, time_flag="--total-minutes")
             with shared_folder(options.results_dir / workers.proof):
-                return Work(runs, options.limits, workers, stop, options.states).execute()
+                ready = data.ready(runs)
+                return Work(ready, options.limits, workers, stop, options.states).execute()
 
 
 @contextlib.contextmanager
