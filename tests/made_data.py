@@ -149,7 +149,8 @@ def write_table(folder: Path, split: str, column: str, contents: Any, labels: An
     path = folder / f"{split}-00000-of-00001.parquet"
     if len(contents) and isinstance(contents[0], bytes):
         contents = [{"bytes": content, "path": None} for content in contents]
-    pyarrow.parquet.write_table(pyarrow.table({column: contents, "label": labels}), path)
+    table = pyarrow.table({column: contents, "label": labels})
+    pyarrow.parquet.write_table(table, path, store_schema=False)
     return path
 
 

@@ -142,7 +142,9 @@ def test_a_page_in_place_of_the_file_does_not_harm_the_part(
     assert other_server.asked == ["bytes=1000-"]
 
 
-def test_the_last_error_names_every_place_and_the_other_way(server: Server, tmp_path: Path) -> None:
+def test_the_last_error_names_every_place_and_the_other_way(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     server.status = 404
     nowhere = "http://127.0.0.1:9/x.tar.gz"
     places = address(server.url, nowhere)
@@ -153,8 +155,11 @@ def test_the_last_error_names_every_place_and_the_other_way(server: Server, tmp_
     told = str(caught.value)
     for part in (server.url, "404", nowhere, "refused", "1,024,000 bytes", places.sha256):
         assert part in told
-    assert "IMDB Dataset.csv was not read: a single table does not say" in told
     assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    unread = "IMDB Dataset.csv was not read: a single table does not say"
+    assert unread in caplog.text
+    with pytest.raises(DataError, match=unread):
+        release.get(tmp_path, "official")
 
 
 def test_a_later_call_goes_on(server: Server, tmp_path: Path) -> None:

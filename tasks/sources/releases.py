@@ -90,18 +90,21 @@ class Release:
             return [download(found, data_dir / found.file_name)]
         except DownloadError as error:
             raise DataError(
-                f"{self.missing(data_dir)} The download failed: {error}. Run the same command "
-                f"again to go on with it, or get {found.file_name} ({found.bytes:,} bytes, SHA-256 "
-                f"{found.sha256}) in another way and put it into {data_dir}"
+                f"no official files of {self.task} in {data_dir}, and the download failed: "
+                f"{error}. Run the same command again to go on with it, or put {found.file_name} "
+                f"({found.bytes:,} bytes, SHA-256 {found.sha256}) there yourself. Any of these "
+                f"will do: {self._names()}"
             ) from None
 
     def missing(self, data_dir: Path) -> str:
         """Say which files are missing, from which folder, and where people get them."""
-        names = " or ".join(f"{name} ({what})" for name, what in self.names.items())
         return (
             f"no official files of {self.task} in {data_dir} (searched three folders deep); "
-            f"expected {names}. {self.people_get_it}{self._describe_unread(data_dir)}"
+            f"expected {self._names()}. {self.people_get_it}{self._describe_unread(data_dir)}"
         )
+
+    def _names(self) -> str:
+        return " or ".join(f"{name} ({what})" for name, what in self.names.items())
 
     def _describe_unread(self, data_dir: Path) -> str:
         """Name a file that is taken for the release, and say why it is not read."""
