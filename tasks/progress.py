@@ -24,7 +24,12 @@ def is_live() -> bool:
 
 
 def progress(
-    title: str, iterable: Iterable[Any] | None = None, *, total: int | None = None, unit: str
+    title: str,
+    iterable: Iterable[Any] | None = None,
+    *,
+    total: int | None = None,
+    initial: int = 0,
+    unit: str,
 ) -> tqdm[Any]:
     """Show the progress of a long operation; the result is used like `tqdm`.
 
@@ -32,6 +37,7 @@ def progress(
         title: name of the operation.
         iterable: items that the progress bar counts.
         total: number of units in all, if there is no iterable.
+        initial: units that were there before; the rate does not count them.
         unit: name of what is counted; bytes ("B") are shown in powers of 1000.
     """
     live = is_live()
@@ -40,6 +46,7 @@ def progress(
     return tqdm(
         iterable,
         total=total,
+        initial=initial,
         desc=title,
         unit=unit if unit == "B" else f" {unit}",
         unit_scale=unit == "B",

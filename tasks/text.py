@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,10 +24,12 @@ from tasks.errors import DataError
 from tasks.order import choose_rows
 from tasks.random_words import permutation
 from tasks.sources.archives import walk
+from tasks.sources.downloads import Address
 from tasks.sources.releases import Release
+from tasks.sources.parquet import NAME, accept_table, read_table
 
-OFFICIAL_CONTENT = "4c28138be40caa9c0ec559ec9763c8ceb580882c90f1568531d1ef139a5add14"
-"""The digest that `_reviews` computes for the original 50,000 reviews."""
+OFFICIAL_CONTENT = "c106b9774fae8465e995ed1dad71c5b477e2f307d837642c8fe698622287fbf1"
+"""The digest that `_reviews` computes for the original 50,000 reviews in their order."""
 
 OFFICIAL_TRAIN = 25_000
 """Labelled reviews to train on, those to select on among them."""
@@ -36,19 +38,43 @@ LARGEST_REVIEW = 2**20
 LARGEST_TOTAL = 4 * 2**30
 """Most bytes that a review may have, and all that is unpacked from an archive."""
 
+ARCHIVE_BLOCK = 128
+"""Reviews of a class that the official archive, and so a table, has in falling order."""
+
 LARGEST_NUMBER = 2**31
 """Highest number of a review; those of the release end at 50,000."""
+
+
+def _accept(path: Path) -> Path | None:
+    if path.suffix == ".parquet":
+        return accept_table(path, "text")
+    return path if path.is_file() or (path / "train").is_dir() else None
+
 
 RELEASE = Release(
     task="text",
     names={
         "aclImdb*.tar*": "aclImdb_v1.tar.gz, 84,125,825 bytes",
         "aclImdb": "the folder in it, with train/ and test/",
+        NAME: "with test*.parquet and the columns text and label, as Hugging Face serves it",
     },
     people_get_it="Get aclImdb_v1.tar.gz from https://ai.stanford.edu/~amaas/data/sentiment/; it "
     "need not be unpacked.",
-    registered_as="imdb_reviews",
-    accept=lambda path: path if path.is_file() or (path / "train").is_dir() else None,
+    address=Address(
+        # The second is that of "Dive into Deep Learning", with the same SHA-1 as the first.
+        urls=(
+            "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+            "http://d2l-data.s3-accelerate.amazonaws.com/aclImdb_v1.tar.gz",
+        ),
+        file_name="aclImdb_v1.tar.gz",
+        bytes=84_125_825,
+        sha256="c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+    ),
+    not_read={
+        "*[Ii][Mm][Dd][Bb]*.csv": "a single table does not say which reviews are for training and "
+        "which for testing, so results on it could not be compared"
+    },
+    accept=_accept,
     inside="*/*/*.txt",
 )
 
@@ -128,7 +154,10 @@ class Text(DocumentTask):
         documents = Documents(self.alphabet)
         reviews, content = _reviews(path, documents)
         if content != OFFICIAL_CONTENT:
-            made.mark_unofficial("the checksum of its content is not that of the release")
+            made.mark_unofficial(
+                "the checksum of its content, in the order of the reviews, is not that of the "
+                "release"
+            )
         labels = {name: labels for name, (labels, _) in reviews.items()}
         which = {name: which for name, (_, which) in reviews.items()}
         for name in SPLITS:
@@ -156,11 +185,27 @@ def _reviews(
     """Read all labelled reviews.
 
     Returns: the labels and the indices of the documents of each split, in the order of class and
-        number; and a digest of the whole content.
+        number; and a digest of the whole content in that order.
     """
+    read = _read_rows if path.suffix == ".parquet" else _read_files
     rows: dict[str, list[tuple[int, int, int]]] = {name: [] for name in SPLITS}
+    digests: dict[tuple[str, int, int], bytes] = {}
+    for split, label, number, text in read(path):
+        rows[split].append((label, number, documents.add(text)))
+        digest = hashlib.sha256(f"{split} {label} ".encode() + text).digest()
+        digests[split, label, number] = digest
+    content = hashlib.sha256(b"".join(digests[key] for key in sorted(digests))).hexdigest()
+    tables = {
+        name: np.array(sorted(found), dtype=np.int64).reshape(-1, 3) for name, found in rows.items()
+    }
+    new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
+    reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
+    return reviews, content
+
+
+def _read_files(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
+    """Read an archive or folder of reviews; yield split, label, number and text of each."""
     known: set[tuple[str, int, int]] = set()
-    digests: list[bytes] = []
     limits = {"largest": LARGEST_REVIEW, "total": LARGEST_TOTAL}
     for found, file in walk(path, _REVIEW, inside=RELEASE.inside, **limits):
         split, label, number = found[1], _CLASSES[found[2]], int(found[3])
@@ -172,13 +217,21 @@ def _reviews(
                 f"one of them, or one folder of reviews"
             )
         known.add((split, label, number))
-        text = file.read()
-        rows[split].append((label, number, documents.add(text)))
-        digests.append(hashlib.sha256(f"{split} {label} ".encode() + text).digest())
-    content = hashlib.sha256(b"".join(sorted(digests))).hexdigest()
-    tables = {
-        name: np.array(sorted(found), dtype=np.int64).reshape(-1, 3) for name, found in rows.items()
-    }
-    new_index = documents.renumber(np.concatenate([table[:, 2] for table in tables.values()]))
-    reviews = {name: (t[:, 0].astype(np.uint8), new_index[t[:, 2]]) for name, t in tables.items()}
-    return reviews, content
+        yield split, label, number, file.read()
+
+
+def _read_rows(path: Path) -> Iterator[tuple[str, int, int, bytes]]:
+    """Read Parquet files; yield split, label, number and text of each review.
+
+    Rows are in the order of the official archive, which has the reviews of a class 128 at a time,
+    each time from the highest number to the lowest.
+    """
+    for split in SPLITS:
+        texts: tuple[list[bytes], ...] = ([], [])
+        for text, label in read_table(path, split, "text", len(_CLASSES)):
+            texts[label].append(text)
+        for label, found in enumerate(texts):
+            for row, text in enumerate(found):
+                first = row - row % ARCHIVE_BLOCK
+                end = min(first + ARCHIVE_BLOCK, len(found))
+                yield split, label, first + end - 1 - row, text

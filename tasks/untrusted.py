@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 import numpy as np
 
@@ -76,6 +77,24 @@ def map_array(path: Path) -> np.ndarray:
         pass
     with explain_errors(f"{path}"):
         return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+def decode_png(content: bytes, shown: str, side: int, mode: Literal["L", "RGB"]) -> np.ndarray:
+    """Decode a PNG image of side x side pixels: (side * side, channels) uint8.
+
+    Args:
+        shown: its name in messages.
+    Raises: DataError for an image of another size, before it is unpacked, or a damaged one.
+    """
+    from PIL import Image
+
+    with (
+        explain_errors(shown, "get it anew"),
+        Image.open(io.BytesIO(content), formats=["png"]) as image,
+    ):
+        if image.size != (side, side):
+            raise DataError(f"{shown} is {image.size}, expected {(side, side)} pixels")
+        return np.asarray(image.convert(mode), dtype=np.uint8).reshape(side * side, -1)
 
 
 @contextlib.contextmanager

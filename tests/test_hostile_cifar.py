@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pickle
+import struct
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,13 +14,17 @@ import pytest
 
 from attack import Place
 from made_data import (
+    NOISE,
     Attack,
     Files,
     cifar_arrays,
     cifar_binary,
     cifar_python,
+    cifar_tables,
     mutated,
+    png,
     write_files,
+    write_table,
 )
 
 DATA, LABELS = cifar_arrays()[0]
@@ -141,3 +147,60 @@ def test_cut_binary_batches(place: Place, cut: int) -> None:
     name = "cifar-10-batches-bin/test_batch.bin"
     write_files(place.folder / "data", {**cifar_binary(), name: cifar_binary()[name][:-cut]})
     place.attack("lra.prepare", ["--task", "image", "--data-dir", "data"])
+
+
+def bomb() -> bytes:
+    """Make a PNG file of a few bytes that states 60,000 x 60,000 pixels."""
+    small = png((32, 32), "RGB")
+    header = b"IHDR" + struct.pack(">II", 60_000, 60_000) + small[24:29]
+    return small[:12] + header + struct.pack(">I", zlib.crc32(header)) + small[33:]
+
+
+TABLES: Mapping[str, tuple[list[Any], list[Any], str]] = {
+    "64 x 64": ([png((64, 64), "RGB")], [1], "is (64, 64), expected (32, 32) pixels"),
+    "bomb": ([bomb()], [1], "image 0 of train"),
+    "no PNG": ([b"GIF89a"], [1], "image 0 of train is damaged"),
+    "half a PNG": ([png((32, 32), "RGB")[:-30]], [1], "image 0 of train is damaged"),
+    "large": ([bytes(2**20 + 1)], [1], "row 0 has no img of at most 1,048,576 bytes"),
+    "no images": ([None], [1], "row 0 has no img"),
+    "numbers": ([1.5], [1], "row 0 has no img"),
+    "lists": ([[b"x"]], [1], "row 0 has no img"),
+    "no label": ([png((32, 32), "RGB")] * 2, [1, None], "row 1 has label None"),
+    "label 10": ([png((32, 32), "RGB")], [10], "row 0 has label 10, expected 0 to 9"),
+    "label of text": ([png((32, 32), "RGB")], ["cat"], "row 0 has label cat"),
+    "label 1.5": ([png((32, 32), "RGB")], [1.5], "row 0 has label 1.5"),
+    "empty": ([], [], "there are 0 images to train on"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(place: Place, name: str) -> None:
+    images, labels, says = TABLES[name]
+    folder = place.folder / "data" / "plain_text"
+    cifar_tables(folder)
+    write_table(folder, "train", "img", images, labels)
+    place.attack("lra.prepare", ["--task", "image", "--data-dir", "data"], says=says)
+
+
+@pytest.mark.parametrize("change", ["cut", "noise", "no test", "another test"])
+def test_damaged_tables(place: Place, change: str) -> None:
+    folder = place.folder / "data" / "plain_text"
+    cifar_tables(folder)
+    train, test = sorted(folder.iterdir(), reverse=True)
+    if change == "no test":
+        test.unlink()
+    elif change == "another test":
+        write_table(folder, "test", "text", ["a review"], [1])
+    else:
+        content = train.read_bytes()
+        train.write_bytes(content[:-50] if change == "cut" else NOISE)
+    says = "lacks test*.parquet" if change == "no test" else "plain_text/t"
+    place.attack("lra.prepare", ["--task", "image", "--data-dir", "data"], says=says)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_changed_tables(place: Place, seed: int) -> None:
+    cifar_tables(place.folder / "data")
+    path = place.folder / "data" / "train-00000-of-00001.parquet"
+    path.write_bytes(mutated(path.read_bytes(), seed))
+    place.attack("lra.prepare", ["--task", "image", "--data-dir", "data"], {0, 2})

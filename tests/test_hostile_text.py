@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import numpy as np
+import pyarrow
 import pytest
 
 from attack import Place
@@ -19,9 +21,11 @@ from made_data import (
     Files,
     mutated,
     pairs,
+    review_tables,
     reviews,
     write_archive,
     write_files,
+    write_table,
 )
 
 BROKEN: Mapping[str, bytes] = {
@@ -194,6 +198,34 @@ REVIEWS: Mapping[str, Files] = {
 def test_reviews(place: Place, name: str) -> None:
     write_files(place.folder / "data", REVIEWS[name])
     place.attack("lra.prepare", ["--task", "text", "--data-dir", "data"], {0, 2})
+
+
+TABLES: Mapping[str, tuple[list[object], list[object], str]] = {
+    "label 7": (["fine", "dull"], [1, 7], "row 1 has label 7, expected 0 to 1"),
+    "no label": (["fine"], [None], "row 0 has label None"),
+    "unlabelled": (["fine"], [-1], "row 0 has label -1"),
+    "no text": ([None], [1], "row 0 has no text"),
+    "a long text": (["x" * (MIB + 1)], [1], "row 0 has no text of at most 1,048,576 bytes"),
+    "one class": (["fine"], [1], "lacks reviews of a class in train"),
+    "none": ([], [], "lacks reviews of a class in train"),
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables(place: Place, name: str) -> None:
+    texts, labels, says = TABLES[name]
+    review_tables(place.folder / "data", reviews())
+    write_table(place.folder / "data", "train", "text", texts, labels)
+    place.attack("lra.prepare", ["--task", "text", "--data-dir", "data"], says=says)
+
+
+def test_a_table_that_repeats_a_long_text(place: Place) -> None:
+    review_tables(place.folder / "data", reviews())
+    often = pyarrow.array(np.zeros(10_000, dtype=np.int32))
+    texts = pyarrow.DictionaryArray.from_arrays(often, pyarrow.array(["x" * 40 * MIB]))
+    write_table(place.folder / "data", "train", "text", texts, np.ones(10_000, dtype=int))
+    says = "row 0 has no text of at most"
+    place.attack("lra.prepare", ["--task", "text", "--data-dir", "data"], says=says)
 
 
 TAB, LINE = b"\t", b"1.0\ta\tb\tsome text\tother text\n"

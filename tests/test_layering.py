@@ -229,7 +229,7 @@ def test_packages_are_this_repositorys() -> None:
 
 def test_run_task_imports_light() -> None:
     code = "import run_task, lra.train.run, lra.classifier.resolve, sys; "
-    code += "sys.exit(bool({'pandas', 'matplotlib', 'tensorflow_datasets'} & sys.modules.keys()))"
+    code += "sys.exit(bool({'pandas', 'matplotlib', 'pyarrow'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
@@ -265,10 +265,10 @@ READERS = (
 """Calls that take in what somebody else may have written."""
 
 BOUNDARY = {
-    "tasks.untrusted": "regular files of a sane size, and arrays",
+    "tasks.untrusted": "regular files of a sane size, arrays, and images of a known size",
     "tasks.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
-    "tasks.pathfinder.format": "arrays and images out of files that were read",
+    "tasks.pathfinder.format": "arrays out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
     "lra.config.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",

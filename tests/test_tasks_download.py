@@ -1,7 +1,8 @@
-"""Downloads: taken up where they broke off, verified, and quick to fail."""
+"""Downloads: taken up where they broke off, from the next place if need be, and verified."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import itertools
 import time
@@ -10,10 +11,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
-from tasks.sources.downloads import Address, DownloadError, download, look_up_address
+from tasks.errors import DataError
+from tasks.image.task import RELEASE as CIFAR
+from tasks.lm.corpora import CORPORA
+from tasks.sources import downloads
+from tasks.sources.downloads import Address, DownloadError, download
+from tasks.sources.releases import Release
+from tasks.text import RELEASE as IMDB
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -23,8 +31,10 @@ class Server:
 
     def __init__(self) -> None:
         self.knows_ranges = True
+        self.tells_length = True
         self.break_off_after: int | None = None
         self.status = 0
+        self.refuses_after = 10**9
         self.asked: list[str | None] = []
         self.content = CONTENT
         owner = self
@@ -42,22 +52,36 @@ class Server:
     def answer(self, request: BaseHTTPRequestHandler) -> None:
         wanted = request.headers["Range"]
         self.asked.append(wanted)
-        if self.status:
-            request.send_error(self.status)
+        if self.status or len(self.asked) > self.refuses_after:
+            request.send_error(self.status or 503)
             return
         start = int(wanted.removeprefix("bytes=").rstrip("-")) if self.knows_ranges else 0
         body = self.content[start:]
         request.send_response(206 if start else 200)
-        request.send_header("Content-Length", str(len(body)))
+        if self.tells_length:
+            request.send_header("Content-Length", str(len(body)))
         request.end_headers()
         request.wfile.write(body[: self.break_off_after])
         request.close_connection = True
 
     @property
-    def address(self) -> Address:
+    def url(self) -> str:
         host, port = self.http.server_address[:2]
-        digest = hashlib.sha256(CONTENT).hexdigest()
-        return Address(f"http://{host!s}:{port}/x.tar.gz", "x.tar.gz", len(CONTENT), digest)
+        return f"http://{host!s}:{port}/x.tar.gz"
+
+    @property
+    def address(self) -> Address:
+        return address(self.url)
+
+
+def address(*urls: str) -> Address:
+    digest = hashlib.sha256(CONTENT).hexdigest()
+    return Address(urls=urls, file_name="x.tar.gz", bytes=len(CONTENT), sha256=digest)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(downloads, "PAUSES", (0, 0))
 
 
 @pytest.fixture
@@ -66,6 +90,10 @@ def server() -> Iterator[Server]:
     yield made
     made.http.shutdown()
     made.http.server_close()
+
+
+other_server = server
+"""A second place."""
 
 
 def test_a_file_comes_whole(server: Server, tmp_path: Path) -> None:
@@ -82,6 +110,56 @@ def test_a_broken_download_is_resumed(server: Server, tmp_path: Path) -> None:
     assert path.read_bytes() == CONTENT
     starts = [int((asked or "").strip("bytes=-")) for asked in server.asked]
     assert len(starts) == 4 and all(b - a > 200_000 for a, b in itertools.pairwise(starts))
+
+
+def test_a_download_goes_on_as_long_as_each_connection_brings_bytes(
+    server: Server, tmp_path: Path
+) -> None:
+    server.break_off_after = 40_000
+    assert download(server.address, tmp_path / "x.tar.gz").read_bytes() == CONTENT
+    assert len(server.asked) > 25
+
+
+def test_the_next_place_sends_the_rest(
+    server: Server, other_server: Server, tmp_path: Path
+) -> None:
+    server.break_off_after, server.refuses_after = 300_000, 1
+    both = address(server.url, other_server.url)
+    assert download(both, tmp_path / "x.tar.gz").read_bytes() == CONTENT
+    assert len(server.asked) == 4, "asked again after a pause, twice"
+    assert int((other_server.asked[0] or "").strip("bytes=-")) > 200_000
+
+
+@pytest.mark.parametrize("tells_length", [True, False])
+def test_a_page_in_place_of_the_file_does_not_harm_the_part(
+    server: Server, other_server: Server, tmp_path: Path, tells_length: bool
+) -> None:
+    server.knows_ranges, server.content = False, b"<html>moved</html>"
+    server.tells_length = tells_length
+    (tmp_path / "x.tar.gz.partial").write_bytes(CONTENT[:1000])
+    both = address(server.url, other_server.url)
+    assert download(both, tmp_path / "x.tar.gz").read_bytes() == CONTENT
+    assert other_server.asked == ["bytes=1000-"]
+
+
+def test_the_last_error_names_every_place_and_the_other_way(
+    server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.status = 404
+    nowhere = "http://127.0.0.1:9/x.tar.gz"
+    places = address(server.url, nowhere)
+    release = dataclasses.replace(IMDB, address=places)
+    (tmp_path / "IMDB Dataset.csv").touch()
+    with pytest.raises(DataError) as caught:
+        release.get(tmp_path, "auto")
+    told = str(caught.value)
+    for part in (server.url, "404", nowhere, "refused", "1,024,000 bytes", places.sha256):
+        assert part in told
+    assert caught.value.__cause__ is None and caught.value.__suppress_context__
+    unread = "IMDB Dataset.csv was not read: a single table does not say"
+    assert unread in caplog.text
+    with pytest.raises(DataError, match=unread):
+        release.get(tmp_path, "official")
 
 
 def test_a_later_call_goes_on(server: Server, tmp_path: Path) -> None:
@@ -121,20 +199,24 @@ def test_a_refusal_is_named(server: Server, tmp_path: Path) -> None:
 def test_no_network_fails_quickly(tmp_path: Path, host: str) -> None:
     start = time.monotonic()
     with pytest.raises(DownloadError, match=r"refused|[Nn]ame"):
-        download(Address(f"http://{host}/x", "x", 10, "0"), tmp_path / "x")
+        download(address(f"http://{host}/x"), tmp_path / "x")
     assert time.monotonic() - start < 10
 
 
 @pytest.mark.parametrize(
-    ("dataset", "file", "size"),
-    [
-        ("imdb_reviews", "aclImdb_v1.tar.gz", 84_125_825),
-        ("cifar10", "cifar-10-binary.tar.gz", 170_052_171),
-    ],
+    ("name", "known"),
+    [("imdb_reviews", IMDB), ("tiny_shakespeare", CORPORA["shakespeare"].release)],
 )
-def test_addresses_are_those_that_tensorflow_datasets_registers(
-    dataset: str, file: str, size: int
+def test_addresses_have_the_files_that_tensorflow_datasets_registers(
+    name: str, known: Release
 ) -> None:
-    address = look_up_address(dataset)
-    assert (address.file_name, address.bytes) == (file, size)
-    assert address.url.startswith(("http://", "https://")) and len(address.sha256) == 64
+    library = pytest.importorskip("tensorflow_datasets")
+    ((_, facts),) = library.builder_cls(name).url_infos.items()
+    assert known.address is not None
+    assert (known.address.bytes, known.address.sha256) == (int(facts.size), facts.checksum)
+
+
+def test_no_address_is_the_slow_host_alone() -> None:
+    for release in (IMDB, CIFAR):
+        assert release.address is not None
+        assert len({urlsplit(url).hostname for url in release.address.urls}) == 2

@@ -16,16 +16,20 @@ from PIL import Image as PillowImage
 
 from lra.runtime.errors import UserError
 from made_data import (
+    as_png,
     cifar_arrays,
     cifar_binary,
     cifar_python,
+    cifar_tables,
     real_data,
     write_archive,
     write_files,
+    write_table,
 )
 from requested import compose
 from tasks.base import Dataset, Split
 from tasks.errors import DataError
+from tasks.image import cifar
 from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.image.task import Image, tfds_order
 from tasks.splits import Pixels
@@ -42,6 +46,9 @@ MD5 = {
 
 def place(data_dir: Path, kind: str) -> None:
     version, form = kind.split()
+    if version == "Parquet":
+        cifar_tables(data_dir / ("plain_text" if form == "folder" else ""))
+        return
     files = {"python": cifar_python, "binary": cifar_binary}[version]()
     if form == "archive":
         write_archive(data_dir / f"cifar-10-{version}.tar.gz", files)
@@ -50,6 +57,7 @@ def place(data_dir: Path, kind: str) -> None:
 
 
 KINDS = ["python archive", "binary archive", "python folder", "binary folder"]
+KINDS += ["Parquet folder", "Parquet files"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,6 +71,33 @@ def test_every_version_gives_the_same_data(tmp_path: Path, kind: str) -> None:
     place(tmp_path / "other", "python archive")
     assert Image().prepare(tmp_path / "other").fingerprint == dataset.fingerprint
     task.verify(dataset)
+
+
+def test_training_batches_in_a_table_are_put_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(tmp_path / "archive", "python archive")
+    batches = cifar.read_batches(tmp_path / "archive" / "cifar-10-python.tar.gz")
+    monkeypatch.setattr(cifar, "BATCH", 20)
+    for name, batch in batches.items():
+        monkeypatch.setitem(cifar.OFFICIAL_BATCHES, name, cifar.batch_digests(*batch))
+    archive = Image(source="official").prepare(tmp_path / "archive")
+    cifar_tables(tmp_path / "tables", (3, 2, 1, 4, 0))
+    tables = Image(source="official").prepare(tmp_path / "tables")
+    assert tables.source == archive.source == "official"
+    assert tables.fingerprint == archive.fingerprint
+    cifar_tables(tmp_path / "twice", (3, 2, 2, 4, 0))
+    assert Image().prepare(tmp_path / "twice").source == "unofficial"
+
+
+def test_a_table_of_something_else_is_not_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    write_table(tmp_path / "plain_text", "train", "text", ["a review"], [1])
+    with pytest.raises(DataError, match=r"no official files of image .*train\*\.parquet \(with"):
+        Image(source="official").prepare(tmp_path)
+    assert "has the columns text, label; expected img and label; not read" in caplog.text
 
 
 def test_a_pixel_is_where_it_was(tmp_path: Path) -> None:
@@ -241,3 +276,11 @@ def test_the_original_images(tmp_path: Path) -> None:
     start = time.monotonic()
     task.prepare(tmp_path)
     assert time.monotonic() - start < 0.5
+    batches = cifar.read_batches(tmp_path / "cifar-10-batches-py")
+    for split, order in (("train", (3, 2, 1, 4, 0)), ("test", (0,))):  # as Hugging Face has them
+        images, labels = batches[split]
+        rows = np.concatenate([np.arange(i * 10_000, (i + 1) * 10_000) for i in order])
+        files = [as_png(pixels) for pixels in images[rows].reshape(-1, 32, 32, 3)]
+        write_table(tmp_path / "tables" / "plain_text", split, "img", files, labels[rows])
+    tables = task.prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", dataset.fingerprint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 import time
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from made_data import real_data, reviews, write_archive, write_files
+from made_data import real_data, review_tables, reviews, write_archive, write_files
+from tasks import text
 from tasks.base import Dataset
-from tasks.documents.documents import END, UNKNOWN
+from tasks.documents.documents import END, UNKNOWN, Documents
 from tasks.errors import DataError
+from tasks.sources import downloads
 from tasks.splits import PackedTokens
 from tasks.text import Text
 
@@ -25,6 +28,9 @@ def small(**options: Any) -> Text:
 def place(data_dir: Path, kind: str) -> Path:
     """Put the same reviews somewhere that people have them."""
     files = reviews()
+    if kind.startswith("Parquet"):
+        review_tables(data_dir / ("imdb/plain_text" if kind == "Parquet folder" else ""), files)
+        return data_dir
     inner = {name.removeprefix("aclImdb/"): content for name, content in files.items()}
     if kind == "archive":
         return write_archive(data_dir / "aclImdb_v1.tar.gz", files)
@@ -34,7 +40,7 @@ def place(data_dir: Path, kind: str) -> Path:
     return write_files(data_dir / f"{deep}aclImdb", inner)
 
 
-KINDS = ["archive", "other archive", "folder", "nested", "deeper"]
+KINDS = ["archive", "other archive", "folder", "nested", "deeper", "Parquet folder", "Parquet"]
 
 
 def words(dataset: Dataset, split: str, index: int) -> str:
@@ -170,12 +176,13 @@ def test_offline_and_without_files_it_says_what_is_missing(
 ) -> None:
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setattr(downloads, "PAUSES", ())
     start = time.monotonic()
     with pytest.raises(DataError) as caught:
         Text(source=source).prepare(tmp_path)
     assert time.monotonic() - start < 10
-    for text in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
-        assert text in str(caught.value)
+    for part in ("aclImdb_v1.tar.gz", "84,125,825", str(tmp_path), "ai.stanford.edu"):
+        assert part in str(caught.value)
     assert ("download failed" in str(caught.value)) == (source != "official")
     assert not list(tmp_path.rglob("*.partial"))
 
@@ -188,6 +195,21 @@ def test_a_changed_archive_is_noticed_and_a_deleted_one_no_loss(tmp_path: Path) 
         small().prepare(tmp_path)
     archive.unlink()
     assert small().prepare(tmp_path).fingerprint == dataset.fingerprint
+
+
+def test_reviews_in_another_order_are_not_official(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archive = place(tmp_path / "archive", "archive")
+    alphabet = small().alphabet
+    content = text._reviews(archive, Documents(alphabet))[1]
+    monkeypatch.setattr(text, "OFFICIAL_CONTENT", content)
+    official = small(source="official").prepare(tmp_path / "archive")
+    review_tables(tmp_path / "tables", reviews())
+    tables = small(source="official").prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", official.fingerprint)
+    review_tables(tmp_path / "sorted", reviews(), block=1)
+    assert "in the order of" in small().prepare(tmp_path / "sorted").unofficial_because
 
 
 def test_the_original_reviews(tmp_path: Path) -> None:
@@ -205,3 +227,9 @@ def test_the_original_reviews(tmp_path: Path) -> None:
     start = time.monotonic()
     task.prepare(tmp_path)
     assert time.monotonic() - start < 0.5
+    with tarfile.open(real_data("aclImdb.tar.xz")) as archive:
+        opened = {m.name: archive.extractfile(m) for m in archive if m.name.endswith(".txt")}
+        files = {name: file.read() for name, file in opened.items() if file is not None}
+    review_tables(tmp_path / "tables" / "plain_text", files)
+    tables = task.prepare(tmp_path / "tables")
+    assert (tables.source, tables.fingerprint) == ("official", dataset.fingerprint)

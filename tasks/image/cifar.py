@@ -13,14 +13,27 @@ import numpy as np
 from tasks.errors import DataError
 from tasks.image.pickled import read_pickled
 from tasks.sources.archives import walk
+from tasks.sources.parquet import SPLITS, read_table
+from tasks.untrusted import decode_png
 
 TRAIN_FILES = 5
 SIDE = 32
 POSITIONS = SIDE * SIDE
 NUM_CLASSES = 10
 
-OFFICIAL_CONTENT = "e17ae26d9622378fe898a115f40baa06b528285d35460266da2440e10a2f283d"
-"""The digest that `content` computes for the original 60,000 images."""
+BATCH = 10_000
+"""Images in a batch of the release."""
+OFFICIAL_BATCHES = {
+    "train": [
+        "e05b0e581f04ec2a445e6fdec018bd54",
+        "482a89113bbd4710f06b628525d44424",
+        "5723fdd1d54f5851a328237f616f123d",
+        "06dc13dcde5432b1e9eaf0c2068ee906",
+        "de1090bd34a535d3131ceda25ebc7676",
+    ],
+    "test": ["899683d46c3a8c66fd56e1af12202e69"],
+}
+"""What `batch_digests` computes for the release."""
 
 LARGEST_BATCH = 64 * 2**20
 LARGEST_TOTAL = 2**30
@@ -31,11 +44,13 @@ FILE = re.compile(r"(?:^|/)(?:data_batch_([1-9])|test_batch)(\.bin)?$")
 
 
 def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Read all batches of a folder or an archive, in the order of their numbers.
+    """Read all batches of a folder, an archive or Parquet files, in the order of their numbers.
 
     Returns: images (n, 1024, 3) uint8 and labels (n,) uint8, by the names train and test.
     Raises: DataError if a batch is missing, is damaged, or occurs twice.
     """
+    if path.suffix == ".parquet":
+        return _read_tables(path)
     found: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for match, file in walk(path, FILE, inside=INSIDE, largest=LARGEST_BATCH, total=LARGEST_TOTAL):
         number = int(match[1] or 0)
@@ -55,6 +70,31 @@ def read_batches(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         )
         for name, those in numbers.items()
     }
+
+
+def _read_tables(path: Path) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Read Parquet files.
+
+    Hugging Face has the training batches in the order of the official archive, with the fourth
+    first. Batches of the release are put in the order of their numbers.
+    """
+    found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for split in SPLITS:
+        pixels: list[np.ndarray] = []
+        classes: list[int] = []
+        for content, label in read_table(path, split, "img", NUM_CLASSES):
+            shown = f"{path.parent}: image {len(pixels)} of {split}"
+            pixels.append(decode_png(content, shown, SIDE, "RGB"))
+            classes.append(label)
+        images = np.array(pixels, dtype=np.uint8).reshape(-1, POSITIONS, 3)
+        found[split] = images, np.array(classes, dtype=np.uint8)
+    images, labels = found["train"]
+    digests, official = batch_digests(images, labels), OFFICIAL_BATCHES["train"]
+    if sorted(digests) == sorted(official):
+        order = [digests.index(digest) for digest in official]
+        rows = np.concatenate([np.arange(i * BATCH, (i + 1) * BATCH) for i in order])
+        found["train"] = images[rows], labels[rows]
+    return found
 
 
 def _read_binary(file: IO[bytes], shown: str) -> tuple[np.ndarray, np.ndarray]:
@@ -92,14 +132,14 @@ def _checked(planes: np.ndarray, labels: np.ndarray, shown: str) -> tuple[np.nda
     return images, labels.astype(np.uint8)
 
 
-def content(splits: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    """Compute a digest of images and labels that does not depend on their order in a split."""
+def batch_digests(images: np.ndarray, labels: np.ndarray) -> list[str]:
+    """Compute a digest of each batch of images that does not depend on their order in it."""
     digests = [
-        hashlib.sha256(f"{name} {label} ".encode() + image.tobytes()).digest()
-        for name, (images, labels) in splits.items()
+        hashlib.sha256(bytes([label]) + image.tobytes()).digest()
         for image, label in zip(images, labels.tolist(), strict=True)
     ]
-    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
+    batches = (digests[start : start + BATCH] for start in range(0, len(digests), BATCH))
+    return [hashlib.sha256(b"".join(sorted(batch))).hexdigest()[:32] for batch in batches]
 
 
 def pillow_gray(images: np.ndarray) -> np.ndarray:

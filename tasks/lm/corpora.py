@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from tasks.sources.downloads import Address
 from tasks.sources.releases import Release
 
 Unit = Literal["byte", "word"]
@@ -94,6 +95,8 @@ def _hutter(name: str, md5: str) -> Corpus:
     )
 
 
+_SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+
 CORPORA: Mapping[str, Corpus] = {
     "wikitext-2": _wikitext(
         2,
@@ -131,13 +134,20 @@ CORPORA: Mapping[str, Corpus] = {
             },
             people_get_it="Get data/tinyshakespeare/input.txt from github.com/karpathy/char-rnn "
             "and save it as tinyshakespeare.txt.",
-            registered_as="tiny_shakespeare",
-            saved_as="tinyshakespeare.txt",
+            address=Address(
+                urls=(
+                    "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/"
+                    "tinyshakespeare/input.txt",
+                ),
+                file_name="tinyshakespeare.txt",
+                bytes=1_115_394,
+                sha256=_SHAKESPEARE,
+            ),
             accept=lambda path: path if path.is_file() else None,
             inside="*",
         ),
         files=re.compile(r"(?:^|/)(?:input|tinyshakespeare)\.txt$"),
-        digests={WHOLE: "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"},
+        digests={WHOLE: _SHAKESPEARE},
         tokens={"byte": _sizes(1_003_854, 111_540, 111_540)},
         held_out_once=True,
     ),

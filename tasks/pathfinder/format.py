@@ -25,7 +25,7 @@ from tasks.progress import progress
 from tasks.sources.archives import walk
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.exports import MARK
-from tasks.untrusted import read_regular
+from tasks.untrusted import decode_png, read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ def read_release(made: Build, path: Path, prefix: str, size: int) -> Listing:
             raise _occurs_twice(place)
         is_found[row] = True
         if content:
-            images[row, :, 0] = _decode(content, place, size)
+            images[row] = decode_png(content, place, size, "L")
             is_read[row] = True
         else:
             skipped.append(f"{place}: the file is empty")
@@ -198,21 +198,6 @@ def _rows(content: bytes, place: str) -> list[list[str]]:
             raise DataError(f"{place} is damaged ({type(error).__name__}: {error})") from None
         return [[str(value) for value in row] for row in np.atleast_2d(table)]
     return [line.split() for line in content.decode(errors="replace").splitlines() if line.strip()]
-
-
-def _decode(content: bytes, place: str, size: int) -> np.ndarray:
-    """Decode an image: (size * size,) uint8."""
-    from PIL import Image
-
-    try:
-        with Image.open(io.BytesIO(content), formats=["png"]) as image:
-            if image.size != (size, size):
-                raise DataError(f"{place} is {image.size}, expected {(size, size)} pixels")
-            return np.asarray(image.convert("L"), dtype=np.uint8).reshape(-1)
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(f"{place} is damaged ({error}); get it anew") from None
 
 
 def write_release(

@@ -1,3 +1,3 @@
-"""Where data that is not generated comes from: archives, downloads, releases and exports."""
+"""Where data that is not generated comes from: archives, tables, downloads, releases, exports."""
 
-__all__ = ["archives", "copies", "downloads", "exports", "releases", "tables"]
+__all__ = ["archives", "copies", "downloads", "exports", "parquet", "releases", "tables"]

@@ -1,8 +1,9 @@
-"""Downloads that resume where they broke off and are verified before use."""
+"""Downloads that resume where they broke off, from one of several places, and are verified."""
 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,97 +11,108 @@ from typing import Any
 from filelock import FileLock
 
 from tasks.errors import KnownError
-from tasks.files import name_file_in_errors
+from tasks.files import format_bytes, name_file_in_errors
 from tasks.manifest import file_facts
 from tasks.progress import progress
 
 logger = logging.getLogger(__name__)
 
-CHUNK = 2**16
+CHUNK = 2**13
+"""Bytes that are written at a time; fewer are lost where a connection ends."""
 TIMEOUT = (5, 30)
 """Seconds to wait for a connection, and for the next bytes."""
-ATTEMPTS = 5
-"""How often one call resumes a download that broke off."""
+PAUSES = (1, 3)
+"""Seconds to wait before asking again each time that a connection brings nothing new."""
+SERVER_ERROR = 500
+"""Lowest status that may pass; those below say that the server will not send the file."""
 
 
 class DownloadError(KnownError):
     """A file could not be downloaded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Address:
     """A file on the network, with the size and the checksum that it must have."""
 
-    url: str
+    urls: tuple[str, ...]
+    """Places that have this file, byte for byte, in the order in which they are tried."""
     file_name: str
+    """The name that the downloaded file gets."""
     bytes: int
     sha256: str
-
-
-def look_up_address(dataset: str) -> Address:
-    """Look up the address of a data set's only file as tensorflow-datasets registers it."""
-    import tensorflow_datasets
-
-    url_infos: Any = tensorflow_datasets.builder_cls(dataset).url_infos
-    ((url, facts),) = url_infos.items()
-    return Address(url, url.rpartition("/")[2], int(facts.size), str(facts.checksum))
 
 
 def download(address: Address, target: Path) -> Path:
     """Download a file, or the rest of one; the file gets its name once its checksum is right.
 
+    What one place has sent is kept, and the next place sends the rest.
+
     Args:
         address: where the file is, with its size and checksum.
         target: path that the file gets.
     Returns: target.
-    Raises: DownloadError naming the address and the reason.
+    Raises: DownloadError naming every place and why it failed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(f"{target}.lock"):
         if target.exists():  # another process was faster
             return target
         partial = target.with_name(f"{target.name}.partial")
-        _resume(address, partial)
-        if file_facts(partial).sha256 != address.sha256:
-            partial.unlink()
-            raise DownloadError(
-                f"{address.url}: the checksum of the downloaded file is wrong; deleted"
-            )
-        return partial.rename(target)
+        failures: list[str] = []
+        size = format_bytes(address.bytes)
+        for url, *others in (address.urls[i:] for i in range(len(address.urls))):
+            also = f"; if it is slow, {' and '.join(others)} has the same file" if others else ""
+            logger.info(f"{address.file_name} ({size}) comes from {url}{also}")
+            try:
+                _resume(url, address, partial)
+                return partial.rename(target)
+            except DownloadError as error:
+                failures.append(f"{url}: {error}")
+        raise DownloadError("; ".join(failures))
 
 
-def _resume(address: Address, partial: Path) -> None:
-    """Download the missing bytes of a file, resuming where it broke off."""
+def _resume(url: str, address: Address, partial: Path) -> None:
+    """Download the missing bytes, as long as each connection brings some, and verify all."""
     import requests
 
-    with progress(f"downloading {address.url}", total=address.bytes, unit="B") as bar:
-        for _ in range(ATTEMPTS):
-            before = _size(partial)
-            bar.update(before - bar.n)
-            if before >= address.bytes:
-                break
+    most, pauses = _size(partial), iter(PAUSES)
+    title = f"downloading {address.file_name}"
+    with progress(title, total=address.bytes, initial=most, unit="B") as bar:
+        while _size(partial) < address.bytes:
+            error: requests.RequestException | None = None
             try:
-                _append(address, partial, bar)
-            except requests.RequestException as error:
-                if _size(partial) == before:
-                    raise DownloadError(f"{address.url}: {_reason(error)}") from None
-                logger.info(f"{address.url} broke off at {_size(partial):,} bytes; resuming")
-    if (size := _size(partial)) != address.bytes:
-        if size > address.bytes:
-            partial.unlink()
-        raise DownloadError(f"{address.url}: got {size:,} bytes, expected {address.bytes:,}")
+                _append(url, address, partial, bar)
+            except requests.RequestException as caught:
+                error = caught
+            if _size(partial) > most:
+                most, pauses = _size(partial), iter(PAUSES)
+                continue
+            pause = None if _is_final(error) else next(pauses, None)
+            if pause is None:
+                raise DownloadError(_reason(error) if error else "it sends nothing")
+            time.sleep(pause)
+    _verify(address, partial)
 
 
-def _append(address: Address, partial: Path, bar: Any) -> None:
-    """Download from where a file ends, or from the start if the server cannot send a range."""
+def _append(url: str, address: Address, partial: Path, bar: Any) -> None:
+    """Download from where a file ends, or from the start if the server cannot send a range.
+
+    Raises: DownloadError, before anything is written, if the answer is no part of the file.
+    """
     import requests
 
     done = _size(partial)
     headers = {"Range": f"bytes={done}-", "Accept-Encoding": "identity"}
-    with requests.get(address.url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
+    with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT) as answer:
         answer.raise_for_status()
-        is_rest = answer.status_code == requests.codes.partial_content
-        with partial.open("ab" if is_rest else "wb") as file:
+        start = done if answer.status_code == requests.codes.partial_content else 0
+        length = answer.headers.get("Content-Length", "")
+        if length.isdecimal() and start + int(length) != address.bytes:
+            raise DownloadError(f"got {start + int(length):,} bytes, expected {address.bytes:,}")
+        if not length and start < done:
+            raise DownloadError("it can neither send the rest nor say how long the file is")
+        with partial.open("ab" if start else "wb") as file:
             bar.update(file.tell() - bar.n)
             for chunk in answer.iter_content(CHUNK):
                 with name_file_in_errors(partial):
@@ -110,8 +122,25 @@ def _append(address: Address, partial: Path, bar: Any) -> None:
                     break
 
 
+def _verify(address: Address, partial: Path) -> None:
+    """Compare size and checksum; delete a file that differs."""
+    size = _size(partial)
+    if size != address.bytes:
+        partial.unlink()
+        raise DownloadError(f"got {size:,} bytes, expected {address.bytes:,}; deleted")
+    if file_facts(partial).sha256 != address.sha256:
+        partial.unlink()
+        raise DownloadError("the checksum of the downloaded file is wrong; deleted")
+
+
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _is_final(error: Exception | None) -> bool:
+    """Whether asking again is of no use, as the server refuses the request."""
+    answer = getattr(error, "response", None)
+    return answer is not None and answer.status_code < SERVER_ERROR
 
 
 def _reason(error: Exception) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from tasks.errors import DataError
 from tasks.files import format_bytes
 from tasks.manifest import origin_facts
 from tasks.sources.copies import copy_order, note_copies
-from tasks.sources.downloads import Address, DownloadError, download, look_up_address
+from tasks.sources.downloads import Address, DownloadError, download
+from tasks.sources.parquet import table_files
 from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
@@ -41,10 +43,10 @@ class Release:
     """Patterns of archives and folders, the preferred first, each with a description."""
     people_get_it: str
     """A sentence that says where people get the files."""
-    registered_as: str | None = None
-    """Name of a data set of tensorflow-datasets with a public address."""
-    saved_as: str | None = None
-    """Name that a download gets; None: that of the address."""
+    address: Address | None = None
+    """Where the files can be downloaded."""
+    not_read: Mapping[str, str] = field(default_factory=dict)
+    """Patterns of files that are taken for the release, each with the reason not to read them."""
     accept: Callable[[Path], Path | None]
     """Returns the archive or folder to read for a path that fits a pattern, or None to skip it."""
     inside: str
@@ -80,8 +82,8 @@ class Release:
         Raises: DataError if there are no files, and they cannot be downloaded.
         """
         found = self.find(data_dir) if source in ("auto", "official") else []
-        if not found and source in ("auto", "download") and self.registered_as is not None:
-            return look_up_address(self.registered_as)
+        if not found and source in ("auto", "download") and self.address is not None:
+            return self.address
         if not found:
             raise DataError(self.missing(data_dir))
         return found
@@ -94,20 +96,36 @@ class Release:
         found = self.locate(data_dir, source)
         if not isinstance(found, Address):
             return found
+        if unread := self._describe_unread(data_dir):
+            logger.warning(unread.strip())
         try:
-            return [download(found, data_dir / (self.saved_as or found.file_name))]
+            return [download(found, data_dir / found.file_name)]
         except DownloadError as error:
-            raise DataError(f"{self.missing(data_dir)} The download failed: {error}") from None
+            raise DataError(
+                f"no official files of {self.task} in {data_dir}, and the download failed: "
+                f"{error}. Run the same command again to go on with it, or put {found.file_name} "
+                f"({found.bytes:,} bytes, SHA-256 {found.sha256}) there yourself. Any of these "
+                f"will do: {self._names()}"
+            ) from None
 
     def missing(self, data_dir: Path) -> str:
         """Say which files are missing, from which folder, and where people get them."""
-        names = " or ".join(f"{name} ({what})" for name, what in self.names.items())
         nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
         rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
         return (
-            f"no official files of {self.task} in {data_dir} (searched three folders deep); "
-            f"expected {names}.{rename} {self.people_get_it}"
+            f"no official files of {self.task} in {data_dir} (searched three folders deep); expected "
+            f"{self._names()}.{rename} {self.people_get_it}{self._describe_unread(data_dir)}"
         )
+
+    def _names(self) -> str:
+        return " or ".join(f"{name} ({what})" for name, what in self.names.items())
+
+    def _describe_unread(self, data_dir: Path) -> str:
+        """Name a file that is taken for the release, and say why it is not read."""
+        for name, why in self.not_read.items():
+            for path in itertools.chain(*(data_dir.glob(f"{depth}{name}") for depth in DEPTHS)):
+                return f" {path} was not read: {why}."
+        return ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +153,7 @@ class ReleaseCache:
             return ""
         found = self.release.locate(self.data_dir, self.source)
         if isinstance(found, Address):
-            return f"download {found.url} ({format_bytes(found.bytes)}) and read it"
+            return f"download {found.urls[0]} ({format_bytes(found.bytes)}) and read it"
         path = found[0]
         size = f" ({format_bytes(path.stat().st_size)})" if path.is_file() else ""
         return f"read {path}{size}"
@@ -151,7 +169,8 @@ class ReleaseCache:
 
         def build(made: Build) -> None:
             path, *others = self.release.get(self.data_dir, self.source)
-            files = [path] if path.is_file() else sorted(path.glob(self.release.inside))
+            files = table_files(path) or [path]
+            files = files if path.is_file() else sorted(path.glob(self.release.inside))
             if len(files) <= FEW:
                 made.origin = {
                     file.relative_to(self.data_dir).as_posix(): origin_facts(file) for file in files
