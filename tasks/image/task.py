@@ -29,8 +29,8 @@ from tasks.image.cifar import (
 from tasks.manifest import canonical_hash
 from tasks.order import choose_rows, random_split_order
 from tasks.sources.downloads import Address
-from tasks.sources.releases import Release, ReleaseCache
 from tasks.sources.parquet import NAME, accept_table
+from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import Pixels, scale
 
 OFFICIAL_COUNTS = {"train": 45_000, "val": 5_000, "test": 10_000}
