@@ -113,8 +113,9 @@ class Release:
         nearly = ", ".join(str(path) for path in self.find_nearly(data_dir))
         rename = f" Rename or unpack what has almost such a name: {nearly}." if nearly else ""
         return (
-            f"no official files of {self.task} in {data_dir} (searched three folders deep); expected "
-            f"{self._names()}.{rename} {self.people_get_it}{self._describe_unread(data_dir)}"
+            f"no official files of {self.task} in {data_dir} (searched three folders deep); "
+            f"expected {self._names()}.{rename} {self.people_get_it}"
+            f"{self._describe_unread(data_dir)}"
         )
 
     def _names(self) -> str:
