@@ -32,16 +32,25 @@ def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_tap
 
 
 @pytest.mark.parametrize(
-    ("name", "option"),
+    ("name", "option", "others"),
     [
-        ("conv", "width"), ("nystrom", "convolution_size"), ("ski-tnn", "num_taps"),
-        ("reformer", "chunk_length"),
+        ("conv", "width", {}),
+        ("nystrom", "convolution_size", {}),
+        ("ski-tnn", "num_taps", {}),
+        ("reformer", "chunk_length", {}),
+        ("sinkhorn", "block_size", {}),
+        ("sparse", "window_size", {}),
+        *(
+            ("sparse", "block_size", {"pattern": p})
+            for p in ("strided", "fixed", "bigbird", "local")
+        ),
     ],
-)  # fmt: skip
-def test_widths_beyond_the_sequence_cost_nothing(name: str, option: str) -> None:
+)
+def test_widths_beyond_the_sequence_cost_nothing(
+    name: str, option: str, others: dict[str, Any]
+) -> None:
     """Their square would be 16 GiB for each channel, in single precision."""
-    options: dict[str, Any] = {option: 2**16 - 1}
-    mixer = build_mixer(name, **options)
+    mixer = build_mixer(name, **others, **{option: 2**16 - 1})
     x = torch.randn(1, 40, 8, requires_grad=True)
     mixer(x).square().sum().backward()
     assert x.grad is not None and x.grad.isfinite().all()
