@@ -27,6 +27,10 @@ from models.layers.linear_map import LinearMap
 from models.ops.depthwise import depthwise_convolution
 from models.ops.nystrom_attention import averaging_matrix, nystrom_attention
 
+MOST_ITERATIONS = 20
+"""Each iteration multiplies rounding errors as well. In single precision, the pseudo-inverse of a
+nearly singular matrix gets worse from here on, and then infinite."""
+
 
 class Nystrom(Mixer):
     """Softmax attention approximated through a few landmarks, O(length * num_landmarks).
@@ -37,11 +41,11 @@ class Nystrom(Mixer):
     Args:
         num_heads: number of attention heads, each with the same number of channels.
         num_landmarks: number of segments.
-        iterations: number of iterations of the pseudo-inverse.
+        iterations: number of iterations of the pseudo-inverse, at most 20.
         convolution_size: number of taps of the convolution of the values that is added to the
             result, an odd number. Each head has one filter. None: no convolution.
-    Raises: ValueError if the context is causal, if num_heads does not divide dim, or if
-        convolution_size is even.
+    Raises: ValueError if the context is causal, if num_heads does not divide dim, if
+        convolution_size is even, or for more iterations than single precision allows.
     """
 
     name = "nystrom"
@@ -61,6 +65,11 @@ class Nystrom(Mixer):
         dim = channels_of_heads(context, num_heads)
         if convolution_size is not None and convolution_size % 2 == 0:
             raise ValueError(f"convolution_size {convolution_size} is even, expected an odd number")
+        if iterations > MOST_ITERATIONS:
+            raise ValueError(
+                f"iterations {iterations:,}, expected at most {MOST_ITERATIONS}: more of them "
+                f"multiply rounding errors until the result is not finite"
+            )
         self.num_heads = num_heads
         self.num_landmarks = num_landmarks
         self.iterations = iterations

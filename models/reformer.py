@@ -27,6 +27,9 @@ from models.layers.heads import channels_of_heads, split_heads
 from models.layers.linear_map import LinearMap
 from models.ops.hashed_attention import count_directions, hash_vectors, hashed_attention
 
+FEW_BUCKETS = 64
+"""So many buckets may be more than there are positions."""
+
 
 class Reformer(Mixer):
     """Attention by locality-sensitive hashing, O(num_rounds * length * chunk_length).
@@ -40,8 +43,10 @@ class Reformer(Mixer):
         num_heads: number of attention heads.
         num_rounds: number of rounds of hashing. Positions with similar queries are more likely to
             meet in one of several rounds.
-        chunk_length: in positions. A position sees its chunk and the one before.
-        num_buckets: number of buckets in a round, which one hash chooses. None: at least twice the
+        chunk_length: in positions. A position sees its chunk and the one before. A chunk longer
+            than every sequence counts as one of that length.
+        num_buckets: number of buckets in a round, which one hash chooses; no more than positions,
+            or 64. None: at least twice the
             number of chunks in `context.max_length`, or 1 if there is one chunk. If there are more
             chunks than positions in a chunk, two hashes choose the bucket together, as in the
             released code. One hash would compare each position with as many random directions as
@@ -50,7 +55,7 @@ class Reformer(Mixer):
         redraw_rotations: whether each training step draws new random rotations for the hashes (in
             `models.base.begin_step`). Otherwise the first ones are kept. Evaluation uses those of
             the last training step.
-    Raises: ValueError if num_heads does not divide the channels.
+    Raises: ValueError if num_heads does not divide the channels, or for too many buckets.
     """
 
     name = "reformer"
@@ -70,9 +75,16 @@ class Reformer(Mixer):
     ) -> None:
         super().__init__()
         dim = channels_of_heads(context, num_heads)
+        most = max(context.max_length, FEW_BUCKETS)
+        if num_buckets is not None and num_buckets > most:
+            raise ValueError(
+                f"num_buckets {num_buckets:,} for sequences of {context.max_length:,} positions, "
+                f"expected at most {most:,}: each position is compared with all buckets"
+            )
         factors = [num_buckets] if num_buckets else factor_buckets(context.max_length, chunk_length)
         self.num_heads = num_heads
         self.chunk_length = chunk_length
+        self.max_length = context.max_length
         self.bucket_factors = factors
         self.look_ahead = look_ahead
         self.redraw_rotations = redraw_rotations
@@ -98,7 +110,7 @@ class Reformer(Mixer):
             buckets,
             mask,
             num_buckets=math.prod(self.bucket_factors),
-            chunk_length=self.chunk_length,
+            chunk_length=min(self.chunk_length, max(x.shape[1], self.max_length)),
             look_ahead=self.look_ahead,
             causal=self.causal,
         )

@@ -76,7 +76,8 @@ class Sinkhorn(Mixer):
         self.context = context
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
-        self.block_size = block_size or math.isqrt(context.max_length - 1) + 1
+        few = math.isqrt(context.max_length - 1) + 1
+        self.block_size = min(block_size or few, context.max_length)
         self.iterations = iterations
         self.temperature = temperature
         self.gumbel_noise = gumbel_noise

@@ -203,20 +203,23 @@ class Sparse(Mixer):
     def _pattern(self, length: int) -> tuple[Pattern, tuple[int, int]]:
         """Return the pattern, and its first position and the first one after its positions."""
         inner = self.num_global, max(length, self.num_global)
-        if self.pattern == "strided":
-            return Strided(self.block_size), inner
-        if self.pattern == "fixed":
-            return Fixed(self.block_size, self.num_summary), inner
-        if self.pattern == "local":
-            return Local(self.block_size, self.context.causal), inner
-        if self.pattern == "longformer":
-            return Window(max(16, -(-self.window_size // 4)), *self._window()), inner
         longest = max(length, self.context.max_length)
+        # A block beyond every sequence is cut, which changes no result.
+        size = min(self.block_size, max(longest, BLOCK_SIZE))
+        if self.pattern == "strided":
+            return Strided(size), inner
+        if self.pattern == "fixed":
+            return Fixed(size, min(self.num_summary, size - 1)), inner
+        if self.pattern == "local":
+            return Local(size, self.context.causal), inner
+        if self.pattern == "longformer":
+            block = min(-(-self.window_size // 4), max(longest, WINDOW_SIZE // 4))
+            return Window(max(16, block), *self._window()), inner
         table = self.random_blocks
         if longest > self.context.max_length:
             table = self._draw_blocks(longest).to(table.device)
-        last = (-(-longest // self.block_size) - 1) * self.block_size
-        return RandomBlocks(self.block_size, table), (self.block_size, last)
+        last = (-(-longest // size) - 1) * size
+        return RandomBlocks(size, table), (size, last)
 
     def _window(self) -> tuple[int, int]:
         """Return the numbers of positions behind and ahead in the window of longformer."""

@@ -111,7 +111,7 @@ def test_a_sound_mixer_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ("self.training or x.mul_(2); return self.linear(x)",
          ["padding changes no real position in evaluation, 5 positions: forward writes to its",
           "it runs on 1 position: forward writes to its input", "it runs in bf16"]),
-        ("return self.linear(x)[:, :1]", ["forward and backward pass", "it runs on 96 positions"]),
+        ("return self.linear(x)[:, :1]", ["forward and backward pass", "it runs on 300 positions"]),
         ("return self.linear(x) - self.linear(x).mean(0)", ["sequences of a batch"]),
         ("return self.linear(x) + torch.rand(1)", ["two evaluations", "saved weights give"]),
         ("return self.linear(x) * (x.shape[1] > 1 or 1 / 0)", ["it runs on 1 position"]),
@@ -129,6 +129,34 @@ def test_every_failure_is_named_and_the_rest_goes_on(
     assert "next: correct what failed, and run the same command again" in shown
     for name in failed:
         assert f"FAILED {name}" in shown, shown
+
+
+ZEROS_AT_PADDING = """x = self.linear(x)
+        n = x.shape[1]
+        if mask is not None:
+            x = x.masked_fill(~mask[..., None], 0)
+        """
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "return x + x.mean(1, keepdim=True)",
+        "return (x + 0.01 * torch.arange(n)[:, None]).flip(1).cumsum(1).flip(1)",
+        "return torch.fft.irfft(torch.fft.rfft(x, dim=1) * (1 + torch.fft.rfft(torch.ones(2), n=n))"
+        "[:, None], n=n, dim=1)",
+        "return x + x.amax(1, keepdim=True)",
+        "return (x @ x.mT).softmax(-1) @ x",
+        "return x + nn.functional.pad(x, (0, 0, 0, -n % 128)).mean(1, keepdim=True)",
+    ],
+)
+def test_the_amount_of_padding_changes_nothing(
+    result: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("own.py").write_text(SCALE.replace("RETURN", ZEROS_AT_PADDING + result))
+    assert main(["own.py:Scale"]) == 1
+    shown = shown_in_one_line(capsys)
+    assert "FAILED results do not depend on the amount of padding: the results at " in shown
 
 
 @pytest.mark.parametrize(
@@ -260,7 +288,7 @@ def test_a_subclass_of_mixer_is_held_to_the_contract(
     Path("own.py").write_text(right.replace(old, new))
     assert main(["own.py:Shift"]) == (1 if failed else 0)
     shown = shown_in_one_line(capsys)
-    assert f"FAILED {failed}" in shown if failed else "all 36 checks passed" in shown
+    assert f"FAILED {failed}" in shown if failed else "all 37 checks passed" in shown
 
 
 @pytest.mark.parametrize("name", MIXERS.classes)

@@ -115,7 +115,8 @@ def on_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = [tiny_arguments(folder / name, *changes_of(name)) for name in SETTINGS]
     runs.append(tiny_arguments(folder / "whole", *DROPOUT))
     runs.append(tiny_arguments(folder / "part", *DROPOUT, "--max-steps", "7"))
-    finish(launch(script, json.dumps(runs)))
+    _, err = finish(launch(script, json.dumps(runs)))
+    assert "Warning" not in err  # of a dependency
     return folder
 
 
@@ -130,12 +131,14 @@ NORM = """
 import torch
 import torch.distributed as dist
 from torch import nn
+from lra.runtime.distributed import ProcessGroup
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm
+from models.layers.norms import BatchNorm
 
 dist.init_process_group("gloo")
 rank = dist.get_rank()
 torch.manual_seed(0)
-whole = nn.BatchNorm1d(3).double()
+whole = BatchNorm(3).double()
 nn.init.normal_(whole.weight)
 ours = SynchronizedBatchNorm(3).double()
 ours.load_state_dict(whole.state_dict())
@@ -154,6 +157,12 @@ for name in ("weight", "bias"):
 for name, buffer in whole.named_buffers():
     torch.testing.assert_close(getattr(ours, name), buffer)
 torch.testing.assert_close(ours.eval()(own), whole.eval()(own))
+for norm in (ours.train(), whole.train()):
+    for all_have in (x.detach(), x.detach()[:1]):  # what is too little to divide
+        with ProcessGroup(rank, 2).gradients_synchronized(norm, True, is_divided=False):
+            norm(all_have)
+for name, buffer in whole.named_buffers():
+    torch.testing.assert_close(getattr(ours, name), buffer)
 dist.destroy_process_group()
 """
 

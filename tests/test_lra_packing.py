@@ -185,6 +185,28 @@ def test_batch_norm_sees_real_positions_alone() -> None:
     torch.testing.assert_close(norm.running_mean, 0.1 * real.mean(dim=0))
 
 
+def test_batch_norm_of_one_position_takes_the_running_statistics() -> None:
+    norm = NORMS["batch"](4)
+    norm(torch.randn(9, 4) + 3)
+    before = {name: buffer.clone() for name, buffer in norm.named_buffers()}
+    x = torch.randn(1, 4, requires_grad=True)
+    y = norm(x)
+    y.sum().backward()
+    assert x.grad is not None and x.grad.all()
+    assert all(torch.equal(buffer, before[name]) for name, buffer in norm.named_buffers())
+    torch.testing.assert_close(y, norm.eval()(x))
+    assert norm.train()(torch.randn(2, 4)).shape == (2, 4)
+    assert not torch.equal(norm.get_buffer("running_mean"), before["running_mean"])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_model_trains_on_one_position(norm: str) -> None:
+    model = classifier("tnn", TOKENS, f"model.norm={norm}")
+    values, lengths = batch_of([[1]])
+    model(values, lengths).square().sum().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
 def test_two_towers_share_an_encoder() -> None:
     model = classifier("tnn", PAIRS).eval()
     values, lengths = batch_of([[5, 9], [20, 20], [1, 40]])

@@ -283,11 +283,22 @@ def test_faults_of_its_code_are_one_line_with_their_place(source: str, part: str
 
 
 def test_causality_is_tried() -> None:
-    write(module_with("return x.flip(1) if mask is None else x"))
+    real = "x if mask is None else x.masked_fill(~mask[..., None], 0)"
+    write(module_with(f"return x + ({real}).sum(1, keepdim=True)"))
     resolved("own.py:Own")
     assert "the last position changes earlier" in message("own.py:Own", "model.causal=true")
     write(module_with("return x.cumsum(1)"))
     resolved("own.py:Own", "model.causal=true")
+
+
+def test_the_amount_of_padding_is_tried() -> None:
+    real = "x if mask is None else x.masked_fill(~mask[..., None], 0)"
+    start = "self.zero = nn.Parameter(torch.zeros(context.dim))"
+    for factor in ("1", "self.zero"):
+        write(module_with(f"return x + {factor} * ({real}).mean(1, keepdim=True)", before=start))
+        assert "the results at 5 positions differ by up to" in message("own.py:Own")
+    write(module_with("return x + torch.rand_like(x)"))  # nothing can be compared
+    resolved("own.py:Own")
 
 
 def test_untyped_options_take_the_type_of_their_default() -> None:

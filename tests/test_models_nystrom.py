@@ -186,3 +186,16 @@ RELEASED_SIZES = {
 @pytest.mark.parametrize("task", RELEASED_SIZES)
 def test_the_nystromformer_is_as_large_as_released(task: str) -> None:
     assert count_parameters(resolve(task, "nystrom", protocol="lra")) == RELEASED_SIZES[task]
+
+
+@pytest.mark.parametrize("size", [1e-3, 1e-2, 1, 10])
+def test_the_result_is_finite_up_to_the_most_iterations(size: float) -> None:
+    mixer = build_mixer("nystrom", num_landmarks=16, iterations=20)
+    x = (size * torch.randn(4, 100, 8)).requires_grad_()
+    y = mixer(x)
+    y.square().sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
+    exact = mixer.double()(x.double())
+    assert (y - exact).norm() < 0.05 * exact.norm()
+    with pytest.raises(ValueError, match="iterations 500, expected at most 20"):
+        build_mixer("nystrom", iterations=500)

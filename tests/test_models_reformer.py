@@ -326,3 +326,19 @@ def test_nothing_waits_for_numbers(causal: bool) -> None:
 def test_heads_have_to_divide_the_channels() -> None:
     with pytest.raises(ValueError, match=r"num_heads 3 does not divide model\.dim 8"):
         build_mixer("reformer", num_heads=3)
+
+
+def test_a_chunk_longer_than_every_sequence_is_as_long_as_the_longest() -> None:
+    x = torch.randn(2, 31, 8)
+    found = []
+    for chunk_length in (31, 2**16):
+        torch.manual_seed(1)
+        mixer = build_mixer("reformer", max_length=31, chunk_length=chunk_length).eval()
+        found.append(mixer(x))
+    assert torch.equal(*found)
+
+
+def test_more_buckets_than_positions_are_refused() -> None:
+    build_mixer("reformer", max_length=5, num_buckets=10)
+    with pytest.raises(ValueError, match="num_buckets 65,536 for sequences of 128 positions"):
+        build_mixer("reformer", num_buckets=2**16)

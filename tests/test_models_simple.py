@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -14,7 +16,10 @@ from references import LENGTHS, assert_equal_with_gradients, multiply_by_matrix
 
 
 @pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize(("first", "num_taps"), [(-2, 5), (0, 4), (0, 1), (-1, 4), (-16, 33)])
+@pytest.mark.parametrize(
+    ("first", "num_taps"),
+    [(-2, 5), (0, 4), (0, 1), (-1, 4), (-16, 33), (-3, 200), (0, 300), (-500, 1001), (-300, 303)],
+)
 def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_taps: int) -> None:
     taps = torch.randn(3, num_taps, dtype=torch.float64, requires_grad=True)
     x = torch.randn(2, length, 3, dtype=torch.float64, requires_grad=True)
@@ -24,6 +29,31 @@ def test_convolution_equals_its_toeplitz_matrix(length: int, first: int, num_tap
         lambda: multiply_by_matrix(LagKernel(taps[:, low - first : high - first + 1], low), x),
         [taps, x],
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "others"),
+    [
+        ("conv", "width", {}),
+        ("nystrom", "convolution_size", {}),
+        ("ski-tnn", "num_taps", {}),
+        ("reformer", "chunk_length", {}),
+        ("sinkhorn", "block_size", {}),
+        ("sparse", "window_size", {}),
+        *(
+            ("sparse", "block_size", {"pattern": p})
+            for p in ("strided", "fixed", "bigbird", "local")
+        ),
+    ],
+)
+def test_widths_beyond_the_sequence_cost_nothing(
+    name: str, option: str, others: dict[str, Any]
+) -> None:
+    """Their square would be 16 GiB for each channel, in single precision."""
+    mixer = build_mixer(name, **others, **{option: 2**16 - 1})
+    x = torch.randn(1, 40, 8, requires_grad=True)
+    mixer(x).square().sum().backward()
+    assert x.grad is not None and x.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("channels", [1, 8, 16, 24])

@@ -19,7 +19,7 @@ from lra.runtime.errors import UserError
 from models import promises
 from models.base import Mixer, MixerContext
 
-LENGTH = 96
+LENGTH = 300
 """Longest sequence that a mixer is built for, in positions."""
 
 

@@ -16,14 +16,14 @@ from lra.classifier.packing import Packing
 from lra.config.schema import ModelConfig
 from models.layers.dropout import ChannelDropout, Dropout, build_dropout
 from models.layers.linear_map import LinearMap
-from models.layers.norms import ScaleNorm, SimpleRMSNorm
+from models.layers.norms import BatchNorm, ScaleNorm, SimpleRMSNorm
 from models.ops.activations import ACTIVATIONS, Activation
 from models.ops.linear_pair import linear_pair
 from models.ops.reference import keep_forms
 
 # Packed positions have no padding, so these norms need no mask.
 NORMS: dict[str, Callable[[int], nn.Module]] = {
-    "batch": nn.BatchNorm1d,
+    "batch": BatchNorm,
     "layer": nn.LayerNorm,
     "simple_rms": lambda dim: SimpleRMSNorm(),
     "scale": lambda dim: ScaleNorm(),

@@ -15,6 +15,11 @@ from models.base import Mixer, MixerContext
 
 LENGTHS = (5, 83)
 """Lengths of the sequences that a plug-in is tried on, if it can be as long."""
+PADDED_LENGTH = 300
+"""Length to which shorter sequences are padded, if it can be as long. It is more than one chunk of
+most mixers that process a sequence in chunks."""
+SMALL = 0.1
+"""Standard deviation that parameters get which are 0 at the start."""
 
 
 def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerContext) -> None:
@@ -23,7 +28,7 @@ def check_plug_in(component: MixerComponent, mixer: nn.Module, context: MixerCon
     Mixers of the suite are not checked.
 
     Args:
-        mixer: a new mixer; it is left in evaluation mode.
+        mixer: a new mixer; it is left in evaluation mode, without parameters that are all 0.
         context: the context that it is built for; a grid has no padding.
     Raises: UserError for a broken promise, see `plug_in_checks`, and for anything that the mixer
         raises in training or evaluation.
@@ -44,6 +49,7 @@ def plug_in_checks(
     """
     yield "its weights can be trained and saved", partial(_check_weights, mixer)
     shapes = promises.weight_shapes(mixer)
+    _replace_zeros(mixer)
     grid = context.grid
     lengths = [min(n, context.max_length) for n in LENGTHS] if grid is None else [math.prod(grid)]
     for length in dict.fromkeys(lengths):
@@ -67,6 +73,9 @@ def plug_in_checks(
             if context.causal:
                 name = f"no position sees a later one in {mode}, {at}"
                 yield name, partial(promises.check_causality, mixer, x, [length - 1])
+    if grid is None:
+        x, mask = _padded_batch(min(PADDED_LENGTH, context.max_length), context.dim)
+        yield "results do not depend on the amount of padding", partial(_check_rows, mixer, x, mask)
     yield "its weights keep their shapes", partial(promises.check_weight_shapes, mixer, shapes)
 
 
@@ -75,6 +84,31 @@ def _check_weights(mixer: nn.Module) -> None:
     if not isinstance(mixer, Mixer) and "learning_rates" in dir(type(mixer)):
         fault = "learning_rates only works in subclasses of models.base.Mixer"
         raise promises.BrokenPromise(fault)
+
+
+@torch.no_grad()
+def _replace_zeros(mixer: nn.Module) -> None:
+    """Let each part of a mixer have an effect that checks can see, also behind a map of zeros."""
+    for parameter in mixer.parameters():
+        if parameter.requires_grad and not parameter.any():
+            parameter.normal_(std=SMALL)
+
+
+def _padded_batch(length: int, dim: int) -> tuple[Tensor, Tensor]:
+    """Make a full sequence and shorter ones beside it: (rows, length, dim), and their mask."""
+    few = min(LENGTHS[0], length // 2)
+    real = {few, max(few, length // 4), -(-length // 2), length - 1, length}
+    mask = torch.arange(length) < torch.tensor(sorted(real - {0}))[:, None]
+    x = torch.randn(*mask.shape, dim)
+    x[::2] += 2 * torch.randn(dim)  # zeros are like an average position in some rows only
+    return x, mask
+
+
+def _check_rows(mixer: nn.Module, x: Tensor, mask: Tensor) -> None:
+    """See `promises.check_rows`, which compares nothing if evaluation draws random numbers."""
+    first, second = (promises.check_output(mixer, x, mask) for _ in range(2))
+    if torch.allclose(first[mask], second[mask], *promises.TOLERANCES[x.dtype]):
+        promises.check_rows(mixer, x, mask)
 
 
 def _train(component: MixerComponent, mixer: nn.Module, x: Tensor, mask: Tensor | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
@@ -25,7 +26,7 @@ from lra.runtime.peers import (
     explain_lost_peers,
     select_attempt,
 )
-from lra.runtime.synchronized_norm import synchronize_norms
+from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
 from tasks.errors import KnownError
 
 T = TypeVar("T")
@@ -68,10 +69,13 @@ class ProcessGroup:
         if self.world_size == 1:
             return model
         synchronize_norms(model)
+        options: dict[str, Any] = {"find_unused_parameters": has_plug_in}
+        known = inspect.signature(DistributedDataParallel).parameters
+        # torch 2.13 gave the option a new name, and warns of the old one.
+        is_new = "forward_sync_buffers" in known
+        options["forward_sync_buffers" if is_new else "broadcast_buffers"] = has_plug_in
         # Without device_ids, which would move the lengths of sequences to the GPU, too.
-        return DistributedDataParallel(
-            model, find_unused_parameters=has_plug_in, broadcast_buffers=has_plug_in
-        )
+        return DistributedDataParallel(model, **options)
 
     def share_buffers(self, model: nn.Module) -> None:
         """Give all processes the main one's buffers, which have changed at random."""
@@ -79,9 +83,16 @@ class ProcessGroup:
             dist.broadcast(buffer, src=0)
 
     def gradients_synchronized(
-        self, model: nn.Module, synchronize: bool
+        self, model: nn.Module, synchronize: bool, *, is_divided: bool
     ) -> AbstractContextManager[None]:
-        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough."""
+        """Exchange the gradients of a wrapped model within it, or not: once a batch is enough.
+
+        Args:
+            is_divided: whether each process has its own part of the pass, see `local_passes`.
+        """
+        for module in model.modules() if self.world_size > 1 else ():
+            if isinstance(module, SynchronizedBatchNorm):
+                module.is_divided = is_divided
         if isinstance(model, DistributedDataParallel) and not synchronize:
             return model.no_sync()
         return contextlib.nullcontext()

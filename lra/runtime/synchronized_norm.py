@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lra.runtime.errors import UserError
+from models.layers.norms import BatchNorm
 
 
 class _Gather(Function):
@@ -37,12 +38,15 @@ class _Gather(Function):
         return gradient[dist.get_rank()]
 
 
-class SynchronizedBatchNorm(nn.BatchNorm1d):
+class SynchronizedBatchNorm(BatchNorm):
     """Batch norm whose statistics in training are of all processes' positions."""
+
+    is_divided = True
+    """Whether each process has other positions; if not, each has all, and nothing is exchanged."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Normalise packed positions: (positions, channels) -> the same shape."""
-        if not self.training:
+        if not self.training or not self.is_divided:
             return super().forward(input)
         x = input.to(torch.promote_types(input.dtype, torch.float32))
         count = x.new_full((1,), len(x))

@@ -6,6 +6,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 Norm = Literal["simple_rms", "layer", "none"]
 
@@ -39,6 +40,20 @@ class ScaleNorm(nn.Module):
         """Normalise x: (..., channels) -> the same shape."""
         mean_square = x.square().mean(dim=-1, keepdim=True)
         return x * (self.scale * torch.rsqrt(mean_square + 1e-5))
+
+
+class BatchNorm(nn.BatchNorm1d):
+    """Batch norm that also trains on one position, which has no variance.
+
+    One position is normalised by the running statistics, and leaves them as they are.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Normalise packed positions: (positions, channels) -> the same shape."""
+        if not self.training or input.numel() != self.num_features:
+            return super().forward(input)
+        running = (self.running_mean, self.running_var)
+        return functional.batch_norm(input, *running, self.weight, self.bias, eps=self.eps)
 
 
 def build_norm(norm: Norm, dim: int) -> nn.Module:

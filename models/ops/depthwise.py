@@ -17,6 +17,9 @@ SHORTEST_BLOCK = 16
 FEW_TAPS = 8
 """Up to this number of taps, the gradient of each tap of a causal filter is a separate sum on a
 CPU. On a GPU, which would launch each sum, it is never."""
+LAGS_AT_ONCE = 128
+"""Up to this number of taps, the gradient of all taps is computed at once, with memory of the order
+of its square. A filter with more taps is also cut to the lags that the sequences have."""
 CACHED = 2**18
 """Numbers of a product of which such a sum adds up the columns, few enough to stay in the cache."""
 
@@ -46,6 +49,11 @@ def depthwise_convolution(x: Tensor, taps: Tensor, first_lag: int) -> Tensor:
         first_lag: at most 0, and more than -num_taps, so that lag 0 has a tap.
     Returns: (batch, length, channels), in the type of x.
     """
+    if taps.shape[1] > LAGS_AT_ONCE:
+        length = x.shape[1]
+        end = length - first_lag  # one past the tap of the last lag
+        dropped = max(0, 1 - length - first_lag)
+        taps, first_lag = taps[:, dropped:end], first_lag + dropped
     result = _Convolve.apply(x, taps, first_lag)
     assert isinstance(result, Tensor)
     return result
@@ -69,7 +77,13 @@ class _Convolve(Function):
             last_lag = ctx.first_lag + taps.shape[1] - 1
             of_x = _convolve(gradients[0], taps.flip(1), -last_lag)
         if ctx.needs_input_grad[1]:
-            of_taps = _correlate(gradients[0], x, ctx.first_lag, taps.shape[1]).to(taps.dtype)
+            end = ctx.first_lag + taps.shape[1]
+            parts = [
+                _correlate(gradients[0], x, first, min(LAGS_AT_ONCE, end - first))
+                for first in range(ctx.first_lag, end, LAGS_AT_ONCE)
+            ]
+            # A single part keeps its strides, which set the order that gradients are summed in.
+            of_taps = (parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)).to(taps.dtype)
         return of_x, of_taps, None
 
 
@@ -98,9 +112,14 @@ def _correlate(y: Tensor, x: Tensor, first_lag: int, num_lags: int) -> Tensor:
         y: (batch, length, channels).
         x: (batch, length, channels).
         first_lag: the lowest lag.
-        num_lags: how many lags.
+        num_lags: how many lags, of which one is less than the length.
     Returns: (channels, num_lags) for lags first_lag, first_lag + 1, ...
     """
+    shift = max(first_lag, 0) + min(first_lag + num_lags - 1, 0)  # 0 if lag 0 is one of them
+    if shift:
+        kept = x.shape[1] - abs(shift)
+        y, x = (y[:, -kept:], x[:, :kept]) if shift > 0 else (y[:, :kept], x[:, -kept:])
+        first_lag -= shift
     batch, length, channels = x.shape
     working = torch.promote_types(torch.float32, x.dtype)
     if num_lags <= FEW_TAPS and first_lag == 0 and x.device.type == "cpu":
