@@ -106,9 +106,9 @@ def test_nothing_is_prepared_before_it_is_used(made: Path, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         ({"split": "tset"}, "split: unknown split 'tset'; did you mean test?"),
-        ({"indices": [50]}, "indices: got 50 to 50, expected 0 to 49"),
-        ({"indices": [-1]}, "indices: got -1 to -1, expected 0 to 49"),
-        ({"indices": [0.5]}, "indices: got float64 (1,), expected whole numbers"),
+        ({"indices": [50]}, "indices: got 50, expected whole numbers from 0 to 49, in a list"),
+        ({"indices": [-1]}, "indices: got -1, expected whole numbers from 0 to 49"),
+        ({"indices": [0.5]}, "indices: got [0.5], expected whole numbers"),
         ({"indices": [[1], [2, 3]]}, "indices: got [[1], [2, 3]], expected whole numbers"),
         ({"indices": np.ones(50, dtype=bool)}, "indices: got bool (50,), expected whole"),
     ],

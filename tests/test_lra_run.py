@@ -19,6 +19,7 @@ from conftest import Settings, python_example, tiny_arguments, tiny_sections
 from lra.record.run import load_record
 from lra.train.run_folder import RunFolder
 from lra.train.trainer import Trainer
+from made_data import place_made_data
 from own_tasks import OWN_TASKS
 from run_checks import assert_same_run
 
@@ -270,3 +271,37 @@ def test_data_of_a_task_of_ones_own(tmp_path: Path) -> None:
 def test_mistakes_in_what_data_are_named(task: Any, settings: Settings, message: str) -> None:
     with pytest.raises(lra.UserError, match=re.escape(message)):
         lra.data(task, **settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("Parity", {}),  # each example has a class
+        ("Same", {}),  # of two towers
+        ("Last", {}),  # one position of each example
+        ("recall", {"train": 20, "val": 10, "test": 20}),  # some positions
+        ("groups", {"train": 20, "val": 10, "test": 20}),  # every position
+        ("lm", {"sequence_length": 16, "stride": 5}),  # next tokens, in windows that overlap
+    ],
+)
+def test_predictions_are_right_as_often_as_the_record_says(
+    tmp_path: Path, task: str, options: Settings
+) -> None:
+    name = task
+    if task in OWN_TASKS:
+        (tmp_path / "own.py").write_text(OWN_TASKS[task])
+        name = f"{tmp_path / 'own.py'}:{task}"
+    place_made_data(task, tmp_path / "data")
+    run = lra.run(
+        name, "conv", preset="quick", device="cpu", quiet=True, data_dir=tmp_path / "data",
+        results_dir=tmp_path / "results", task=options, model={"dim": 16, "depth": 1},
+        train={"steps": 2, "warmup_steps": 1, "evaluate_every": 2, "batch_size": 8},
+    )  # fmt: skip
+    predictions = run.predict()
+    labels = run.dataset.splits["test"].labels
+    assert predictions.shape == labels.shape == run.logits().shape[:1]
+    assert (predictions == labels).sum() == run.record.test_correct
+    assert len(labels) == run.record.test_total
+    some = [run.predict(indices=[i]) for i in (3, 0, 3)]
+    assert np.array_equal(run.predict(indices=(3, 0, 3)), np.concatenate(some))
+    assert run.predict(indices=range(0)).shape == (0,)
