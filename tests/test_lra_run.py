@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import signal
@@ -62,6 +63,23 @@ def test_a_run_is_that_of_the_command(command: Path, tmp_path: Path) -> None:
     assert {path.name for path in run.folder.iterdir()} == names
     predictions = (by_command / "predictions.csv").read_text()
     assert (run.folder / "predictions.csv").read_text() == predictions
+
+
+@pytest.mark.parametrize("switch", ["no_grad", "inference_mode", "float64"])
+def test_what_the_caller_set_for_torch_changes_no_run(
+    command: Path, tmp_path: Path, switch: str
+) -> None:
+    before = torch.get_default_dtype()
+    modes = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+    with modes.get(switch, contextlib.nullcontext)():
+        torch.set_default_dtype(torch.float64 if switch == "float64" else before)
+        try:
+            run = train_beside(command, tmp_path)
+            assert torch.is_grad_enabled() == (switch == "float64")
+            assert (torch.get_default_dtype() == torch.float64) == (switch == "float64")
+        finally:
+            torch.set_default_dtype(before)
+    assert_same_run(run.folder, run_in(command / "results"))
 
 
 def test_what_is_returned_is_what_load_returns(command: Path, tmp_path: Path) -> None:
