@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
 from lra.api.arguments import (
@@ -32,6 +34,7 @@ from lra.runtime.errors import UserError, unknown
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
+from tasks.files import write_atomically
 
 RESULT = "result.json"
 
@@ -174,6 +177,34 @@ class TrainedRun:
             that the run was trained on.
         """
         return prepare_data(self.folder, self.record, self.config, self.data_dir)
+
+    @check_arguments("TrainedRun.save_weights", path=PATH)
+    def save_weights(self, path: Path | str) -> None:
+        """Write the weights of `model` to a safetensors file, without optimizer or run state.
+
+        Its metadata has the names of task, mixer and run, and `settings`: the settings of task,
+        mixer and model as JSON.
+
+        Args:
+            path: the file, which is replaced if it exists.
+        Raises: UserError if there is no checkpoint, or if a weight is of a type that safetensors
+            does not have (complex128).
+        """
+        sections = {name: getattr(self.config, name) for name in ("task", "mixer", "model")}
+        settings = {name: section.model_dump(mode="json") for name, section in sections.items()}
+        metadata = {
+            "task": self.record.task,
+            "mixer": self.record.mixer,
+            "run": self.record.run_id,
+            "settings": json.dumps(settings),
+        }
+        # Copies, as tied weights share memory, which the format cannot say.
+        weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
+        try:
+            content = save(weights, metadata)
+        except KeyError as error:
+            raise UserError(f"{path}: safetensors has no type {error}") from None
+        write_atomically(Path(path), content)
 
     @check_arguments("TrainedRun.logits", split=NAME, indices=ANYTHING)
     def logits(
