@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tasks.errors import DataError
+from tasks.errors import DataError, UserError, describe, format_value
 from tasks.vocabulary import Numbers, Vocabulary
 
 if TYPE_CHECKING:
@@ -105,10 +105,20 @@ class Batch:
         found = self.inputs, self.lengths
         return found if self.scored is None else (*found, self.scored)
 
+    @property
+    def label_counts(self) -> Tensor:
+        """(batch,) int64, how many of `labels` each example has; on the CPU."""
+        if self.counts is not None:
+            return self.counts
+        # Where there are as many labels as positions and examples, each example has one of both.
+        is_position = len(self.labels) == len(self.inputs)
+        return self.lengths.sum(dim=1) if is_position else self.lengths.new_ones(len(self.lengths))
+
     def padded(self) -> tuple[Tensor, Tensor]:
         """Pad the sequences with zeros to the longest one of the batch.
 
-        `inputs[mask]` is the packed form again, and so are the logits or labels of positions.
+        `inputs[mask]` is the packed form again, and so are the logits of positions, `logits[mask]`;
+        with `scored`, `logits[mask][scored]` are those of the labels.
 
         Returns: inputs, (batch, length) int64 tokens or (batch, length, channels) float32, and a
             mask, (batch, length) bool, True where a position is real. With two towers both have an
@@ -127,18 +137,39 @@ class Batch:
         """Take a range of examples."""
         first = int(self.lengths[:start].sum())
         count = int(self.lengths[start:stop].sum())
-        positions = slice(first, first + count)
-        if self.scored is not None and self.counts is not None:
-            start_label = int(self.counts[:start].sum())
-            counts = self.counts[start:stop]
-            targets = slice(start_label, start_label + int(counts.sum()))
-            scored = self.scored[targets] - first
-            lengths = self.lengths[start:stop]
-            return Batch(self.inputs[positions], lengths, self.labels[targets], scored, counts)
-        # Where there are as many labels as positions and examples, both are the same range.
-        of_positions = len(self.labels) == len(self.inputs)
-        labels = self.labels[positions if of_positions else slice(start, stop)]
-        return Batch(self.inputs[positions], self.lengths[start:stop], labels)
+        first_label = int(self.label_counts[:start].sum())
+        counts = self.label_counts[start:stop]
+        labels = slice(first_label, first_label + int(counts.sum()))
+        return Batch(
+            self.inputs[first : first + count],
+            self.lengths[start:stop],
+            self.labels[labels],
+            None if self.scored is None else self.scored[labels] - first,
+            None if self.counts is None else counts,
+        )
+
+
+def check_indices(given: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    """Check indices of examples, (examples,) in any form that NumPy reads: (examples,) int64.
+
+    Raises: UserError for anything but whole numbers from 0 to count - 1.
+    """
+    expected = f"expected whole numbers from 0 to {count - 1}, in a list, range or array"
+    try:
+        indices = np.asarray(given)
+    except Exception as error:
+        raise UserError(
+            f"indices: got {format_value(given)}, {expected} ({describe(error)})"
+        ) from None
+    if indices.shape == (0,):
+        return np.empty(0, dtype=np.int64)
+    if indices.ndim != 1 or indices.dtype.kind not in "iu":
+        is_array = hasattr(given, "dtype")
+        shown = f"{indices.dtype} {indices.shape}" if is_array else format_value(given)
+        raise UserError(f"indices: got {shown}, {expected}")
+    if (outside := indices[(indices < 0) | (indices >= count)]).size:
+        raise UserError(f"indices: got {outside[0]}, {expected}")
+    return indices.astype(np.int64, copy=False)
 
 
 class Split(abc.ABC):
@@ -165,9 +196,19 @@ class Split(abc.ABC):
         """
         return {}
 
+    def batch(self, indices: Sequence[int] | np.ndarray) -> Batch:
+        """Assemble the examples at indices, (batch,) whole numbers, in that order.
+
+        Raises: UserError unless there is at least one, and all are from 0 to len(self) - 1.
+        """
+        chosen = check_indices(indices, len(self))
+        if not len(chosen):
+            raise UserError("indices: got none, expected at least one")
+        return self.assemble(chosen)
+
     @abc.abstractmethod
-    def batch(self, indices: np.ndarray) -> Batch:
-        """Assemble the examples at indices, (batch,), in that order."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """Assemble a batch of valid indices, (batch,) int64; see `batch`."""
 
     def count_targets(self, indices: np.ndarray) -> int | None:
         """Count the targets of the examples at indices, (batch,), without reading labels.

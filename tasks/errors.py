@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import reprlib
+
+LONGEST_VALUE = 100
+"""Most characters of a wrong value that a message shows."""
+
 
 class KnownError(Exception):
     """An error that says what was given, what was expected, where it came from and what to do."""
+
+
+class UserError(KnownError):
+    """A mistake in the command, in the settings, or in the user's own files."""
 
 
 class DataError(KnownError):
@@ -25,3 +34,10 @@ def message(error: BaseException) -> str:
         raise
     except BaseException:
         return ""
+
+
+def format_value(value: object) -> str:
+    """Write a wrong value; a long one is shortened, and its `__repr__` may fail."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE
+    return short.repr(value)

@@ -90,8 +90,8 @@ class LabelledTokens(Split):
                 f"class from 0 to {info.num_classes - 1}"
             )
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         places = self.find(indices)
         return Batch(
             torch.from_numpy(self.sequences.tokens[places.positions].astype(np.int64)),

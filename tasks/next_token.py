@@ -69,8 +69,8 @@ class NextToken(Split):
         if highest >= min(info.vocab_size or 0, info.num_classes):
             raise ValueError(f"token {highest} is outside the vocabulary of {info.vocab_size}")
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         where, lengths, unscored = self.input_positions(indices)
         labels = self.tokens[where + 1].astype(np.int64)
         labels[unscored] = NOT_SCORED

@@ -94,8 +94,8 @@ class ResidentTokens(Resident):
         super().__init__(split)
         self.tokens = copy_array(split.sequences.tokens)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         sequences, device = self.split.sequences, self.tokens.device
         which = self.split.which[indices]
         lengths = sequences.lengths[which.ravel()]
@@ -129,8 +129,8 @@ class ResidentPixels(Resident):
         if split.order is not None:
             self.order = torch.from_numpy(split.order).to(self.images.device)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         which, labels = _copy_together(
             (self.split.which[indices], self.labels[indices]), self.images.device
         )
@@ -154,8 +154,8 @@ class ResidentNextToken(Resident):
         super().__init__(split)
         self.tokens = copy_array(split.tokens)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         where, lengths, unscored = self.split.input_positions(indices)
         inside, outside = _copy_together((where, unscored), self.tokens.device)
         labels = self.tokens[inside + 1].long()
@@ -173,8 +173,8 @@ class ResidentLabelledTokens(Resident):
         self.tokens = copy_array(split.sequences.tokens)
         self.position_labels = copy_array(split.position_labels)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         found = self.split.find(indices)
         positions, targets, scored = _copy_together(
             (found.positions, found.targets, found.scored), self.tokens.device

@@ -146,8 +146,8 @@ class Packed(Split):
         super().check(info)
         self.sequences.check(info)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         which = self.which[indices]
         inputs, lengths = self.sequences.gather(which.ravel())
         return Batch(
@@ -211,8 +211,8 @@ class Pixels(Split):
         if self.which.min() < 0 or self.which.max() >= len(images):
             raise ValueError("an image is listed that is not there")
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         levels = self.images[self.which[indices]]
         if self.order is not None:
             levels = levels[:, self.order]

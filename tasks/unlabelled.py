@@ -48,9 +48,9 @@ class NextInputs(Unlabelled):
         """See `Unlabelled.over`."""
         return NextInputs(split)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
-        batch = self.split.batch(indices)
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
+        batch = self.split.assemble(indices)
         labels = torch.roll(batch.inputs, -1, dims=0)
         ends = torch.cumsum(batch.lengths.flatten(), 0) - 1
         labels[send(ends, labels.device)] = _none(labels)
@@ -81,9 +81,9 @@ class MaskedInputs(Unlabelled):
         """See `Unlabelled.over`."""
         return MaskedInputs(split, self.share, self.mask_token, is_fixed=self.is_fixed)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
-        batch = self.split.batch(indices)
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
+        batch = self.split.assemble(indices)
         inputs = batch.inputs
         hidden = send(self._hidden(batch.lengths.flatten(), int(indices[0])), inputs.device)
         if inputs.is_floating_point():

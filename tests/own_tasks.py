@@ -57,5 +57,14 @@ class Images:
         return images, images[:, :12].sum(axis=1) > images[:, 12:].sum(axis=1)
 '''
 
-OWN_TASKS = {"Parity": PARITY, "Same": SAME, "Waves": WAVES, "Images": IMAGES}
+LAST = '''
+class Last:
+    """Say at the last position how many ones there are, modulo 3."""
+
+    def examples(self, split, rng):
+        sequences = [rng.integers(0, 2, rng.integers(3, 9)) for _ in range(40)]
+        return sequences, [[-1] * (len(s) - 1) + [int(s.sum()) % 3] for s in sequences]
+'''
+
+OWN_TASKS = {"Parity": PARITY, "Same": SAME, "Waves": WAVES, "Images": IMAGES, "Last": LAST}
 """Tokens, pairs with metadata, real numbers and a grid, by the name of the class."""

@@ -23,6 +23,7 @@ from conftest import ROOT, TINY, tiny_arguments
 from forked import Forked
 from lra.record.run import RunRecord, load_record
 from lra.runtime.cli import HELD, STOPPED
+from lra.runtime.interrupts import INTERRUPTED
 from lra.runtime.repository import git_state
 from lra.train.checkpoint import load_newest
 from lra.train.stopping import StopRequest
@@ -120,6 +121,18 @@ def test_a_run_that_is_held_up_goes_on(place: Place, unbroken: Path) -> None:
     assert record.wall_seconds >= pause
     assert record.steps_per_second is not None
     assert record.steps_per_second > 1 / pause
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_a_signal_ends_an_evaluation_that_draws_data(
+    place: Place, unbroken: Path, name: str
+) -> None:
+    arguments = ["--run", str(unbroken), "--lengths", "60", "--examples", "5000000"]
+    number = signal.Signals[name]
+    sends = [("data/listops/*.partial/*", 0.3, number)]
+    ended = place.forked.run("lra.evaluate.__main__", arguments, place.folder, sends=sends)
+    assert not ended.hung and "Traceback" not in ended.err
+    assert ended.code == (INTERRUPTED if number == signal.SIGINT else -number)
 
 
 # The clock

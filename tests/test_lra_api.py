@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shutil
 from collections.abc import Callable
@@ -12,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 import lra
@@ -22,6 +25,7 @@ from lra.api.arguments import ANYTHING, check_arguments
 from lra.record.run import load_record
 from lra.train.checkpoint import load_newest
 from lra.train.trainer import Trainer
+from models.base import MixerContext
 from models.tnn import TNN
 from tasks.listops import ListOps
 
@@ -82,6 +86,28 @@ def test_a_loaded_run_has_its_record_settings_and_best_weights(run: lra.TrainedR
     assert run.model.training
 
 
+def test_weights_are_saved_for_others(run: lra.TrainedRun, tmp_path: Path) -> None:
+    path = tmp_path / "tnn.safetensors"
+    run.save_weights(str(path))
+    wanted = run.model.state_dict()
+    weights = load_file(path)
+    assert weights.keys() == wanted.keys()
+    assert all(torch.equal(w, wanted[name]) for name, w in weights.items())
+    with safe_open(path, "np") as file:
+        assert set(file.keys()) == set(wanted)
+        metadata = file.metadata()
+    assert (metadata["mixer"], metadata["run"]) == ("tnn", run.record.run_id)
+    settings = json.loads(metadata["settings"])
+    mixer = TNN(MixerContext.of(dim=settings["model"]["dim"], length=80), **settings["mixer"])
+    own = {n.removeprefix("blocks.1.mixer."): w for n, w in weights.items() if ".1.mixer." in n}
+    mixer.load_state_dict(own)
+    with pytest.raises(lra.UserError, match=r"TrainedRun.save_weights: .*nowhere.*No such file"):
+        run.save_weights(tmp_path / "nowhere" / "tnn.safetensors")
+    run.model.register_buffer("wide", torch.zeros(1, dtype=torch.complex128))
+    with pytest.raises(lra.UserError, match=r"safetensors has no type torch.complex128"):
+        run.save_weights(path)
+
+
 def test_a_stopped_run_is_loaded_too(made: Path) -> None:
     run = lra.load(str(run_in(made / "stopped")), data_dir=str(made / "data"))
     assert run.record.status == "stopped"
@@ -106,9 +132,9 @@ def test_nothing_is_prepared_before_it_is_used(made: Path, tmp_path: Path) -> No
     ("arguments", "message"),
     [
         ({"split": "tset"}, "split: unknown split 'tset'; did you mean test?"),
-        ({"indices": [50]}, "indices: got 50 to 50, expected 0 to 49"),
-        ({"indices": [-1]}, "indices: got -1 to -1, expected 0 to 49"),
-        ({"indices": [0.5]}, "indices: got float64 (1,), expected whole numbers"),
+        ({"indices": [50]}, "indices: got 50, expected whole numbers from 0 to 49, in a list"),
+        ({"indices": [-1]}, "indices: got -1, expected whole numbers from 0 to 49"),
+        ({"indices": [0.5]}, "indices: got [0.5], expected whole numbers"),
         ({"indices": [[1], [2, 3]]}, "indices: got [[1], [2, 3]], expected whole numbers"),
         ({"indices": np.ones(50, dtype=bool)}, "indices: got bool (50,), expected whole"),
     ],
@@ -348,7 +374,7 @@ def test_every_function_of_the_api_is_checked() -> None:
         if not hasattr(getattr(made, "func", made), "__wrapped__")
     }
     assert not unchecked
-    assert len(functions) == 3 + 3 + 1 + 5
+    assert len(functions) == 3 + 3 + 1 + 6
 
 
 def is_public(name: str, value: object, module: str) -> bool:

@@ -59,7 +59,8 @@ def test_every_kind_of_task_runs(name: str) -> None:
     assert (record.task, record.task_from) == (name, f"own.py:{name}")
     assert (path.parent / "task.py").read_text() == OWN_TASKS[name]
     header = (path.parent / "predictions.csv").read_text().splitlines()[0]
-    assert header == "label,prediction,length" + (",first,sum" if name == "Same" else "")
+    outcome = "targets,correct,first_wrong" if name == "Last" else "label,prediction"
+    assert header == f"{outcome},length" + (",first,sum" if name == "Same" else "")
     assert report.main([]) == 0
 
 

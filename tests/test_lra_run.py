@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import signal
@@ -19,6 +20,7 @@ from conftest import Settings, python_example, tiny_arguments, tiny_sections
 from lra.record.run import load_record
 from lra.train.run_folder import RunFolder
 from lra.train.trainer import Trainer
+from made_data import place_made_data
 from own_tasks import OWN_TASKS
 from run_checks import assert_same_run
 
@@ -61,6 +63,23 @@ def test_a_run_is_that_of_the_command(command: Path, tmp_path: Path) -> None:
     assert {path.name for path in run.folder.iterdir()} == names
     predictions = (by_command / "predictions.csv").read_text()
     assert (run.folder / "predictions.csv").read_text() == predictions
+
+
+@pytest.mark.parametrize("switch", ["no_grad", "inference_mode", "float64"])
+def test_what_the_caller_set_for_torch_changes_no_run(
+    command: Path, tmp_path: Path, switch: str
+) -> None:
+    before = torch.get_default_dtype()
+    modes = {"no_grad": torch.no_grad, "inference_mode": torch.inference_mode}
+    with modes.get(switch, contextlib.nullcontext)():
+        torch.set_default_dtype(torch.float64 if switch == "float64" else before)
+        try:
+            run = train_beside(command, tmp_path)
+            assert torch.is_grad_enabled() == (switch == "float64")
+            assert (torch.get_default_dtype() == torch.float64) == (switch == "float64")
+        finally:
+            torch.set_default_dtype(before)
+    assert_same_run(run.folder, run_in(command / "results"))
 
 
 def test_what_is_returned_is_what_load_returns(command: Path, tmp_path: Path) -> None:
@@ -270,3 +289,37 @@ def test_data_of_a_task_of_ones_own(tmp_path: Path) -> None:
 def test_mistakes_in_what_data_are_named(task: Any, settings: Settings, message: str) -> None:
     with pytest.raises(lra.UserError, match=re.escape(message)):
         lra.data(task, **settings)
+
+
+@pytest.mark.parametrize(
+    ("task", "options"),
+    [
+        ("Parity", {}),  # each example has a class
+        ("Same", {}),  # of two towers
+        ("Last", {}),  # one position of each example
+        ("recall", {"train": 20, "val": 10, "test": 20}),  # some positions
+        ("groups", {"train": 20, "val": 10, "test": 20}),  # every position
+        ("lm", {"sequence_length": 16, "stride": 5}),  # next tokens, in windows that overlap
+    ],
+)
+def test_predictions_are_right_as_often_as_the_record_says(
+    tmp_path: Path, task: str, options: Settings
+) -> None:
+    name = task
+    if task in OWN_TASKS:
+        (tmp_path / "own.py").write_text(OWN_TASKS[task])
+        name = f"{tmp_path / 'own.py'}:{task}"
+    place_made_data(task, tmp_path / "data")
+    run = lra.run(
+        name, "conv", preset="quick", device="cpu", quiet=True, data_dir=tmp_path / "data",
+        results_dir=tmp_path / "results", task=options, model={"dim": 16, "depth": 1},
+        train={"steps": 2, "warmup_steps": 1, "evaluate_every": 2, "batch_size": 8},
+    )  # fmt: skip
+    predictions = run.predict()
+    labels = run.dataset.splits["test"].labels
+    assert predictions.shape == labels.shape == run.logits().shape[:1]
+    assert (predictions == labels).sum() == run.record.test_correct
+    assert len(labels) == run.record.test_total
+    some = [run.predict(indices=[i]) for i in (3, 0, 3)]
+    assert np.array_equal(run.predict(indices=(3, 0, 3)), np.concatenate(some))
+    assert run.predict(indices=range(0)).shape == (0,)

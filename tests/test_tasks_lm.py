@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import lzma
 import math
+import signal
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -243,6 +245,20 @@ def test_other_lengths_see_the_same_test_text(tmp_path: Path, unit: str) -> None
     assert np.array_equal(short.splits["test"].labels, long.splits["test"].labels)
     assert short.splits["test"].text_bytes == long.splits["test"].text_bytes
     assert short.baseline_bits == long.baseline_bits
+
+
+def test_an_interrupt_does_not_wait_for_a_compression() -> None:
+    """Text of random letters, for which xz takes many seconds."""
+    text = np.random.default_rng(0).integers(97, 107, 10_000_000).astype(np.uint8)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    start = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            tasks.lm.baselines.xz(text, text[:1000])
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 10
 
 
 def xz_bits(train: bytes, test: bytes) -> float:

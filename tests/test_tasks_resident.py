@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from tasks.base import NOT_SCORED, Dataset, Split
+from tasks.errors import UserError
 from tasks.labelled import LabelledTokens
 from tasks.next_token import NextToken, windows
 from tasks.resident import Resident, ResidentTokens, put_on_device
@@ -89,6 +91,24 @@ def test_batches_are_the_same(name: str, device: torch.device) -> None:
     assert np.array_equal(moved.lengths, split.lengths)
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
+@pytest.mark.parametrize("name", SPLITS)
+def test_indices_of_a_batch_are_converted_and_checked(name: str, is_moved: bool) -> None:
+    split: Split = SPLITS[name]
+    if is_moved:
+        split = put_on_device(dataset_of(split), CPU, limit=1e9).splits["train"]
+    wanted = split.batch(np.arange(2))
+    same: list[Any] = [range(2), [0, 1], (0, 1), torch.arange(2), np.arange(2, dtype=np.uint8)]
+    for indices in same:
+        batch = split.batch(indices)
+        assert torch.equal(batch.inputs, wanted.inputs) and torch.equal(batch.labels, wanted.labels)
+    is_first = np.arange(len(split)) == 0
+    wrong: list[Any] = [[], (), "ab", [0.5], ["a"], 1, None, [-1], [len(split)], [[0]], is_first]
+    for indices in wrong:
+        with pytest.raises(UserError, match=r"indices: got .*, expected"):
+            split.batch(indices)
+
+
 def test_what_is_known_of_the_text_and_its_law_stays_known() -> None:
     split = windows_of(np.uint8)
     split.text_bytes, split.ideal_bits = 100, np.ones((len(split), 16))
@@ -111,7 +131,7 @@ def test_what_does_not_fit_or_cannot_stays() -> None:
     assert put_on_device(dataset, CPU, limit=len(split.sequences.tokens) - 1) is dataset
 
     class Own(Split):
-        def batch(self, indices: np.ndarray) -> object:  # type: ignore[override]
+        def assemble(self, indices: np.ndarray) -> object:  # type: ignore[override]
             raise NotImplementedError
 
     own = Own()

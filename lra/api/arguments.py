@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,12 +14,10 @@ import numpy as np
 
 from lra.runtime.cli import LARGEST_INT
 from lra.runtime.errors import UserError, describe_os_error
+from tasks.errors import format_value
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-LONGEST_VALUE = 100
-"""Most characters of a wrong value that a message shows."""
 
 
 @dataclass(frozen=True)
@@ -116,10 +113,3 @@ def check_arguments(name: str, **expected: Expected) -> Callable[[Callable[P, R]
         return call
 
     return decorate
-
-
-def format_value(value: object) -> str:
-    """Write a wrong value; a long one is shortened, and its `__repr__` may fail."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxother = short.maxlong = LONGEST_VALUE
-    return short.repr(value)

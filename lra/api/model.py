@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
+from safetensors.torch import save
 from torch import Tensor
 
 from lra.api.arguments import (
@@ -18,10 +20,10 @@ from lra.api.arguments import (
     SEED,
     SWITCH,
     check_arguments,
-    format_value,
     instance_of,
 )
 from lra.classifier.classifier import Classifier
+from lra.classifier.loss import is_scored
 from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.config.schema import RunConfig
@@ -31,8 +33,8 @@ from lra.runtime.environment import choose_device, seed_everything, use_kernels,
 from lra.runtime.errors import UserError, unknown
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
-from tasks.base import Batch, Dataset, TaskInfo
-from tasks.errors import describe
+from tasks.base import Batch, Dataset, TaskInfo, check_indices
+from tasks.files import write_atomically
 
 RESULT = "result.json"
 
@@ -176,31 +178,64 @@ class TrainedRun:
         """
         return prepare_data(self.folder, self.record, self.config, self.data_dir)
 
+    @check_arguments("TrainedRun.save_weights", path=PATH)
+    def save_weights(self, path: Path | str) -> None:
+        """Write the weights of `model` to a safetensors file, without optimizer or run state.
+
+        Its metadata has the names of task, mixer and run, and `settings`: the settings of task,
+        mixer and model as JSON.
+
+        Args:
+            path: the file, which is replaced if it exists.
+        Raises: UserError if there is no checkpoint, or if a weight is of a type that safetensors
+            does not have (complex128).
+        """
+        sections = {name: getattr(self.config, name) for name in ("task", "mixer", "model")}
+        settings = {name: section.model_dump(mode="json") for name, section in sections.items()}
+        metadata = {
+            "task": self.record.task,
+            "mixer": self.record.mixer,
+            "run": self.record.run_id,
+            "settings": json.dumps(settings),
+        }
+        # Copies, as tied weights share memory, which the format cannot say.
+        weights = {name: w.cpu().clone() for name, w in self.model.state_dict().items()}
+        try:
+            content = save(weights, metadata)
+        except KeyError as error:
+            raise UserError(f"{path}: safetensors has no type {error}") from None
+        write_atomically(Path(path), content)
+
     @check_arguments("TrainedRun.logits", split=NAME, indices=ANYTHING)
     def logits(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Compute the logits of examples, or of all their positions if positions have targets.
+        """Compute the logits of the targets: of examples, or of the positions that are scored.
+
+        `run.logits(split)` has a row for each entry of `run.dataset.splits[split].labels`, in the
+        same order.
 
         Args:
             split: train, val or test.
             indices: indices of examples, (examples,) whole numbers. None: all examples.
-        Returns: (examples, classes) float32 in the order of `indices`; or (positions, classes), the
-            positions of one example after another.
+        Returns: (examples, classes) float32 in the order of `indices`; if positions have targets,
+            (targets, classes), the scored positions of one example after another.
         Raises: UserError for an unknown split or index.
         """
         if split not in self.dataset.splits:
             raise unknown("split", split, self.dataset.splits, "split")
         examples = self.dataset.splits[split]
-        chosen = _indices(indices, len(examples))
-        of_positions = self.config.build_task().info.targets != "example"
-        counts = examples.lengths[chosen] if of_positions else np.ones(len(chosen), dtype=np.int64)
-        firsts = np.cumsum(counts) - counts
-        found = np.empty((counts.sum(), self.model.output.out_features), dtype=np.float32)
+        count = len(examples)
+        chosen = np.arange(count) if indices is None else check_indices(indices, count)
+        # One more than there are examples, and it stays empty: of no examples, an array is made.
+        found = [np.empty((0, self.model.output.out_features), np.float32)] * (len(chosen) + 1)
 
-        def receive(rows: np.ndarray, logits: Tensor, batch: Batch) -> None:
-            places = [slice(int(firsts[row]), int(firsts[row] + counts[row])) for row in rows]
-            found[np.r_[*places]] = logits.float().cpu().numpy()
+        def receive(places: np.ndarray, logits: Tensor, batch: Batch) -> None:
+            counts = batch.label_counts.tolist()
+            rows, kept = logits.float().cpu(), is_scored(batch.labels).cpu()
+            parts = zip(places, rows.split(counts), kept.split(counts), strict=True)
+            for place, of_example, is_target in parts:
+                found[place] = of_example[is_target].numpy()
 
         use_tf32(self.device, self.config.train.tf32)
         use_kernels(self.device, self.config.train.kernels)
@@ -212,52 +247,29 @@ class TrainedRun:
         )
         with self.config.mixer_component.explain_errors("the evaluation failed"):
             evaluator.compute_logits(examples, receive, chosen)
-        return found
+        return np.concatenate(found)
 
     @check_arguments("TrainedRun.predict", split=NAME, indices=ANYTHING)
     def predict(
         self, split: str = "test", indices: Sequence[int] | np.ndarray | None = None
     ) -> np.ndarray:
-        """Predict the class of each example, or the next token or label at each position.
+        """Predict the class of each example, or the next token or label of each scored position.
 
-        For the whole test set of a task with classes of examples these are the predictions in
-        predictions.csv.
+        `(run.predict(split) == run.dataset.splits[split].labels).sum()` counts what is right, as
+        the record does. For the whole test set of a task with classes of examples these are the
+        predictions in predictions.csv.
 
         Args:
             split: train, val or test.
             indices: indices of examples, (examples,) whole numbers. None: all examples.
-        Returns: (examples,) int64 in the order of `indices`; or (positions,), see `logits`.
+        Returns: (examples,) int64 in the order of `indices`; or (targets,), see `logits`.
         Raises: UserError for an unknown split or index, and for logits that are not finite.
         """
         logits = self.logits(split, indices)
         wrong = int((~np.isfinite(logits).all(axis=1)).sum())
         if wrong:
             raise UserError(
-                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} examples are not "
-                f"finite, so they predict nothing; see logits()"
+                f"{self.folder}: the logits of {wrong:,} of {len(logits):,} "
+                f"{self.model.targets}s are not finite, so they predict nothing; see logits()"
             )
         return logits.argmax(axis=1)
-
-
-def _indices(given: Sequence[int] | np.ndarray | None, count: int) -> np.ndarray:
-    """Check indices of examples and return them, (examples,) int64.
-
-    Raises: UserError for anything but whole numbers from 0 to count - 1.
-    """
-    if given is None:
-        return np.arange(count)
-    try:
-        indices = np.asarray(given)
-    except Exception as error:
-        raise UserError(
-            f"indices: got {format_value(given)}, expected whole numbers ({describe(error)})"
-        ) from None
-    if not indices.size:
-        return np.empty(0, dtype=np.int64)
-    if indices.ndim != 1 or indices.dtype.kind not in "iu":
-        raise UserError(f"indices: got {indices.dtype} {indices.shape}, expected whole numbers")
-    if indices.min() < 0 or indices.max() >= count:
-        raise UserError(
-            f"indices: got {indices.min()} to {indices.max()}, expected 0 to {count - 1}"
-        )
-    return indices.astype(np.int64)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+import torch
 
 from lra.api.arguments import (
     MINUTES,
@@ -108,7 +111,7 @@ def run(
     results_dir = make_absolute(str(results_dir))
     torch_device = choose_device(device)
     stop = StopRequest(max_minutes, max_steps)
-    with display_messages(logging.WARNING if quiet else logging.INFO):
+    with display_messages(logging.WARNING if quiet else logging.INFO), _torch_defaults():
         if match_params is not None:
             request = match_parameters(resolve, request, match_params)
         config = resolve(request)
@@ -128,3 +131,15 @@ def run(
     if stop.signal is not None:
         signal.raise_signal(signal.Signals[stop.signal])
     return TrainedRun(this_run.folder.path, record, config, data_dir, torch_device)
+
+
+@contextlib.contextmanager
+def _torch_defaults() -> Iterator[None]:
+    """Train as a command does, even where the caller has no gradients or another default dtype."""
+    dtype = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(dtype)

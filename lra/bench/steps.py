@@ -43,8 +43,8 @@ class SyntheticSplit(Split):
         targets = examples * (1 if info.targets == "example" else info.max_length)
         self.labels = rng.integers(0, info.num_classes, size=targets)
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
         info = self.info
         positions = len(indices) * info.towers * info.max_length
         if info.vocab_size is not None:
@@ -65,9 +65,9 @@ class FirstExamples(Split):
         labels = split.batch(np.arange(len(self))).labels
         self.labels = labels[is_scored(labels)].cpu().numpy()
 
-    def batch(self, indices: np.ndarray) -> Batch:
-        """See `Split.batch`."""
-        return self.split.batch(indices)
+    def assemble(self, indices: np.ndarray) -> Batch:
+        """See `Split.assemble`."""
+        return self.split.assemble(indices)
 
 
 @dataclass(frozen=True, kw_only=True)

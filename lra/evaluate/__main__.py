@@ -24,7 +24,6 @@ from lra.record.position_losses import unit_of
 from lra.record.run import RunRecord, results_dir_of
 from lra.record.schema import SHIPPED
 from lra.runtime.cli import (
-    STOPPED,
     Parser,
     absolute_path,
     add_trained_model,
@@ -38,7 +37,6 @@ from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
-from lra.train.stopping import Stopped, StopRequest
 
 logger = logging.getLogger("lra.evaluate")
 
@@ -51,8 +49,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "harder than its training data. Tasks whose data is generated draw a new test set. Text, "
         "Retrieval and lm read their test documents with other options; documents have to be read "
         "as bytes. The results are recorded in the run's folder, and report.py shows them.",
-        epilog="Exit codes: 0 done, 2 mistake in the command, 3 stopped (run the same command "
-        "again to continue), 5 out of memory, 130 interrupted.",
+        epilog="Exit codes: 0 done, 2 mistake in the command, 5 out of memory, 130 interrupted "
+        "(run the same command again to continue).",
     )
     parser.add_argument(
         "--run", type=absolute_path, required=True, action="append",
@@ -132,19 +130,9 @@ def run(options: argparse.Namespace) -> int:
     device = choose_device(options.device)
     runs = [(folder, read_finished_run(folder)) for folder in options.run]
     conditions = _conditions(options)
-    with StopRequest() as stop:
-        for (folder, record), other in itertools.product(runs, conditions):
-            if not options.again and is_measured(folder, record, other):
-                continue
-            try:
-                stop.check_signal()
-                found = evaluate_on(
-                    folder, record, other,
-                    data_dir=options.data_dir, device=device, check=stop.check_signal,
-                )  # fmt: skip
-            except Stopped as reason:
-                logger.info(f"stopped by {reason}; run the same command again to continue")
-                return STOPPED
+    for (folder, record), other in itertools.product(runs, conditions):
+        if options.again or not is_measured(folder, record, other):
+            found = evaluate_on(folder, record, other, data_dir=options.data_dir, device=device)
             _report(found, found.save(folder))
     width = terminal_width()
     caption = "Test accuracy in percent; where every position is a target, bits and perplexity:"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +115,6 @@ def evaluate_on(
     *,
     data_dir: Path,
     device: torch.device,
-    check: Callable[[], None],
 ) -> EvaluationRecord:
     """Evaluate the best model of a run on the test set of other data.
 
@@ -126,7 +124,6 @@ def evaluate_on(
         other: how the data differs from that of the training.
         data_dir: where the task finds its files and its cache.
         device: where the model is evaluated.
-        check: called before each batch; may raise an exception to end the evaluation.
     Raises: UserError if there is no checkpoint, and as `compose_other` and `load_best_model` do.
     """
     config = compose_other(folder, record, other)
@@ -149,7 +146,6 @@ def evaluate_on(
             batch_size=batch_size,
             device=device,
             precision=config.train.precision,
-            check=check,
             title=f"evaluating on {len(dataset.splits['test'])} examples",
         )
         score = evaluator.score(dataset.splits["test"], task.info)

@@ -7,11 +7,7 @@ import os
 import traceback
 from collections.abc import Iterable
 
-from tasks.errors import KnownError
-
-
-class UserError(KnownError):
-    """A mistake in the command, in the settings, or in the user's own files."""
+from tasks.errors import UserError
 
 
 class HeldError(UserError):

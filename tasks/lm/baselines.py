@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tasks.progress import progress
 MAJORITY = "majority class"
 
 CHUNK = 2**22
+XZ_CHUNK = 2**16
+"""Bytes given to xz at once, for a second at most; the result does not depend on it."""
 XZ_LEVEL = 9
 XZ_LEAST = 4096
 XZ_SEES = 64 * 2**20
@@ -102,20 +105,28 @@ def xz(train: np.ndarray, test: np.ndarray) -> float:
         progress("compressing by xz -9, for a baseline", total=total, unit="B") as bar,
         ThreadPoolExecutor() as pool,  # compression lets other threads work
     ):
-        both, first = pool.map(lambda parts: _compressed(parts, bar), ([known, test], [known]))
+        is_over = threading.Event()
+        try:
+            both, first = pool.map(
+                lambda parts: _compressed(parts, bar, is_over), ([known, test], [known])
+            )
+        finally:
+            is_over.set()  # an interrupt waits for the threads, which end after their chunk
         return 8.0 * (both - first)
 
 
-def _compressed(parts: Sequence[np.ndarray], bar: tqdm[Any]) -> int:
-    """Bytes of a text, given in parts, once xz has compressed it."""
+def _compressed(parts: Sequence[np.ndarray], bar: tqdm[Any], is_over: threading.Event) -> int:
+    """Bytes of a text, given in parts, once xz has compressed it; or fewer, once `is_over`."""
     # A smaller dictionary than usual takes less memory, and is as good where it holds the text.
     size = min(XZ_SEES, max(XZ_LEAST, sum(map(len, parts))))
     filters = [{"id": lzma.FILTER_LZMA2, "preset": XZ_LEVEL, "dict_size": size}]
     compressor = lzma.LZMACompressor(filters=filters)
     written = 0
     for part in parts:
-        for start in range(0, len(part), CHUNK):
-            chunk = part[start : start + CHUNK].tobytes()
+        for start in range(0, len(part), XZ_CHUNK):
+            if is_over.is_set():
+                return written
+            chunk = part[start : start + XZ_CHUNK].tobytes()
             written += len(compressor.compress(chunk))
             bar.update(len(chunk))
     return written + len(compressor.flush())
