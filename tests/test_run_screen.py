@@ -12,6 +12,7 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
+from lra.record import schema
 from lra.record.run import RunRecord, folder_of
 from lra.report.published.closest import cite, closest_result
 from lra.report.published.rows import published_rows
@@ -168,6 +169,16 @@ def test_only_rows_on_the_same_data_and_protocol_are_ranked(results: Path) -> No
     assert first.startswith("listops / tnn / quick, protocol lra, seed 0: ")
     assert any(line.startswith("  rank 1 of 1 at this preset and protocol lra") for line in rest)
     assert "  published, full size, protocol s4: 61.04 % (Qin et al., 2023)" in rest
+
+
+def test_a_run_ranks_among_shipped_ones_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SHIPPED_RESULTS", tmp_path / "suite" / "shipped")
+    save_all(schema.SHIPPED_RESULTS, others([61.3, 59.75]))
+    lines = screen(tmp_path / "elsewhere", quick(), 120)
+    assert any(line.endswith("s4 61.30, > tnn 60.10 <, mega 59.75") for line in lines)
+    assert "mega" in task_table(tmp_path / "elsewhere", quick(), 120)
 
 
 def test_a_result_at_chance_is_called_so(results: Path) -> None:

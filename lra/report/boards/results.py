@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.frame import settings_of
-from lra.record.run import LARGEST_METRICS, RunRecord, with_shipped
+from lra.record.frame import read_runs, settings_of
+from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.report.boards.predictions import Predictions, read_predictions
 from lra.runtime.errors import UserError
@@ -56,20 +56,20 @@ class Results:
 
     Files that cannot be read are left out and named in `faults`.
 
+    Args:
+        folder: the results folder.
+        is_alone: whether the shipped results are left out.
     Raises: UserError if there is no such folder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        shipped = shipped_dir(folder)
-        if not (folder.is_dir() or shipped.is_dir()):
-            raise UserError(f"--results-dir: there is no folder {folder}")
+    def __init__(self, folder: Path, *, is_alone: bool = False) -> None:
         self.folder = folder
-        found, self.faults = with_shipped(folder)
+        found, self.faults = read_runs(folder, "--results-dir", with_shipped=not is_alone)
         self.records = [record for _, record in found]
         self._folders = {_key(record): place for place, record in found}
         self.bench: list[BenchRecord] = []
         self._bench_roots: dict[Path, Path] = {}
-        for root in (shipped, folder):
+        for root in (folder,) if is_alone else (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
             self.faults += more
             self._bench_roots |= {record.path(Path()): root for record in measured}
