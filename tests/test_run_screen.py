@@ -84,8 +84,8 @@ def test_the_result_comes_first_and_one_command_last(results: Path) -> None:
         "(1,202 of 2,000; 95 % interval 57.9 to 62.2)",
         "  validation 61.20 % at step 1,500 · 6.4 min · 4.38 steps/s · 526 MiB",
         "  with 2 shipped seeds: 60.18 ± 0.88 % (mean ± standard deviation)",
-        "  rank 3 of 6 at this preset: mega 61.30, s4 60.25, > tnn 60.18 <, ski-tnn 59.75, "
-        "s4d 59.65",
+        "  rank 3 of 6 mixers and variants at this preset: mega 61.30, s4 60.25, > tnn 60.18 <,",
+        "    ski-tnn 59.75, s4d 59.65",
         "  best trivial baseline 34.25 % (root operator)",
         "  published, full size: 61.04 % (Qin et al., 2023)",
         "  record: results/runs/listops/tnn/a-s0",
@@ -140,14 +140,14 @@ def test_ones_own_run_replaces_the_shipped_one_of_its_seed(results: Path) -> Non
     ("accuracies", "accuracy", "shown"),
     [
         ([60.25, 61.3, 59.75, 59.65, 29.0], 62.0,
-         "rank 1 of 6 at this preset: > tnn 62.00 <, mega 61.30, s4 60.25"),
+         "rank 1 of 6 mixers and variants at this preset: > tnn 62.00 <, mega 61.30, s4 60.25"),
         ([60.25, 61.3, 59.75, 59.65, 29.0], 25.0,
-         "rank 6 of 6 at this preset: s4d 59.65, mean 29.00, > tnn 25.00 <"),
+         "rank 6 of 6 mixers and variants at this preset: s4d 59.65, mean 29.00, > tnn 25.00 <"),
         ([60.25, 61.3, 59.75], 60.25,
-         "shares rank 2 of 4 at this preset: mega 61.30, s4 60.25, > tnn 60.25 <, "
-         "ski-tnn 59.75"),
-        ([60.25], 59.0, "rank 2 of 2 at this preset: s4 60.25, > tnn 59.00 <"),
-        ([], 59.0, "rank 1 of 1 at this preset: no other row has a result yet"),
+         "shares rank 2 of 4 mixers and variants at this preset: mega 61.30, s4 60.25, "
+         "> tnn 60.25 <, ski-tnn 59.75"),
+        ([60.25], 59.0, "rank 2 of 2 mixers and variants at this preset: s4 60.25, > tnn 59.00 <"),
+        ([], 59.0, "no rank yet: no other mixer or variant has a result at this preset"),
     ],
 )  # fmt: skip
 def test_the_rank_has_two_neighbours_up_and_down(
@@ -163,11 +163,14 @@ def test_only_rows_on_the_same_data_and_protocol_are_ranked(results: Path) -> No
     run = quick(data=data, overrides=["task.train=1000"])
     first, *rest = screen(results, run, 120)
     assert first.startswith("listops / tnn / quick, seed 0:")
-    assert "  rank 1 of 1 at this preset with the same data: no other row has a result yet" in rest
+    assert (
+        "  no rank yet: no other mixer or variant has a result at this preset with the same data"
+        in rest
+    )
     lra = quick(protocol="lra", run_id="l-s0")
     first, *rest = screen(results, lra, 120)
     assert first.startswith("listops / tnn / quick, protocol lra, seed 0: ")
-    assert any(line.startswith("  rank 1 of 1 at this preset and protocol lra") for line in rest)
+    assert any(line.endswith(" has a result at this preset and protocol lra") for line in rest)
     assert "  published, full size, protocol s4: 61.04 % (Qin et al., 2023)" in rest
 
 
@@ -185,8 +188,8 @@ def test_a_result_at_chance_is_called_so(results: Path) -> None:
     lines = screen(results, quick(test_accuracy=17.5, test_correct=350), 120)
     assert lines[0].startswith("listops / tnn / quick, seed 0: test accuracy 17.50 %, at chance (")
     assert (
-        "  not ranked (at chance); best of 5 at this preset: mega 61.30, s4 60.25, ski-tnn 59.75, "
-        "s4d 59.65, mean 29.00" in lines
+        "not ranked (at chance); best of 5 mixers and variants at this preset: mega 61.30, "
+        "s4 60.25, ski-tnn 59.75, s4d 59.65, mean 29.00" in " ".join(" ".join(lines).split())
     )
     pathfinder = quick(task="pathfinder", test_accuracy=17.5, test_correct=350)
     assert "  not ranked (at chance)" in screen(results, pathfinder)
@@ -251,8 +254,8 @@ def test_a_stopped_run_says_how_far_it_is_and_how_to_resume(results: Path) -> No
         "  not validated yet · 8 s · 4.38 steps/s · 526 MiB",
         "  no test accuracy yet: the test set is measured at the end of the run",
         "  about 5.6 min of training left",
-        "  not ranked (no result); best of 5 at this preset: mega 61.30, s4 60.25,",
-        "    ski-tnn 59.75, s4d 59.65, mean 29.00",
+        "  not ranked (no result); best of 5 mixers and variants at this preset:",
+        "    mega 61.30, s4 60.25, ski-tnn 59.75, s4d 59.65, mean 29.00",
         "  best trivial baseline 34.25 % (root operator)",
         "  published, full size: 61.04 % (Qin et al., 2023)",
         "  record: results/runs/listops/tnn/a-s0",
@@ -263,7 +266,8 @@ def test_a_stopped_run_says_how_far_it_is_and_how_to_resume(results: Path) -> No
     lines = screen(results, run)
     assert "  1 shipped seed of these settings: 60.10 %" in lines
     assert any(
-        line.startswith("  its other seeds have rank 3 of 6 at this preset") for line in lines
+        line.startswith("  its other seeds have rank 3 of 6 mixers and variants at this preset")
+        for line in lines
     )
 
 
@@ -298,7 +302,7 @@ def test_bits_of_a_text(tmp_path: Path) -> None:
         "  perplexity 4 per byte · next byte right: 50.00 % (500 of 1,000)",
     ]
     assert lines[2].startswith("  validation 2.144 bits per byte at step 10 · ")
-    assert "  rank 2 of 2 at this preset: s4 1.900, > tnn 2.000 <" in lines
+    assert "  rank 2 of 2 mixers and variants at this preset: s4 1.900, > tnn 2.000 <" in lines
     assert "  best trivial baseline 1.860 bits per byte (xz)" in lines
     assert not any("published" in line or "interval" in line for line in lines)
     words = next_token_run(2.0, positions=scores(2.0, text_bytes=5000), run_id="w-s0")
