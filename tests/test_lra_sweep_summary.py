@@ -51,11 +51,12 @@ def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() ->
     assert results_table(states, 80) == [
         "Test accuracy in percent, mean ± standard deviation over seeds:",
         "",
-        "mixer  listops",
-        "tnn    60.33 ± 1.53",
-        "mean   21.50 ± 7.37 (2 of 3 at chance)",
-        "s4     17.10 ± 0.00 * (2 of 3 runs)",
-        "fnet   diverged",
+        "mixer                  listops",
+        "tnn                    60.33 ± 1.53",
+        "mean                   21.50 ± 7.37 (2 of 3 at chance)",
+        "s4                     17.10 ± 0.00 * (2 of 3 runs)",
+        "fnet                   diverged",
+        "best trivial baseline  17.00",
         "",
         "* at chance: no better than one constant answer (tested at the 1 % level)",
     ]
@@ -71,7 +72,7 @@ def test_each_setting_of_a_grid_has_a_row_and_narrow_terminals_get_two_tables() 
         for lr in ("0.001", "0.002")
         for seed in (0, 1)
     ]
-    lines = results_table(states, 40)
+    lines = results_table(states, 46)
     rows = [line.split(maxsplit=2) for line in lines if line.startswith(("mixer", "tnn"))]
     assert rows == [
         ["mixer", "listops,", "validation"],
@@ -87,7 +88,7 @@ def test_each_setting_of_a_grid_has_a_row_and_narrow_terminals_get_two_tables() 
         ["tnn", "train.lr=0.001", "50.50 ± 0.71"],
         ["tnn", "train.lr=0.002", "50.50 ± 0.71"],
     ]
-    assert max(map(len, lines)) <= 40
+    assert max(map(len, lines)) <= 46
     assert any("listops" in line and "image" in line for line in results_table(states, 120))
 
 
@@ -106,11 +107,12 @@ def test_of_a_grid_the_best_by_validation_is_marked() -> None:
     assert results_table(states, 80) == [
         "Accuracy in percent, one seed:",
         "",
-        "mixer             listops, validation  listops, test",
-        "tnn train.lr=0.1  60.00                61.00",
-        "tnn train.lr=0.2  61.00 <              59.00",
-        "s4 train.lr=0.1   40.00 <              42.00",
-        "s4 train.lr=0.2   -                    diverged",
+        "mixer                  listops, validation  listops, test",
+        "tnn train.lr=0.1       60.00                61.00",
+        "tnn train.lr=0.2       61.00 <              59.00",
+        "s4 train.lr=0.1        40.00 <              42.00",
+        "s4 train.lr=0.2        -                    diverged",
+        "best trivial baseline  -                    17.00",
         "",
         "< best of its mixer on the validation set: report the test result of this row. A",
         "    row chosen by its test result is no result.",
@@ -130,7 +132,10 @@ def test_of_a_grid_the_best_by_validation_is_marked() -> None:
 def test_next_tokens_are_measured_in_bits() -> None:
     lines = results_table([state_of(planned("tnn", "lm"), next_token_run(1.5))], 80)
     assert lines[0] == "Test results, one seed:"
-    assert lines[2:] == ["mixer  lm, bits per byte", "tnn    1.500"]
+    assert [line.split(maxsplit=3) for line in lines[2:]] == [
+        ["mixer", "lm,", "bits", "per byte"], ["tnn", "1.500"],
+        ["best", "trivial", "baseline", "1.860"],
+    ]  # fmt: skip
     assert results_table([state_of(planned("tnn"), "failed")], 80) == []
 
 

@@ -186,13 +186,38 @@ def test_a_run_ranks_among_shipped_ones_wherever_it_lies(
 
 def test_a_result_at_chance_is_called_so(results: Path) -> None:
     lines = screen(results, quick(test_accuracy=17.5, test_correct=350), 120)
-    assert lines[0].startswith("listops / tnn / quick, seed 0: test accuracy 17.50 %, at chance (")
+    assert lines[0].startswith(
+        "listops / tnn / quick, seed 0: test accuracy 17.50 %, at chance and "
+    )
     assert (
         "not ranked (at chance); best of 5 mixers and variants at this preset: mega 61.30, "
         "s4 60.25, ski-tnn 59.75, s4d 59.65, mean 29.00" in " ".join(" ".join(lines).split())
     )
     pathfinder = quick(task="pathfinder", test_accuracy=17.5, test_correct=350)
     assert "  not ranked (at chance)" in screen(results, pathfinder)
+
+
+def test_a_result_below_a_trivial_baseline_is_called_so(results: Path) -> None:
+    below = screen(results, quick(test_accuracy=34.2, test_correct=684), 120)
+    assert below[0].endswith("test accuracy 34.20 %, below a trivial baseline")
+    assert "baseline" not in screen(results, quick(), 120)[0]
+    worst = quick(test_accuracy=16.9, test_correct=338, baselines={"majority class": 17.0})
+    assert "16.90 %, at chance (338" in screen(results, worst, 120)[0]
+
+
+def test_a_model_that_knows_its_training_data_alone_is_pointed_to_a_mixture(results: Path) -> None:
+    run = quick(task="recall", test_accuracy=0.9, test_correct=18)
+    save(results, run)
+    metrics = folder_of(results, run) / "metrics.jsonl"
+    for accuracy, is_advised in ((99.5, True), (80.0, False)):
+        metrics.write_text(f'{{"step": 1, "seconds": 1, "accuracy": {accuracy}}}\n')
+        text = " ".join(" ".join(screen(results, run)).split())
+        assert ("right on 99.5 % of the last training labels, but not on the test" in text) == (
+            is_advised
+        )
+        assert ("(docs/probes.md): --set task.mixture=true" in text) == is_advised
+    right = quick(task="recall", test_accuracy=99.0, test_correct=1980, run_id="r-s0")
+    assert "mixture" not in " ".join(screen(results, right))
 
 
 def test_changed_settings_are_named_by_their_row(results: Path) -> None:
@@ -408,7 +433,7 @@ def test_the_command_prints_the_screen_and_repeats_it(
     assert "  validation " in stopped and "test accuracy 1" not in stopped
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     done = capsys.readouterr().out
-    assert re.search(r"test accuracy \d+\.\d\d %(, at chance)?\n? +\(\d+ of 50; 95 % int", done)
+    assert re.search(r"test accuracy \d+\.\d\d %(, [a-z ]+)?\n? +\(\d+ of 50; 95 % int", done)
     assert "|" not in done
     assert max(map(len, done.splitlines())) <= 80 or str(tmp_path) in done
     assert run_task.main(tiny_arguments(tmp_path)) == 0

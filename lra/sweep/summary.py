@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from lra.record.run import RunRecord
 from lra.report.boards.cells import AT_CHANCE, Cell, cell_of
-from lra.report.boards.measures import ACCURACY, measures_of, validation_of
+from lra.report.boards.measures import ACCURACY, best_baseline, measures_of, validation_of
 from lra.runtime.plain_table import cut, plain_matrix, plain_table
 from lra.runtime.terminal import wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
@@ -112,6 +112,8 @@ def results_table(states: Sequence[RunState], width: int) -> list[str]:
                     row[heading] = _validation_text(found, settings == best[task])
                 row[tested] = _cell_text(found)
             rows.append(row)
+    trivial = {columns[one.task][-1]: _baseline_text(one) for one in records}
+    rows.append({"mixer": "best trivial baseline", **trivial})
     lines = [*wrap_words(f"{_caption(states, records, is_grid)}:", width), ""]
     lines += plain_matrix(rows, width)
     if any(_MARK in text for row in rows for name, text in row.items() if name != "mixer"):
@@ -152,6 +154,11 @@ def _best_settings(by_setting: Mapping[str, Mapping[str, Sequence[RunState]]]) -
         for task, states in by_task.items():
             merits.setdefault(task, {})[settings] = _cell_of(states).merit
     return {task: max(found, key=lambda name: found[name]) for task, found in merits.items()}
+
+
+def _baseline_text(record: RunRecord) -> str:
+    (measure, *_), found = measures_of([record]), best_baseline(record)
+    return measure.text(found[1] if found else None).rjust(_MEAN_WIDTH)
 
 
 def _validation_text(states: Sequence[RunState], is_best: bool) -> str:

@@ -11,6 +11,8 @@ from lra.train.optimizer import schedule_warning
 LONG_RUN_SECONDS = 3600
 DAY = 24 * 3600
 SMALL_PRESETS = ("quick", "budget")
+RIGHT, WRONG = 90.0, 50.0
+"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
 
 
 def warnings_at_start(

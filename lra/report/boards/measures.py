@@ -74,6 +74,13 @@ def _bits_beneath(result: Result) -> Mapping[str, float]:
     return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
 
 
+def best_baseline(result: Result) -> tuple[str, float] | None:
+    """Return the best trivial baseline and its number, by the first of `measures_of`."""
+    if result.positions is not None:
+        return min(result.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
+    return max(result.baselines.items(), key=lambda one: one[1], default=None)
+
+
 PERPLEXITY = Measure("perplexity", _perplexity, lowest_is_best=True)
 
 
@@ -94,7 +101,7 @@ def _validation_bits(result: Result) -> float | None:
 
 
 def validation_of(results: Sequence[Result]) -> Measure:
-    """Measure what settings and checkpoints are chosen by, which the test set has no part in."""
+    """Measure what settings and checkpoints are chosen by."""
     if all(one.positions is None for one in results):
         return Measure("validation accuracy", _validation)
     return Measure("validation bits per token", _validation_bits, digits=3, lowest_is_best=True)

@@ -46,6 +46,31 @@ class MetricsLine(BaseModel):
     """Mean loss on the validation split in nats; None also if it is not finite, or absurd."""
 
 
+def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
+    """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
+    if not path.is_file():
+        return [], []
+    found: list[MetricsLine] = []
+    wrong: list[str] = []
+    try:
+        content = read_regular(path, largest=LARGEST_METRICS)
+    except (DataError, OSError) as error:
+        return [], [f"{path}: {error}"]
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            found.append(MetricsLine.model_validate_json(line))
+        except ValidationError as error:
+            wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
+    faults: list[str] = []
+    if wrong:
+        more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
+        faults.append(f"{path}: {wrong[0]}{more}")
+    validations = sum(line.val_accuracy is not None for line in found)
+    if validations > MOST_VALIDATIONS:
+        return [], [*faults, f"{path}: {validations:,} validations, more than can be shown"]
+    return sorted(found, key=lambda line: line.step), faults
+
+
 def _key(record: RunRecord) -> tuple[str, str, str, str]:
     """Tell runs apart, a shipped one also from the unfinished one of the user's own beside it."""
     return record.task, record.mixer, record.run_id, record.status
@@ -111,30 +136,10 @@ class Results:
         """Read the metrics of a run, in order of steps."""
         path = self.path(record) / "metrics.jsonl"
         if path not in self._metrics:
-            self._metrics[path] = self._read_metrics(path) if path.is_file() else []
+            self._metrics[path], faults = read_metrics(path)
+            for fault in faults:
+                self.add_fault(fault)
         return self._metrics[path]
-
-    def _read_metrics(self, path: Path) -> list[MetricsLine]:
-        found: list[MetricsLine] = []
-        wrong: list[str] = []
-        try:
-            content = read_regular(path, largest=LARGEST_METRICS)
-        except (DataError, OSError) as error:
-            self.add_fault(f"{path}: {error}")
-            return []
-        for number, line in enumerate(content.splitlines(), start=1):
-            try:
-                found.append(MetricsLine.model_validate_json(line))
-            except ValidationError as error:
-                wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
-        if wrong:
-            more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
-            self.add_fault(f"{path}: {wrong[0]}{more}")
-        validations = sum(line.val_accuracy is not None for line in found)
-        if validations > MOST_VALIDATIONS:
-            self.add_fault(f"{path}: {validations:,} validations, more than can be shown")
-            return []
-        return sorted(found, key=lambda line: line.step)
 
     def settings(self, record: RunRecord) -> dict[str, Any]:
         """Read every setting of a run, as `settings_of`; none of one that cannot be read."""
