@@ -45,8 +45,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--results-dir", type=absolute_path, metavar="FOLDER",
-        help="folder with your runs, in which shipped/ has those of the repository (default: "
-        "results; with --check and --write-readme: results/shipped)",
+        help="folder with your runs; shipped runs are shown beside them (default: results; with "
+        "--check and --write-readme: results/shipped)",
     )  # fmt: skip
     parser.add_argument(
         "--out", type=absolute_path, metavar="FOLDER",

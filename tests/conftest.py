@@ -140,10 +140,10 @@ def no_code_is_the_users() -> None:
     user_code.clear()
 
 
-@pytest.fixture(autouse=True)
-def results_of_a_test_are_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def results_of_tests_are_their_own() -> None:
     """Show no results of this repository beside those in the folder that a test works in."""
-    monkeypatch.setattr(schema, "SHIPPED_RESULTS", Path("nowhere"))
+    schema.SHIPPED_RESULTS = Path("nowhere")
 
 
 @pytest.fixture(autouse=True)

@@ -129,7 +129,12 @@ def test_shipped_results_are_found_from_another_folder(
     assert shipped > 50
     assert len(Results(Path("results").absolute()).records) == shipped
     assert len(lra.records("results", with_shipped=True)) == shipped
-    assert len(with_shipped(tmp_path / "other")[0]) == 0
+    (tmp_path / "other").mkdir()
+    for own in (tmp_path / "other", Path("other")):
+        assert len(Results(own).records) == len(lra.records(own, with_shipped=True)) == shipped
+    assert Results(tmp_path / "other", is_alone=True).records == []
+    with pytest.raises(lra.UserError, match="there is no folder"):
+        Results(tmp_path / "missing")
     (tmp_path / "results" / "shipped").mkdir(parents=True)
     assert len(with_shipped(tmp_path / "results")[0]) == 0
 

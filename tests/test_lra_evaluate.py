@@ -18,7 +18,7 @@ from conftest import TINY, tiny_arguments
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS, TASKS
 from lra.config.request import parse_changes
-from lra.evaluate.__main__ import main
+from lra.evaluate.__main__ import advise, main
 from lra.evaluate.out_of_distribution import OtherData, compose_other
 from lra.evaluate.trained import load_best_model, recompose_config
 from lra.record.__main__ import main as record_main
@@ -29,7 +29,7 @@ from lra.runtime.errors import UserError
 from lra.train.checkpoint import save_checkpoint
 from lra.train.evaluation import Evaluator
 from made_results import record as made_record
-from requested import resolve
+from requested import compose, resolve
 from run_checks import next_command, state_of
 from tasks.errors import DataError
 
@@ -374,6 +374,23 @@ def test_models_are_compared_on_the_same_examples(
     rows = [line for line in text.splitlines() if line.startswith(("| a ", "| b ", "| c "))]
     assert sum("30.00 (n=1)" in row for row in rows) == 2
     assert "a/abc-s0/evaluation-" in capsys.readouterr().err
+
+
+def test_a_model_that_is_right_at_its_own_length_alone_is_pointed_to_a_mixture(
+    tmp_path: Path,
+) -> None:
+    config = compose("recall", "conv", preset="quick").config
+    run = made_record(task="recall", mixer="conv", preset="quick", config_hash=config.hash,
+                      test_accuracy=99.5)  # fmt: skip
+    run.save(tmp_path)
+    evaluation_record(mixer="conv", length=64).save(tmp_path)
+    (text,) = advise(tmp_path, trust_code=False)
+    assert text.startswith("conv/abc-s0 is right on 99.5 % as trained, but on 30.0 % with 64 posit")
+    assert "task.mixture=true --set task.longest=128 --set task.length=64" in text
+    run.model_copy(update={"config_hash": "other"}).save(tmp_path)
+    assert advise(tmp_path, trust_code=False) == [], "settings that changed are no error here"
+    run.model_copy(update={"test_accuracy": 60.0, "test_correct": 1200}).save(tmp_path)
+    assert advise(tmp_path, trust_code=False) == []
 
 
 def test_a_damaged_record_is_named_and_left_out(tmp_path: Path) -> None:

@@ -53,11 +53,12 @@ def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() ->
     assert results_table(states, 80) == [
         "Test accuracy in percent, mean ± standard deviation over seeds:",
         "",
-        "mixer  listops",
-        "tnn    60.33 ± 1.53",
-        "mean   21.50 ± 7.37 (2 of 3 at chance)",
-        "s4     17.10 ± 0.00 * (2 of 3 runs)",
-        "fnet   diverged",
+        "mixer                  listops",
+        "tnn                    60.33 ± 1.53",
+        "mean                   21.50 ± 7.37 (2 of 3 at chance)",
+        "s4                     17.10 ± 0.00 * (2 of 3 runs)",
+        "fnet                   diverged",
+        "best trivial baseline  17.00",
         "",
         "* at chance: no better than one constant answer (tested at the 1 % level)",
     ]
@@ -65,28 +66,78 @@ def test_a_table_of_results_has_means_over_seeds_and_says_what_is_at_chance() ->
 
 def test_each_setting_of_a_grid_has_a_row_and_narrow_terminals_get_two_tables() -> None:
     states = [
-        state_of(planned("tnn", task, seed, f"train.lr={lr}"), 50.0 + seed)
+        state_of(
+            planned("tnn", task, seed, f"train.lr={lr}"),
+            record(task=task, seed=seed, test_accuracy=50.0 + seed),
+        )
         for task in ("listops", "image")
         for lr in ("0.001", "0.002")
         for seed in (0, 1)
     ]
-    lines = results_table(states, 40)
-    assert [line.split() for line in lines if line][2:] == [
-        ["mixer", "listops"],
-        ["tnn", "train.lr=0.001", "50.50", "±", "0.71"],
-        ["tnn", "train.lr=0.002", "50.50", "±", "0.71"],
-        ["mixer", "image"],
-        ["tnn", "train.lr=0.001", "50.50", "±", "0.71"],
-        ["tnn", "train.lr=0.002", "50.50", "±", "0.71"],
+    lines = results_table(states, 46)
+    rows = [line.split(maxsplit=2) for line in lines if line.startswith(("mixer", "tnn"))]
+    assert rows == [
+        ["mixer", "listops,", "validation"],
+        ["tnn", "train.lr=0.001", "41.00 ± 0.00 <"],
+        ["tnn", "train.lr=0.002", "41.00 ± 0.00"],
+        ["mixer", "listops,", "test"],
+        ["tnn", "train.lr=0.001", "50.50 ± 0.71"],
+        ["tnn", "train.lr=0.002", "50.50 ± 0.71"],
+        ["mixer", "image,", "validation"],
+        ["tnn", "train.lr=0.001", "41.00 ± 0.00 <"],
+        ["tnn", "train.lr=0.002", "41.00 ± 0.00"],
+        ["mixer", "image,", "test"],
+        ["tnn", "train.lr=0.001", "50.50 ± 0.71"],
+        ["tnn", "train.lr=0.002", "50.50 ± 0.71"],
     ]
-    assert max(map(len, lines)) <= 40
-    assert any("listops" in line and "image" in line for line in results_table(states, 80))
+    assert max(map(len, lines)) <= 46
+    assert any("listops" in line and "image" in line for line in results_table(states, 120))
+
+
+def test_of_a_grid_the_best_by_validation_is_marked() -> None:
+    tried = {
+        ("tnn", "0.1"): (60.0, 61.0),
+        ("tnn", "0.2"): (61.0, 59.0),
+        ("s4", "0.1"): (40.0, 42.0),
+    }
+    states = [
+        state_of(planned(mixer, "listops", 0, f"train.lr={lr}"),
+                 record(val_accuracy=validated, test_accuracy=tested))
+        for (mixer, lr), (validated, tested) in tried.items()
+    ]  # fmt: skip
+    states.append(state_of(planned("s4", "listops", 0, "train.lr=0.2"), "diverged"))
+    assert results_table(states, 80) == [
+        "Accuracy in percent, one seed:",
+        "",
+        "mixer                  listops, validation  listops, test",
+        "tnn train.lr=0.1       60.00                61.00",
+        "tnn train.lr=0.2       61.00 <              59.00",
+        "s4 train.lr=0.1        40.00 <              42.00",
+        "s4 train.lr=0.2        -                    diverged",
+        "best trivial baseline  -                    17.00",
+        "",
+        "< best of its mixer on the validation set: report the test result of this row. A",
+        "    row chosen by its test result is no result.",
+    ]
+    texts = [
+        state_of(planned("tnn", "lm", 0, f"train.lr={lr}"), next_token_run(bits, selected_on=split))
+        for lr, bits, split in (("0.1", 1.5, "test"), ("0.2", 1.4, "test"))
+    ]
+    lines = results_table(texts, 120)
+    assert "lm, validation bits per token (on the test set)  lm, test bits per byte" in lines[2]
+    assert [line.split()[2:] for line in lines[3:5]] == [
+        ["1.644", "1.500"],
+        ["1.544", "<", "1.400"],
+    ]
 
 
 def test_next_tokens_are_measured_in_bits() -> None:
     lines = results_table([state_of(planned("tnn", "lm"), next_token_run(1.5))], 80)
     assert lines[0] == "Test results, one seed:"
-    assert lines[2:] == ["mixer  lm, bits per byte", "tnn    1.500"]
+    assert [line.split(maxsplit=3) for line in lines[2:]] == [
+        ["mixer", "lm,", "bits", "per byte"], ["tnn", "1.500"],
+        ["best", "trivial", "baseline", "1.860"],
+    ]  # fmt: skip
     assert results_table([state_of(planned("tnn"), "failed")], 80) == []
 
 

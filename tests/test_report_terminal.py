@@ -70,6 +70,38 @@ def test_boards_with_runs_of_ones_own_come_first(tmp_path: Path) -> None:
     assert place.split() == f"The report has 0 tables and 0 figures: {tmp_path}/index.html".split()
 
 
+def test_of_a_grid_the_row_that_is_best_by_validation_is_shown(tmp_path: Path) -> None:
+    tried = {"0.1": (50.0, 70.0), "0.2": (60.0, 40.0), "0.3": (55.0, 65.0)}
+    grid = [
+        record(mixer="conv", run_id=f"{lr}-s0", config_hash=lr, overrides=[f"train.lr={lr}"],
+               val_accuracy=validated, test_accuracy=tested)
+        for lr, (validated, tested) in tried.items()
+    ]  # fmt: skip
+    other = record(
+        mixer="conv", run_id="w-s0", config_hash="w", overrides=["mixer.size=3"], test_accuracy=45.0
+    )
+    save_all(tmp_path, [*grid, other])
+    text = shown(tmp_path)
+    rows = {line.strip("> ") for line in text.splitlines() if "conv" in line}
+    assert rows == {
+        "conv (best of 3 by validation)  40.00",
+        "conv (mixer.size=3)             45.00",
+    }
+    texts = [
+        next_token_run(
+            bits, run_id=f"{bits}-s0", config_hash=f"{bits}", overrides=[f"train.lr={lr}"]
+        )
+        for bits, lr in ((2.0, 0.1), (1.5, 0.2))
+    ]
+    save_all(tmp_path, texts)
+    (line,) = [line for line in shown(tmp_path).splitlines() if "tnn" in line]
+    assert line.split()[1:7] == ["tnn", "(best", "of", "2", "by", "validation)"], line
+    assert line.split()[7] == "1.500"
+    save_all(tmp_path / "shipped", grid)
+    text = shown(tmp_path / "shipped")
+    assert text.count("conv (train.lr=") == 3, "rows of the suite stay as they are"
+
+
 def test_without_runs_of_ones_own_the_main_shipped_board_is_printed(tmp_path: Path) -> None:
     text = shown(shipped(tmp_path))
     first, title, *_, legend, others, _ = text.strip().split("\n\n")

@@ -12,6 +12,7 @@ import pytest
 
 import run_task
 from conftest import tiny_arguments
+from lra.record import schema
 from lra.record.run import RunRecord, folder_of
 from lra.report.published.closest import cite, closest_result
 from lra.report.published.rows import published_rows
@@ -84,8 +85,8 @@ def test_the_result_comes_first_and_one_command_last(results: Path) -> None:
         "(1,202 of 2,000; 95 % interval 57.9 to 62.2)",
         "  validation 61.20 % at step 1,500 · 6.4 min · 4.38 steps/s · 526 MiB",
         "  with 2 shipped seeds: 60.18 ± 0.88 % (mean ± standard deviation)",
-        "  rank 3 of 6 at this preset: mega 61.30, s4 60.25, > tnn 60.18 <, ski-tnn 59.75, "
-        "s4d 59.65",
+        "  rank 3 of 6 mixers and variants at this preset: mega 61.30, s4 60.25, > tnn 60.18 <,",
+        "    ski-tnn 59.75, s4d 59.65",
         "  best trivial baseline 34.25 % (root operator)",
         "  published, full size: 61.04 % (Qin et al., 2023)",
         "  record: results/runs/listops/tnn/a-s0",
@@ -140,14 +141,14 @@ def test_ones_own_run_replaces_the_shipped_one_of_its_seed(results: Path) -> Non
     ("accuracies", "accuracy", "shown"),
     [
         ([60.25, 61.3, 59.75, 59.65, 29.0], 62.0,
-         "rank 1 of 6 at this preset: > tnn 62.00 <, mega 61.30, s4 60.25"),
+         "rank 1 of 6 mixers and variants at this preset: > tnn 62.00 <, mega 61.30, s4 60.25"),
         ([60.25, 61.3, 59.75, 59.65, 29.0], 25.0,
-         "rank 6 of 6 at this preset: s4d 59.65, mean 29.00, > tnn 25.00 <"),
+         "rank 6 of 6 mixers and variants at this preset: s4d 59.65, mean 29.00, > tnn 25.00 <"),
         ([60.25, 61.3, 59.75], 60.25,
-         "shares rank 2 of 4 at this preset: mega 61.30, s4 60.25, > tnn 60.25 <, "
-         "ski-tnn 59.75"),
-        ([60.25], 59.0, "rank 2 of 2 at this preset: s4 60.25, > tnn 59.00 <"),
-        ([], 59.0, "rank 1 of 1 at this preset: no other row has a result yet"),
+         "shares rank 2 of 4 mixers and variants at this preset: mega 61.30, s4 60.25, "
+         "> tnn 60.25 <, ski-tnn 59.75"),
+        ([60.25], 59.0, "rank 2 of 2 mixers and variants at this preset: s4 60.25, > tnn 59.00 <"),
+        ([], 59.0, "no rank yet: no other mixer or variant has a result at this preset"),
     ],
 )  # fmt: skip
 def test_the_rank_has_two_neighbours_up_and_down(
@@ -163,23 +164,61 @@ def test_only_rows_on_the_same_data_and_protocol_are_ranked(results: Path) -> No
     run = quick(data=data, overrides=["task.train=1000"])
     first, *rest = screen(results, run, 120)
     assert first.startswith("listops / tnn / quick, seed 0:")
-    assert "  rank 1 of 1 at this preset with the same data: no other row has a result yet" in rest
+    assert (
+        "  no rank yet: no other mixer or variant has a result at this preset with the same data"
+        in rest
+    )
     lra = quick(protocol="lra", run_id="l-s0")
     first, *rest = screen(results, lra, 120)
     assert first.startswith("listops / tnn / quick, protocol lra, seed 0: ")
-    assert any(line.startswith("  rank 1 of 1 at this preset and protocol lra") for line in rest)
+    assert any(line.endswith(" has a result at this preset and protocol lra") for line in rest)
     assert "  published, full size, protocol s4: 61.04 % (Qin et al., 2023)" in rest
+
+
+def test_a_run_ranks_among_shipped_ones_wherever_it_lies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema, "SHIPPED_RESULTS", tmp_path / "suite" / "shipped")
+    save_all(schema.SHIPPED_RESULTS, others([61.3, 59.75]))
+    lines = screen(tmp_path / "elsewhere", quick(), 120)
+    assert any(line.endswith("s4 61.30, > tnn 60.10 <, mega 59.75") for line in lines)
+    assert "mega" in task_table(tmp_path / "elsewhere", quick(), 120)
 
 
 def test_a_result_at_chance_is_called_so(results: Path) -> None:
     lines = screen(results, quick(test_accuracy=17.5, test_correct=350), 120)
-    assert lines[0].startswith("listops / tnn / quick, seed 0: test accuracy 17.50 %, at chance (")
+    assert lines[0].startswith(
+        "listops / tnn / quick, seed 0: test accuracy 17.50 %, at chance and "
+    )
     assert (
-        "  not ranked (at chance); best of 5 at this preset: mega 61.30, s4 60.25, ski-tnn 59.75, "
-        "s4d 59.65, mean 29.00" in lines
+        "not ranked (at chance); best of 5 mixers and variants at this preset: mega 61.30, "
+        "s4 60.25, ski-tnn 59.75, s4d 59.65, mean 29.00" in " ".join(" ".join(lines).split())
     )
     pathfinder = quick(task="pathfinder", test_accuracy=17.5, test_correct=350)
     assert "  not ranked (at chance)" in screen(results, pathfinder)
+
+
+def test_a_result_below_a_trivial_baseline_is_called_so(results: Path) -> None:
+    below = screen(results, quick(test_accuracy=34.2, test_correct=684), 120)
+    assert below[0].endswith("test accuracy 34.20 %, below a trivial baseline")
+    assert "baseline" not in screen(results, quick(), 120)[0]
+    worst = quick(test_accuracy=16.9, test_correct=338, baselines={"majority class": 17.0})
+    assert "16.90 %, at chance (338" in screen(results, worst, 120)[0]
+
+
+def test_a_model_that_knows_its_training_data_alone_is_pointed_to_a_mixture(results: Path) -> None:
+    run = quick(task="recall", test_accuracy=0.9, test_correct=18)
+    save(results, run)
+    metrics = folder_of(results, run) / "metrics.jsonl"
+    for accuracy, is_advised in ((99.5, True), (80.0, False)):
+        metrics.write_text(f'{{"step": 1, "seconds": 1, "accuracy": {accuracy}}}\n')
+        text = " ".join(" ".join(screen(results, run)).split())
+        assert ("right on 99.5 % of the last training labels, but not on the test" in text) == (
+            is_advised
+        )
+        assert ("(docs/probes.md): --set task.mixture=true" in text) == is_advised
+    right = quick(task="recall", test_accuracy=99.0, test_correct=1980, run_id="r-s0")
+    assert "mixture" not in " ".join(screen(results, right))
 
 
 def test_changed_settings_are_named_by_their_row(results: Path) -> None:
@@ -241,8 +280,8 @@ def test_a_stopped_run_says_how_far_it_is_and_how_to_resume(results: Path) -> No
         "  not validated yet · 8 s · 4.38 steps/s · 526 MiB",
         "  no test accuracy yet: the test set is measured at the end of the run",
         "  about 5.6 min of training left",
-        "  not ranked (no result); best of 5 at this preset: mega 61.30, s4 60.25,",
-        "    ski-tnn 59.75, s4d 59.65, mean 29.00",
+        "  not ranked (no result); best of 5 mixers and variants at this preset:",
+        "    mega 61.30, s4 60.25, ski-tnn 59.75, s4d 59.65, mean 29.00",
         "  best trivial baseline 34.25 % (root operator)",
         "  published, full size: 61.04 % (Qin et al., 2023)",
         "  record: results/runs/listops/tnn/a-s0",
@@ -253,7 +292,8 @@ def test_a_stopped_run_says_how_far_it_is_and_how_to_resume(results: Path) -> No
     lines = screen(results, run)
     assert "  1 shipped seed of these settings: 60.10 %" in lines
     assert any(
-        line.startswith("  its other seeds have rank 3 of 6 at this preset") for line in lines
+        line.startswith("  its other seeds have rank 3 of 6 mixers and variants at this preset")
+        for line in lines
     )
 
 
@@ -288,7 +328,7 @@ def test_bits_of_a_text(tmp_path: Path) -> None:
         "  perplexity 4 per byte · next byte right: 50.00 % (500 of 1,000)",
     ]
     assert lines[2].startswith("  validation 2.144 bits per byte at step 10 · ")
-    assert "  rank 2 of 2 at this preset: s4 1.900, > tnn 2.000 <" in lines
+    assert "  rank 2 of 2 mixers and variants at this preset: s4 1.900, > tnn 2.000 <" in lines
     assert "  best trivial baseline 1.860 bits per byte (xz)" in lines
     assert not any("published" in line or "interval" in line for line in lines)
     words = next_token_run(2.0, positions=scores(2.0, text_bytes=5000), run_id="w-s0")
@@ -396,7 +436,7 @@ def test_the_command_prints_the_screen_and_repeats_it(
     assert "  validation " in stopped and "test accuracy 1" not in stopped
     assert run_task.main(tiny_arguments(tmp_path)) == 0
     done = capsys.readouterr().out
-    assert re.search(r"test accuracy \d+\.\d\d %(, at chance)?\n? +\(\d+ of 50; 95 % int", done)
+    assert re.search(r"test accuracy \d+\.\d\d %(, [a-z ]+)?\n? +\(\d+ of 50; 95 % int", done)
     assert "|" not in done
     assert max(map(len, done.splitlines())) <= 80 or str(tmp_path) in done
     assert run_task.main(tiny_arguments(tmp_path)) == 0

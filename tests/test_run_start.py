@@ -24,6 +24,7 @@ from lra.runtime.progress import Progress, duration
 from lra.sweep import __main__ as sweep
 from lra.train.checkpoint import describe_missing
 from lra.train.run_folder import RunFolder
+from lra.train.stopping import StopRequest
 from lra.train.time_estimates import ESTIMATE_AT_STEP, TimeEstimates
 from lra.train.training_time import Timings, TrainingTime
 from made_results import record
@@ -43,12 +44,19 @@ def phases(step: int = 0, total: int = 120_000, *, is_of_time: bool = False) -> 
     return SimpleNamespace(trainer=trainer, step=step, total_steps=total, is_pretraining=False)
 
 
-def estimates(config: RunConfig, speed: float | None) -> TimeEstimates:
+def estimates(
+    config: RunConfig,
+    speed: float | None,
+    max_minutes: float | None = None,
+    max_steps: int | None = None,
+) -> TimeEstimates:
     """Estimate a run's time from an earlier run of this speed; None: there is none."""
     run = record(mixer="s4", device=CPU, steps_per_second=speed, batch_size=32, length=2048,
                  preset=config.preset, data=DATA)  # fmt: skip
     timings = Timings([run] if speed else [], [])
-    return TimeEstimates(config, torch.device("cpu"), TrainingTime(config, timings, CPU))
+    stop = StopRequest(max_minutes, max_steps)
+    time = TrainingTime(config, timings, CPU, stop)
+    return TimeEstimates(config, torch.device("cpu"), time, stop)
 
 
 def test_a_known_time_is_said_before_the_first_step(caplog: pytest.LogCaptureFixture) -> None:
@@ -92,8 +100,31 @@ def test_where_no_time_is_known_it_follows_within_steps(caplog: pytest.LogCaptur
     caplog.clear()
     made.update(phases(total=100), 2.0)
     assert caplog.messages == [], "progress lines say it from now on"
-    TimeEstimates(PAPER, torch.device("cpu"), None).announce(phases())
+    TimeEstimates(PAPER, torch.device("cpu"), None, StopRequest()).announce(phases())
     assert "not known yet" in caplog.text
+
+
+def test_times_end_where_the_run_stops(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    made = estimates(PAPER, 0.5, max_steps=4000)
+    made.announce(phases())
+    made.update(phases(5), 0.5)
+    assert caplog.messages == [
+        "4,000 of 120,000 steps, 815,186 parameters",
+        "estimated time: 2.2 h of training on this CPU "
+        "(4,000 of 120,000 steps at 0.5 steps/s; source: a run)",
+        "about 2.2 h of training left at 0.5 steps/s; --preset quick trains a small model in "
+        "minutes, --preset budget one in minutes to hours",
+    ]
+    caplog.clear()
+    limited = estimates(PAPER, 0.5, max_minutes=2)
+    limited.announce(phases())
+    limited.update(phases(5), 0.5)
+    assert caplog.messages[1:] == ["estimated time: 2 min of training, as --max-minutes says"]
+    caplog.clear()
+    unknown = estimates(PAPER, None, max_steps=4000)
+    unknown.update(phases(), 2.0)
+    assert caplog.messages == ["about 33 min of training left at 2 steps/s"]
 
 
 def test_a_run_of_minutes_has_no_number_of_steps(caplog: pytest.LogCaptureFixture) -> None:
@@ -112,7 +143,7 @@ def test_the_start_says_what_will_happen_and_where(
 ) -> None:
     assert run_task.main(tiny_arguments(tmp_path, "--max-steps", "6", "--seed", "3")) == 3
     err = capsys.readouterr().err
-    before, _, after = err.partition("20 steps, 12,986 parameters\n")
+    before, _, after = err.partition("6 of 20 steps, 12,986 parameters\n")
     (run,) = (tmp_path / "results/runs/listops/tnn").iterdir()
     assert "listops / tnn / quick, seed 3, on CPU " in before
     assert f"saved in {run}\n" in before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -231,3 +232,14 @@ def test_verification_draws_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("tasks.recall.law.POWER", 1.0)
     with pytest.raises(DataError, match="train examples are not what their law draws"):
         task.verify(dataset)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"length": 32}, {"length": 1024, "pairs": 256}, {"length": 32, "vocab_size": 70}],
+)
+def test_the_advice_gives_a_mixture_that_can_be_made(options: dict[str, Any]) -> None:
+    flags = Recall(**options).advice.partition(": ")[2].split("--set task.")[1:]
+    advised = {key: json.loads(value) for key, value in (flag.split("=") for flag in flags)}
+    assert Recall(**{**options, **advised}).advice == ""
+    assert len(Recall(**{**options, **advised}).shares["test"]) > 1

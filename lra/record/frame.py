@@ -11,7 +11,7 @@ from lra.config.settings_files import parse_layer
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.record.merge_results import read_folder
 from lra.record.run import RunRecord
-from lra.record.schema import shipped_dir
+from lra.record.schema import has_results
 from lra.runtime.console import as_typed
 from lra.runtime.errors import UserError
 from tasks.errors import DataError
@@ -36,10 +36,10 @@ def read_runs(
     Args:
         folder: results folder.
         flag: what gave it, for the error.
-        with_shipped: whether the runs in its folder shipped/ are read, too.
+        with_shipped: whether the shipped runs are read, too.
     Raises: UserError if there is no such folder.
     """
-    if with_shipped and (folder.is_dir() or shipped_dir(folder).is_dir()):
+    if with_shipped and has_results(folder):
         return runs.with_shipped(folder)
     found, faults = read_folder(folder, flag)
     return [(runs.folder_of(folder, record), record) for record in found], faults

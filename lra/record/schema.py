@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -94,15 +95,20 @@ SHIPPED_RESULTS = Path(__file__).resolve().parents[2] / "results" / SHIPPED
 def shipped_dir(results_dir: Path) -> Path:
     """Return the folder of the shipped results that are shown with those of a results folder.
 
-    It is the folder shipped/ within. The default folder, ./results, needs none: without one, the
-    results that came with this code are shown.
+    It is the folder shipped/ within or, without one, that of the results that came with this code.
     """
     within = results_dir / SHIPPED
-    try:
+    return within if within.is_dir() or results_dir.name == SHIPPED else SHIPPED_RESULTS
+
+
+def has_results(results_dir: Path) -> bool:
+    """Whether a results folder is there, or is ./results, which the first run makes."""
+    if results_dir.is_dir():
+        return True
+    with contextlib.suppress(FileNotFoundError):  # the working directory is gone
         is_default = results_dir.absolute() == Path("results").absolute()
-    except FileNotFoundError:  # the working directory is gone
-        return within
-    return SHIPPED_RESULTS if is_default and not within.is_dir() else within
+        return is_default and shipped_dir(results_dir).is_dir()
+    return False
 
 
 def is_shipped(path: Path, results_dir: Path) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 from lra.report.boards.board import Board
 from lra.report.boards.comparison import Comparisons
 from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
+from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.position_bits import Windows, windows_of
 from lra.report.boards.probes import Probe
 from lra.report.boards.speeds import SpeedBoard
@@ -154,7 +155,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
         Content("leaderboard-figure", README, _make_leaderboard_figures),
         Content("equal-time", PAGE | README, _make_equal_time_table),
         Content("accuracy", PAGE | README, lambda _, board, slug: [
-            accuracy_table(board, f"accuracy-{slug}")
+            accuracy_table(choose_from_grids(board), f"accuracy-{slug}")
         ]),
         Content("out-of-distribution", PAGE | README, lambda data, board, slug: (
             evaluation_tables(data.results, board, slug)
@@ -187,7 +188,9 @@ _NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
     lambda board: board.name,
     lambda board: board.slug,
     [
-        Content("bits", PAGE | README, lambda _, board, slug: [position_table(board, slug)]),
+        Content("bits", PAGE | README, lambda _, board, slug: [
+            position_table(choose_from_grids(board), slug)
+        ]),
         Content("out-of-distribution-bits", PAGE | README, lambda data, board, slug: (
             evaluation_tables(data.results, board, slug)
         )),

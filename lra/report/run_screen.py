@@ -14,6 +14,8 @@ from lra.record.position_losses import PositionScores, unit_of
 from lra.record.run import RunRecord, folder_of
 from lra.report.boards.cells import is_at_chance
 from lra.report.boards.intervals import wilson_interval
+from lra.report.boards.measures import best_baseline
+from lra.report.boards.results import read_metrics
 from lra.report.boards.speeds import is_busy
 from lra.report.boards.standing import Standing
 from lra.report.published.closest import closest_result
@@ -21,6 +23,7 @@ from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.runtime.terminal import CONTINUED, INDENT, wrap_command, wrap_parts
+from lra.train.messages import RIGHT, WRONG
 
 LOWER_RATE = 4
 """Divisor of the learning rate that is proposed after a run has diverged."""
@@ -96,12 +99,11 @@ class Screen:
             text = "the test loss is not finite" if bits is None else f"{bits:.3f} {self._unit}"
             return [run, text, "" if bits is None else "on the test set"]
         low, high = wilson_interval((record.test_accuracy or 0) / 100, record.test_examples or 1)
-        chance = ", at chance" if is_at_chance(record) else ""
         of = f"{record.test_correct:,} of {record.test_total:,}"
         of = of if record.tokens is None else f"{of} labels"
         return [
             run,
-            f"test accuracy {record.test_accuracy:.2f} %{chance}",
+            f"test accuracy {record.test_accuracy:.2f} %{_verdict(record)}",
             f"({of}; 95 % interval {low:.1f} to {high:.1f})",
         ]
 
@@ -145,24 +147,36 @@ class Screen:
                 f"the logits of {record.test_non_finite:,} of {record.test_total:,} test {what} "
                 f"are not finite; they count as wrong"
             )
-        return found
+        return [*found, *self._advice()]
+
+    def _advice(self) -> list[str]:
+        """Say what the task advises where the model is right on training data alone."""
+        record = self.record
+        if record.test_accuracy is None or record.test_accuracy >= WRONG:
+            return []
+        advice = self.config.build_task().advice
+        lines, _ = read_metrics(folder_of(self.results_dir, record) / "metrics.jsonl")
+        trained = [line.accuracy for line in lines if line.accuracy is not None][-1:]
+        return [
+            f"right on {accuracy:.1f} % of the last training labels, but not on the test set: the "
+            f"model does not generalise; {advice}"
+            for accuracy in trained
+            if advice and accuracy >= RIGHT
+        ]
 
     def _references(self) -> list[str]:
         """List the best trivial baseline, the best possible result and the published one."""
         record, scores = self.record, self.record.positions
         found: list[str] = []
+        if (baseline := best_baseline(record)) is not None:
+            name, value = baseline
+            number = f"{value:.2f}" if scores is None else f"{value:.3f}"
+            found.append(f"best trivial baseline {number} {self._unit} ({name})")
         if scores is None:
-            if record.baselines:
-                name = max(record.baselines, key=lambda name: record.baselines[name])
-                found.append(f"best trivial baseline {record.baselines[name]:.2f} % ({name})")
             if (published := closest_result(record)) is not None:
                 start = ", ".join(["published", *published.differences])
                 found.append(f"{start}: {published.text}")
             return found
-        if scores.baseline_bits:
-            name = min(scores.baseline_bits, key=lambda name: scores.baseline_bits[name])
-            bits = scores.baseline_bits[name]
-            found.append(f"best trivial baseline {bits:.3f} {self._unit} ({name})")
         if scores.lowest_bits:
             name = max(scores.lowest_bits, key=lambda name: scores.lowest_bits[name])
             found.append(f"best possible {scores.lowest_bits[name]:.3f} {self._unit} ({name})")
@@ -206,6 +220,15 @@ class Screen:
         return command_words(
             "run", *words, *self.flags, data_dir=self.data_dir, results_dir=self.results_dir
         )
+
+
+def _verdict(record: RunRecord) -> str:
+    """Say of an accuracy that it is no better than one answer to all, or than a baseline."""
+    verdicts = ["at chance"] if is_at_chance(record) else []
+    name, accuracy = best_baseline(record) or ("", 0.0)
+    if name != "majority class" and (record.test_accuracy or 0.0) < accuracy:
+        verdicts.append("below a trivial baseline")
+    return f", {' and '.join(verdicts)}" if verdicts else ""
 
 
 def _wrap_rows(sentence: str, rows: Sequence[str], width: int) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.report.boards.board import Board, leading_board
 from lra.report.boards.cells import Cell
+from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.probes import Probe
 from lra.report.chapters import Chapter, ReportData
 from lra.report.tables.accuracy import accuracy_columns
@@ -71,8 +72,9 @@ def _describe_probe(probe: Probe) -> str:
 
 def _describe_board(board: Board) -> str:
     """Write a board in plain text: its own rows, and the mixers at the settings of its preset."""
+    board = choose_from_grids(board)
     chosen = {*rows_at_preset(board), *board.own_rows}
-    rows = {name: cells for name, cells in board.rows.items() if name in chosen}
+    rows = {name: cells for name, cells in board.rows.items() if name in chosen} or board.rows
     table, required = _tabulate(replace(board, rows=rows))
     fitted = fit_table(table, required)
     sentences = [f"{OWN_MARK} marks rows with runs of your own."] if fitted.marks_own else []

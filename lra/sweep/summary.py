@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.boards.cells import AT_CHANCE, cell_of
-from lra.report.boards.measures import ACCURACY, measures_of
+from lra.report.boards.cells import AT_CHANCE, Cell, cell_of
+from lra.report.boards.measures import ACCURACY, best_baseline, measures_of, validation_of
 from lra.runtime.plain_table import cut, plain_matrix, plain_table
 from lra.runtime.terminal import wrap_words
 from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
@@ -16,6 +17,12 @@ from lra.sweep.plan import OPEN, RETRIED, Limits, PlannedRun, State
 _INDENT = "  "
 _MARK = "*"
 """Mark of results at chance."""
+_BEST = "<"
+"""Mark of the best validation result of a mixer."""
+_CHOICE = (
+    f"{_BEST} best of its mixer on the validation set: report the test result of this row. A row "
+    f"chosen by its test result is no result."
+)
 _MEAN_WIDTH = len("60.33")
 """Width that means are aligned to."""
 
@@ -78,41 +85,90 @@ def runs_table(
 def results_table(states: Sequence[RunState], width: int) -> list[str]:
     """Write mean and standard deviation over seeds: a row for each mixer and setting, by tasks.
 
+    Where a mixer has several settings, validation results stand beside those of the test set, and
+    the best of them is marked.
+
     Returns: lines; none if no run has a result.
     """
-    cells: dict[tuple[str, str], dict[str, list[RunState]]] = {}
+    cells: dict[str, dict[str, dict[str, list[RunState]]]] = {}
     for one, settings in zip(states, varied_settings([s.run for s in states]), strict=True):
         config = one.run.config
-        row = cells.setdefault((config.mixer_component.spec, settings), {})
+        row = cells.setdefault(config.mixer_component.spec, {}).setdefault(settings, {})
         row.setdefault(config.task_name, []).append(one)
     records = [one.record for one in states if one.record is not None]
     if not records:
         return []
-    headings = {record.task: _heading(record) for record in records}
+    is_grid = any(len(by_setting) > 1 for by_setting in cells.values())
+    columns = {record.task: _columns(record, is_grid=is_grid) for record in records}
     rows: list[dict[str, str]] = []
-    for (_, settings), by_task in cells.items():
-        first = next(iter(by_task.values()))[0].run.config
-        texts = {headings.get(task, task): _cell_text(found) for task, found in by_task.items()}
-        rows.append({"mixer": f"{first.mixer_name} {settings}".rstrip(), **texts})
-    of_examples = any(record.positions is None for record in records)
-    measure = "Test accuracy in percent" if of_examples else "Test results"
-    caption = f"{measure}, mean ± standard deviation over seeds"
-    seeds = len({one.run.seed for one in states})
-    if seeds == 1:
-        caption = f"{measure}, one seed"
-    lines = [*wrap_words(f"{caption}:", width), "", *plain_matrix(rows, width)]
+    for by_setting in cells.values():
+        best = _best_settings(by_setting) if is_grid else {}
+        for settings, by_task in by_setting.items():
+            first = next(iter(by_task.values()))[0].run.config
+            row = {"mixer": f"{first.mixer_name} {settings}".rstrip()}
+            for task, found in by_task.items():
+                *validated, tested = columns.get(task, [task])
+                for heading in validated:
+                    row[heading] = _validation_text(found, settings == best[task])
+                row[tested] = _cell_text(found)
+            rows.append(row)
+    trivial = {columns[one.task][-1]: _baseline_text(one) for one in records}
+    rows.append({"mixer": "best trivial baseline", **trivial})
+    lines = [*wrap_words(f"{_caption(states, records, is_grid)}:", width), ""]
+    lines += plain_matrix(rows, width)
     if any(_MARK in text for row in rows for name, text in row.items() if name != "mixer"):
         legend = (
             f"{_MARK} {AT_CHANCE}: no better than one constant answer (tested at the 1 % level)"
         )
         lines += ["", *wrap_words(legend, width)]
-    return lines
+    return [*lines, *(["", *wrap_words(_CHOICE, width)] if is_grid else [])]
 
 
-def _heading(record: RunRecord) -> str:
-    """Name a task, with what is measured where that is no accuracy."""
-    (measure, *_) = measures_of([record])
-    return record.task if measure is ACCURACY else f"{record.task}, {measure.name}"
+def _caption(states: Sequence[RunState], records: Sequence[RunRecord], is_grid: bool) -> str:
+    of_examples = any(record.positions is None for record in records)
+    measure = "Test accuracy in percent" if of_examples else "Test results"
+    if is_grid:
+        measure = "Accuracy in percent" if of_examples else "Results"
+    one_seed = len({one.run.seed for one in states}) == 1
+    return f"{measure}, {'one seed' if one_seed else 'mean ± standard deviation over seeds'}"
+
+
+def _columns(record: RunRecord, *, is_grid: bool) -> list[str]:
+    """Name the columns of a task, with what is measured where that is no accuracy."""
+    (measure, *_), validation = measures_of([record]), validation_of([record])
+    if measure is ACCURACY:
+        tested, validated = "", "validation"
+    else:
+        tested, validated = measure.name, validation.name
+    if not is_grid:
+        return [", ".join(filter(None, [record.task, tested]))]
+    if record.selected_on == "test":
+        validated += " (on the test set)"
+    return [f"{record.task}, {validated}", f"{record.task}, test {tested}".rstrip()]
+
+
+def _best_settings(by_setting: Mapping[str, Mapping[str, Sequence[RunState]]]) -> dict[str, str]:
+    """Return the settings with the best validation result, by task."""
+    merits: dict[str, dict[str, float]] = {}
+    for settings, by_task in by_setting.items():
+        for task, states in by_task.items():
+            merits.setdefault(task, {})[settings] = _cell_of(states).merit
+    return {task: max(found, key=lambda name: found[name]) for task, found in merits.items()}
+
+
+def _baseline_text(record: RunRecord) -> str:
+    (measure, *_), found = measures_of([record]), best_baseline(record)
+    return measure.text(found[1] if found else None).rjust(_MEAN_WIDTH)
+
+
+def _validation_text(states: Sequence[RunState], is_best: bool) -> str:
+    cell = _cell_of(states)
+    text = cell.spread_of(validation_of(cell.runs))
+    return f"{text} {_BEST}" if is_best and math.isfinite(cell.merit) else text
+
+
+def _cell_of(states: Sequence[RunState]) -> Cell[RunRecord]:
+    return cell_of([one.record for one in states if one.record is not None])
 
 
 def _cell_text(states: Sequence[RunState]) -> str:

@@ -11,6 +11,8 @@ from lra.train.optimizer import schedule_warning
 LONG_RUN_SECONDS = 3600
 DAY = 24 * 3600
 SMALL_PRESETS = ("quick", "budget")
+RIGHT, WRONG = 90.0, 50.0
+"""Accuracies in percent from which a model is called right, and below which it is called wrong."""
 
 
 def warnings_at_start(
@@ -59,12 +61,11 @@ def time_left(
     config: RunConfig,
     device: torch.device,
     steps_per_second: float,
-    steps_left: int,
+    seconds: float,
     *,
     is_known: bool,
 ) -> str | None:
-    """Describe the time left at a measured speed; None for a short run with a known estimate."""
-    seconds = steps_left / steps_per_second
+    """Describe the seconds left at a measured speed; None for a short run with a known estimate."""
     if is_known and seconds < LONG_RUN_SECONDS:
         return None
     message = f"about {duration(seconds)} of training left at {steps_per_second:.3g} steps/s"

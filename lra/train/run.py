@@ -112,7 +112,7 @@ class Run:
         if self.group.is_main_process:
             self.folder.save_settings(self.config)
         self.phases.warn()
-        self.time_estimates = TimeEstimates(self.config, self.device, self.training_time)
+        self.time_estimates = TimeEstimates(self.config, self.device, self.training_time, self.stop)
         self.time_estimates.announce(self.phases)
         try:
             self._loop()
@@ -145,6 +145,12 @@ class Run:
         return self.phases.trainer
 
     @property
+    def _last_step(self) -> int:
+        """Step of the present phase at which it ends or the run stops."""
+        before = self.phases.step - self.trainer.step
+        return max(self.trainer.step, self.stop.last_step(self.phases.total_steps) - before)
+
+    @property
     def _has_accuracy(self) -> bool:
         """Whether predictions can be right: real numbers, which a pretraining may tell, are not."""
         return not (self.phases.is_pretraining and self.info.vocab_size is None)
@@ -168,7 +174,7 @@ class Run:
     def _loop(self) -> None:
         trainer, log = self.trainer, self.config.log
         what = "pretraining" if self.phases.is_pretraining else "training"
-        progress = Progress(trainer.step, trainer.total_steps, what)
+        progress = Progress(trainer.step, self._last_step, what)
         has_estimate = False
         try:
             while True:
@@ -187,7 +193,7 @@ class Run:
                 if trainer.interval.sums["steps"]:  # on a GPU, a step is read after the next one
                     means = trainer.interval.means()
                     accuracy = means["accuracy"] if self._has_accuracy else None
-                    progress.step(trainer.step, trainer.total_steps, means["loss"], accuracy)
+                    progress.step(trainer.step, self._last_step, means["loss"], accuracy)
                     if is_logged:
                         self._log({**means, **facts})
                         trainer.interval.clear()

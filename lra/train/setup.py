@@ -69,7 +69,7 @@ def set_up_run(
         stop=stop,
         group=group,
         label=label,
-        training_time=TrainingTime(config, Timings.read(results_dir, config), here),
+        training_time=TrainingTime(config, Timings.read(results_dir, config), here, stop),
     )
 
 

@@ -117,6 +117,10 @@ class StopRequest:
         """Whether the run stops after this step in any case."""
         return self.max_steps is not None and step >= self.max_steps
 
+    def last_step(self, total: int) -> int:
+        """Return the step at which a run of so many steps ends or stops."""
+        return total if self.max_steps is None else min(total, self.max_steps)
+
     def check_signal(self) -> None:
         """Raise Stopped if something stops even an evaluation."""
         if (found := self.stop_now()) is not None:

@@ -9,6 +9,7 @@ import torch
 from lra.config.schema import RunConfig
 from lra.train.messages import time_left, warmup_warning, warn_of_long_run
 from lra.train.phases import Phases
+from lra.train.stopping import StopRequest
 from lra.train.training_time import TrainingTime
 
 logger = logging.getLogger(__name__)
@@ -26,14 +27,20 @@ class TimeEstimates:
         config: settings of the run.
         device: that it computes on.
         expected: estimate from earlier runs; None where none was made.
+        stop: has the limits at which the run stops earlier.
     """
 
     def __init__(
-        self, config: RunConfig, device: torch.device, expected: TrainingTime | None
+        self,
+        config: RunConfig,
+        device: torch.device,
+        expected: TrainingTime | None,
+        stop: StopRequest,
     ) -> None:
         self.config = config
         self.device = device
         self.expected = expected
+        self.stop = stop
         self._has_warned = False
         self._is_known = False
 
@@ -43,7 +50,9 @@ class TimeEstimates:
         parameters = f"{trainer.num_parameters:,} parameters"
         kind = "pretraining steps" if phases.is_pretraining else "steps"
         has_steps = trainer.length.limit is None
-        logger.info(f"{phases.total_steps:,} {kind}, {parameters}" if has_steps else parameters)
+        total, last = phases.total_steps, self.stop.last_step(phases.total_steps)
+        steps = f"{total:,}" if last == total else f"{last:,} of {total:,}"
+        logger.info(f"{steps} {kind}, {parameters}" if has_steps else parameters)
         made = phases.step, trainer.seconds
         seconds = self.expected.seconds(*made) if self.expected else None
         self._is_known = seconds is not None
@@ -70,14 +79,16 @@ class TimeEstimates:
         trainer = phases.trainer
         if (warning := warmup_warning(trainer.config, trainer.total_steps)) is not None:
             logger.warning(warning)
-        steps_left = trainer.total_steps - trainer.step
+        seconds = (self.stop.last_step(phases.total_steps) - phases.step) / steps_per_second
+        if self.stop.max_seconds is not None:
+            seconds = min(seconds, self.stop.max_seconds)
         text = time_left(
-            self.config, self.device, steps_per_second, steps_left, is_known=self._is_known
+            self.config, self.device, steps_per_second, seconds, is_known=self._is_known
         )
         if text is not None:
             logger.info(text)
         self._is_known = True
-        self._warn(steps_left / steps_per_second)
+        self._warn(seconds)
 
     def _warn(self, seconds: float) -> None:
         warning = warn_of_long_run(self.config, seconds)

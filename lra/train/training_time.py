@@ -18,6 +18,7 @@ from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.train.run_length import RunLength
 from lra.train.self_pretraining import pretraining_config
+from lra.train.stopping import StopRequest
 
 _CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
 """Settings of training that change how long a step takes; of the others only the batch does."""
@@ -155,15 +156,24 @@ class TrainingTime:
         config: the run's.
         timings: speeds of earlier runs and of measurements.
         here: name of the device.
+        stop: has the limits at which the run stops earlier; None: it has none.
     """
 
-    def __init__(self, config: RunConfig, timings: Timings, here: str) -> None:
+    def __init__(
+        self, config: RunConfig, timings: Timings, here: str, stop: StopRequest | None = None
+    ) -> None:
         self.config = config
         self.timings = timings
         self.here = here
-        self.steps = timings.steps(config)
+        self.stop = stop or StopRequest()
+        self.total_steps = timings.steps(config)
         """Steps of the whole run; None where they are not known yet."""
         self.speed = timings.speed(config, here)
+
+    @property
+    def steps(self) -> int | None:
+        """Steps after which the run ends or stops; None where they are not known yet."""
+        return None if self.total_steps is None else self.stop.last_step(self.total_steps)
 
     def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
         """Return the time that is left; None where it is not known.
@@ -172,11 +182,12 @@ class TrainingTime:
             steps_made: steps of the run so far.
             seconds_made: time that they took.
         """
+        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
         if self.config.train.minutes is not None:
-            return max(0.0, 60 * self.config.train.minutes - seconds_made)
-        if self.steps is None or self.speed is None:
-            return None
-        return max(0, self.steps - steps_made) / self.speed.steps_per_second
+            limits.append(max(0.0, 60 * self.config.train.minutes - seconds_made))
+        elif self.steps is not None and self.speed is not None:
+            limits.append(max(0, self.steps - steps_made) / self.speed.steps_per_second)
+        return min(limits, default=None)
 
     def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
         """Describe the time that is left and its source, or what is missing to estimate it."""
@@ -184,15 +195,21 @@ class TrainingTime:
         left = " left" if steps_made else ""
         if seconds is None:
             return self._describe_missing()
+        if seconds == self.stop.max_seconds:
+            return f"{duration(seconds)} of training, as {self.stop.time_flag} says"
         if self.config.train.minutes is not None or self.speed is None:
             return f"{duration(seconds)} of training{left}, as train.minutes says"
         kind = _kind_of(self.here)
         device = self.speed.device
         where = f"this {kind}" if device == self.here else f"{device}, not this {kind}"
         return (
-            f"{duration(seconds)} of training{left} on {where} ({self.steps:,} steps at "
+            f"{duration(seconds)} of training{left} on {where} ({self._describe_steps()} at "
             f"{self.speed.steps_per_second:.3g} steps/s; source: {self.speed.origin})"
         )
+
+    def _describe_steps(self) -> str:
+        whole = "" if self.steps == self.total_steps else f" of {self.total_steps:,}"
+        return f"{self.steps:,}{whole} steps"
 
     def _describe_missing(self) -> str:
         if self.steps is None:
@@ -203,7 +220,7 @@ class TrainingTime:
         command = self.timings.command(*flags, "--protocol", config.protocol, device=self.here)
         return (
             f"not known: {config.mixer_name} has no timed step for this task and preset on a "
-            f"{_kind_of(self.here)}; {self.steps:,} steps (to time one: {shlex.join(command)})"
+            f"{_kind_of(self.here)}; {self._describe_steps()} (to time one: {shlex.join(command)})"
         )
 
 

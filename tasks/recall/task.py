@@ -97,6 +97,8 @@ class Recall(SequenceTask):
                     f"{sum(shares.values()) // min(shares.values())}, so that each of its "
                     f"{len(shares)} segments has a sequence"
                 )
+        if not mixture:
+            self.advice = _advise_mixture(Segment(length, pairs), vocab_size)
         self.info = TaskInfo(
             name=self.name,
             num_classes=vocab_size,
@@ -180,6 +182,21 @@ def _choose_segments(longest: int) -> dict[str, dict[Segment, int]]:
     if not all(chosen.values()):
         raise ValueError(f"longest is {longest}, expected at least {LENGTH}, the shortest segment")
     return {"train": chosen["train"], "val": chosen["test"], "test": chosen["test"]}
+
+
+def _advise_mixture(segment: Segment, vocab_size: int) -> str:
+    """Say how to train on the mixture instead of one segment (HazyResearch/zoology, issue 24)."""
+    lengths = [length for length, _ in MIXTURE["test"] if length < vocab_size]
+    if not lengths:
+        return ""
+    changes = {
+        "mixture=true": True,
+        f"longest={max(lengths)}": max(lengths) < LONGEST,
+        f"length={LENGTH}": segment.length != LENGTH,  # a mixture takes no other
+        f"pairs={PAIRS}": segment.pairs != PAIRS,
+    }
+    flags = " ".join(f"--set task.{change}" for change, is_needed in changes.items() if is_needed)
+    return f"train on several lengths (docs/probes.md): {flags}"
 
 
 def _check_segment(segment: Segment, vocab_size: int) -> None:

@@ -8,6 +8,7 @@ __all__ = [
     "comparison",
     "evaluations",
     "finding_runs",
+    "grids",
     "intervals",
     "locality",
     "measures",

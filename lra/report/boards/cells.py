@@ -7,13 +7,13 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from lra.record.benchmark import BenchRecord
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord
-from lra.report.boards.measures import ACCURACY, Measure, Result
+from lra.report.boards.measures import ACCURACY, Measure, Result, validation_of
 from lra.runtime.console import MISSING
 
 CHANCE_SIGMA = 2.326
@@ -109,6 +109,14 @@ class Cell(Generic[AnyResult]):
     def value(self) -> float | None:
         """See `value_of`, of the accuracy in percent."""
         return self.value_of(ACCURACY)
+
+    @property
+    def merit(self) -> float:
+        """Mean validation result of the finished runs, the higher the better; -inf without any."""
+        done = replace(self, runs=tuple(run for run in self.runs if run.status == "done"))
+        measure = validation_of(done.runs)
+        mean = done.mean_of(measure)
+        return -math.inf if mean is None else mean * (-1 if measure.lowest_is_best else 1)
 
     @property
     def words(self) -> list[str]:

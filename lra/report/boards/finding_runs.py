@@ -20,12 +20,13 @@ Conditions = Mapping[str, Sequence[RunRecord]]
 def finding_results(name: str) -> Results | None:
     """Read the results folder of a finding; None where it is not there."""
     folder = FINDINGS / name
-    return Results(folder) if folder.is_dir() else None
+    return Results(folder, is_alone=True) if folder.is_dir() else None
 
 
 def finding_attempts(name: str) -> list[Results]:
     """Read the results folders of a finding whose runs were made again with equal settings."""
-    return [Results(folder) for folder in sorted((FINDINGS / name).glob("attempt-*"))]
+    folders = sorted((FINDINGS / name).glob("attempt-*"))
+    return [Results(folder, is_alone=True) for folder in folders]
 
 
 def beside_leaderboard(board: Board, condition: str, others: Conditions) -> Conditions:

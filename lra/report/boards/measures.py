@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -73,6 +74,13 @@ def _bits_beneath(result: Result) -> Mapping[str, float]:
     return trivial | {f"lower bound: {name}": bits for name, bits in scores.lowest_bits.items()}
 
 
+def best_baseline(result: Result) -> tuple[str, float] | None:
+    """Return the best trivial baseline and its number, by the first of `measures_of`."""
+    if result.positions is not None:
+        return min(result.positions.baseline_bits.items(), key=lambda one: one[1], default=None)
+    return max(result.baselines.items(), key=lambda one: one[1], default=None)
+
+
 PERPLEXITY = Measure("perplexity", _perplexity, lowest_is_best=True)
 
 
@@ -81,6 +89,22 @@ def bits_of(results: Sequence[Result]) -> Measure:
     sizes = [one.positions.text_bytes for one in results if one.positions is not None]
     name = f"bits per {unit_of(max(filter(None, sizes), default=None))}"
     return Measure(name, _bits, digits=3, lowest_is_best=True, beneath=_bits_beneath)
+
+
+def _validation(result: Result) -> float | None:
+    return result.val_accuracy if isinstance(result, RunRecord) else None
+
+
+def _validation_bits(result: Result) -> float | None:
+    loss = None if result.positions is None else result.positions.val_loss
+    return None if loss is None else loss / math.log(2)
+
+
+def validation_of(results: Sequence[Result]) -> Measure:
+    """Measure what settings and checkpoints are chosen by."""
+    if all(one.positions is None for one in results):
+        return Measure("validation accuracy", _validation)
+    return Measure("validation bits per token", _validation_bits, digits=3, lowest_is_best=True)
 
 
 def measures_of(results: Sequence[Result]) -> list[Measure]:

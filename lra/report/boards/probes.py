@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -230,15 +229,8 @@ def _variant(
     for row, group in sorted(_group(runs, lambda run: rows[results.path(run)]).items()):
         tried = _group(group, lambda run: (run.config_hash, tuple(run.overrides)))
         cells = [cell_of(same, results.is_own) for same in tried.values()]
-        best[row] = {task: max(cells, key=_validated)}
+        best[row] = {task: max(cells, key=lambda cell: cell.merit)}
         attempts[row] = [run for cell in cells for run in cell.runs]
     data = f"{runs[0].data.source} data"
     board = Board(runs[0].preset, runs[0].protocol, best, {task: data}, name or data)
     return Variant(name, board, attempts)
-
-
-def _validated(cell: Cell[RunRecord]) -> float:
-    """Return the mean validation accuracy of the finished runs of a cell in percent."""
-    runs = [run for run in cell.runs if run.status == "done"]
-    found = [run.val_accuracy for run in runs if run.val_accuracy is not None]
-    return statistics.mean(found) if found else -1.0

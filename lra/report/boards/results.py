@@ -10,8 +10,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.frame import settings_of
-from lra.record.run import LARGEST_METRICS, RunRecord, with_shipped
+from lra.record.frame import read_runs, settings_of
+from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.report.boards.predictions import Predictions, read_predictions
 from lra.runtime.errors import UserError
@@ -46,6 +46,31 @@ class MetricsLine(BaseModel):
     """Mean loss on the validation split in nats; None also if it is not finite, or absurd."""
 
 
+def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
+    """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
+    if not path.is_file():
+        return [], []
+    found: list[MetricsLine] = []
+    wrong: list[str] = []
+    try:
+        content = read_regular(path, largest=LARGEST_METRICS)
+    except (DataError, OSError) as error:
+        return [], [f"{path}: {error}"]
+    for number, line in enumerate(content.splitlines(), start=1):
+        try:
+            found.append(MetricsLine.model_validate_json(line))
+        except ValidationError as error:
+            wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
+    faults: list[str] = []
+    if wrong:
+        more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
+        faults.append(f"{path}: {wrong[0]}{more}")
+    validations = sum(line.val_accuracy is not None for line in found)
+    if validations > MOST_VALIDATIONS:
+        return [], [*faults, f"{path}: {validations:,} validations, more than can be shown"]
+    return sorted(found, key=lambda line: line.step), faults
+
+
 def _key(record: RunRecord) -> tuple[str, str, str, str]:
     """Tell runs apart, a shipped one also from the unfinished one of the user's own beside it."""
     return record.task, record.mixer, record.run_id, record.status
@@ -56,20 +81,20 @@ class Results:
 
     Files that cannot be read are left out and named in `faults`.
 
+    Args:
+        folder: the results folder.
+        is_alone: whether the shipped results are left out.
     Raises: UserError if there is no such folder.
     """
 
-    def __init__(self, folder: Path) -> None:
-        shipped = shipped_dir(folder)
-        if not (folder.is_dir() or shipped.is_dir()):
-            raise UserError(f"--results-dir: there is no folder {folder}")
+    def __init__(self, folder: Path, *, is_alone: bool = False) -> None:
         self.folder = folder
-        found, self.faults = with_shipped(folder)
+        found, self.faults = read_runs(folder, "--results-dir", with_shipped=not is_alone)
         self.records = [record for _, record in found]
         self._folders = {_key(record): place for place, record in found}
         self.bench: list[BenchRecord] = []
         self._bench_roots: dict[Path, Path] = {}
-        for root in (shipped, folder):
+        for root in (folder,) if is_alone else (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
             self.faults += more
             self._bench_roots |= {record.path(Path()): root for record in measured}
@@ -111,30 +136,10 @@ class Results:
         """Read the metrics of a run, in order of steps."""
         path = self.path(record) / "metrics.jsonl"
         if path not in self._metrics:
-            self._metrics[path] = self._read_metrics(path) if path.is_file() else []
+            self._metrics[path], faults = read_metrics(path)
+            for fault in faults:
+                self.add_fault(fault)
         return self._metrics[path]
-
-    def _read_metrics(self, path: Path) -> list[MetricsLine]:
-        found: list[MetricsLine] = []
-        wrong: list[str] = []
-        try:
-            content = read_regular(path, largest=LARGEST_METRICS)
-        except (DataError, OSError) as error:
-            self.add_fault(f"{path}: {error}")
-            return []
-        for number, line in enumerate(content.splitlines(), start=1):
-            try:
-                found.append(MetricsLine.model_validate_json(line))
-            except ValidationError as error:
-                wrong.append(f"line {number} is no line of metrics: {error.errors()[0]['msg']}")
-        if wrong:
-            more = f" (and {len(wrong) - 1:,} others)" if len(wrong) > 1 else ""
-            self.add_fault(f"{path}: {wrong[0]}{more}")
-        validations = sum(line.val_accuracy is not None for line in found)
-        if validations > MOST_VALIDATIONS:
-            self.add_fault(f"{path}: {validations:,} validations, more than can be shown")
-            return []
-        return sorted(found, key=lambda line: line.step)
 
     def settings(self, record: RunRecord) -> dict[str, Any]:
         """Read every setting of a run, as `settings_of`; none of one that cannot be read."""

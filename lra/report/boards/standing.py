@@ -99,18 +99,18 @@ class Standing:
             kept = order[: 2 * NEIGHBOURS + 1]
             if not kept:
                 return f"not ranked ({reason})", []
-            return f"not ranked ({reason}); best of {len(order)} {where}:", _listed(kept, texts)
+            return f"not ranked ({reason}); best of {_count(order)} {where}:", _listed(kept, texts)
         place = order.index(self.name)
         values = [texts[name] for name in order]
         rank = values.index(texts[self.name]) + 1
         if len(order) == 1:
-            return f"rank 1 of 1 {where}: no other row has a result yet", []
+            return f"no rank yet: no other mixer or variant has a result {where}", []
         start = max(0, place - NEIGHBOURS)
         kept = order[start : place + NEIGHBOURS + 1]
         verb = "shares rank" if values.count(texts[self.name]) > 1 else "rank"
         if self.measure.of(self.record) is None:
             verb = f"its other seeds have {verb}"
-        return f"{verb} {rank} of {len(order)} {where}:", _listed(kept, texts, self.name)
+        return f"{verb} {rank} of {_count(order)} {where}:", _listed(kept, texts, self.name)
 
     def _reason_without_rank(self) -> str:
         if self.cell.is_at_chance:
@@ -138,6 +138,11 @@ def _compares(run: RunRecord, record: RunRecord) -> bool:
         and run.protocol == record.protocol
         and same_data == (record.data.source, record.data.fingerprint)
     )
+
+
+def _count(rows: Sequence[str]) -> str:
+    """Write how many rows there are; a variant is a mixer with changed settings."""
+    return f"{len(rows)} mixers and variants" if len(rows) > 1 else "1 mixer or variant"
 
 
 def _listed(names: Sequence[str], texts: dict[str, str], own: str | None = None) -> list[str]:
