@@ -234,7 +234,7 @@ def test_prepare_verifies_and_exports(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--task", "lisstops"], "did you mean listops?"),
         (["--source", "offical"], "did you mean official?"),
-        (["--source", "official"], "no official ListOps files"),
+        (["--source", "official"], "no official files of listops"),
         (["--set", "train.lr=1"], "has no effect on the data"),
         (["--examples", "0"], "--examples: got 0, expected 1 to"),
         (["--examples", "2"], "got 2 examples, expected at least 3"),

@@ -50,7 +50,8 @@ def test_widths_beyond_the_sequence_cost_nothing(
     name: str, option: str, others: dict[str, Any]
 ) -> None:
     """Their square would be 16 GiB for each channel, in single precision."""
-    mixer = build_mixer(name, **others, **{option: 2**16 - 1})
+    options: dict[str, Any] = {**others, option: 2**16 - 1}
+    mixer = build_mixer(name, **options)
     x = torch.randn(1, 40, 8, requires_grad=True)
     mixer(x).square().sum().backward()
     assert x.grad is not None and x.grad.isfinite().all()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
+import lra.report.boards.results as boards_results
 from figure_checks import texts_of
 from lra.record.evaluation import EvaluationRecord
 from lra.record.run import RunRecord, folder_of
@@ -268,9 +269,11 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
     monkeypatch.setattr(ReportFigure, "files", lambda figure: {f"{figure.slug}.svg": image})
     monkeypatch.setattr(build, "FIGURES_A_WORKER", 100)  # all in this process
     read: list[str] = []
-    for name in ("_read_metrics", "_read_predictions"):
-        reads = getattr(Results, name)
-        monkeypatch.setattr(Results, name, lambda *a, n=name, r=reads: [read.append(n), r(*a)][1])
+    for name in ("read_metrics", "read_predictions"):
+        reads = getattr(boards_results, name)
+        monkeypatch.setattr(
+            boards_results, name, lambda *a, n=name, r=reads: [read.append(n), r(*a)][1]
+        )
 
     calls: dict[int, int] = {}
     files: dict[int, list[str]] = {}
@@ -280,8 +283,8 @@ def test_work_grows_with_the_number_of_runs_and_figures_do_not(
         read.clear()
         calls[rows] = calls_of(lambda f=folder, o=out: report_of(f, o))
         files[rows] = (out / CONTENTS).read_text().splitlines()
-        assert read.count("_read_metrics") == 2 * rows, "each file once"
-        assert read.count("_read_predictions") == 2 * min(rows, FEW)
+        assert read.count("read_metrics") == 2 * rows, "each file once"
+        assert read.count("read_predictions") == 2 * min(rows, FEW)
     assert calls[120] < 2.2 * calls[60]
     assert files[120] == files[60], "no figure for each row"
 
