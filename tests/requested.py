@@ -17,6 +17,9 @@ from tasks.base import Task
 NOT_CAUSAL = {"ski-tnn", "fnet", "linformer", "nystrom"}
 """Mixers that refuse a causal context, and so every task whose targets are positions."""
 
+LRA_ALONE = ("linformer", "synthesizer", "reformer", "nystrom", "sinkhorn", "sparse")
+"""Mixers that are published under protocol lra alone."""
+
 
 def run_request(
     task: str, mixer: str, *, overrides: Sequence[str] = (), **names: Any

@@ -11,9 +11,9 @@ import yaml
 import run_task
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
-from lra.report.published.audit import names, read_published
 from lra.report.published.repeats import repeats
 from lra.report.published.rows import rows_of
+from lra.report.published.settings import published_runs
 from lra.report.tables.markdown import command_block
 from lra.report.tables.reproduce import reproduce_table
 from lra.train.training_time import Timings, TrainingTime
@@ -159,9 +159,8 @@ def test_show_config_ends_with_the_estimate(
 
 
 def test_every_repeated_row_is_published_and_of_its_mixer() -> None:
-    for name in names():
-        published = read_published(name)
-        assert published.rows.keys() <= {row.method for row in rows_of([str(published.mixer)])}
+    for method, run in published_runs().items():
+        assert method in {row.method for row in rows_of([run.mixer])}
 
 
 def test_commands_have_the_settings_of_their_rows() -> None:

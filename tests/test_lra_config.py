@@ -14,7 +14,13 @@ import lra.config.compose
 from lra.config import strict_yaml
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
 from lra.config.request import RunRequest, flag_changes
-from lra.config.settings_files import CONFIGS, published_presets, read_settings_file
+from lra.config.settings_files import (
+    CONFIGS,
+    Entry,
+    published_presets,
+    read_mixer_file,
+    read_settings_file,
+)
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
@@ -90,8 +96,10 @@ def test_precedence(tmp_path: Path) -> None:
     )  # fmt: skip
     write(
         tmp_path, "mixers/tnn.yaml",
-        "train: {lr: 0.2, beta1: 0.2, beta2: 0.2, epsilon: 0.5, warmup_steps: 2}\n"
-        "per_task: {listops: {train: {beta2: 0.3}}}\n",
+        "sources: {code: someone/code@1a2b3c4}\n"
+        "train: {lr: 0.2, beta1: 0.2, beta2: {all: 0.2, text listops: [0.3, 'code a:{1 2}']},"
+        " epsilon: 0.5, warmup_steps: 2}\n"
+        "presets: {quick: {train: {clip_norm: 5.0}, protocols: {s4: {train: {clip_norm: 6.0}}}}}\n",
     )  # fmt: skip
     config = resolve(
         "listops", "tnn", preset="quick", overrides=["train.batch_size=4"], configs=tmp_path
@@ -100,17 +108,12 @@ def test_precedence(tmp_path: Path) -> None:
     assert train.weight_decay == 0.0  # a default
     assert train.steps == 1  # the task
     assert (train.lr, train.beta1) == (0.2, 0.2)  # the mixer
-    assert train.beta2 == 0.3  # its per_task
-    assert train.epsilon == 0.5  # the mixer's, over the protocol that it was published under
+    assert train.beta2 == 0.3  # what the mixer's file says for this task
+    assert train.epsilon == 0.2  # the protocol
     assert train.warmup_steps == 3  # the preset
+    assert train.clip_norm == 6.0  # the preset under this protocol
     assert train.batch_size == 4  # --set
-    assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml (per_task.listops)"
-    path = tmp_path / "mixers/tnn.yaml"
-    path.write_text(f"published_under: lra\n{path.read_text()}")
-    write(tmp_path, "tasks/text.yaml", "protocols: {lra: {}}")
-    other = resolve("listops", "tnn", preset="quick", configs=tmp_path)
-    assert other.train.epsilon == 0.2  # the protocol's, over what was published under another
-    assert other.train.beta2 == 0.3
+    assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml: someone/code@1a2b3c4 a:2"
 
 
 def test_steps_and_epochs_replace_each_other() -> None:
@@ -125,9 +128,11 @@ def test_steps_and_epochs_replace_each_other() -> None:
 
 
 def test_what_a_flag_replaced_is_shown() -> None:
-    place = "configs/mixers/tnn.yaml (per_task.listops)"
+    place = (
+        "configs/mixers/tnn.yaml: OpenNLPLab/lra@dd871ef configs/experiment/tno-lra-listops.yaml"
+    )
     shown = tnn("train.steps=7", "train.lr=0.5", "mixer.rpe_residual=true").show()
-    assert f"# --set train.steps=7, in place of train.epochs 40 of {place}" in shown
+    assert f"# --set train.steps=7, in place of train.epochs 40.0 of {place}" in shown
     assert f"# --set train.lr=0.5, in place of 0.0005 of {place}" in shown
     assert "# --set mixer.rpe_residual=true\n" in shown
     budget = tnn(preset="budget").show()
@@ -213,7 +218,7 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
         ),
         (
             {"set": "train.schedule=constant"},
-            ["no effect", "schedule_steps is from configs/mixers/tnn.yaml (per_task.listops)"],
+            ["no effect", "schedule_steps is from configs/mixers/tnn.yaml: OpenNLPLab/lra"],
         ),
         ({"set": "source.x=1"}, ["unknown section 'source'"]),
         ({"set": "train.lr=1e400"}, ["train.lr", "finite"]),
@@ -252,15 +257,21 @@ def test_mistakes_name_value_origin_and_valid_names(
         ),
         ("model: {dims: 3}", "configs/mixers/tnn.yaml: unknown option of model 'dims'"),
         ("model: 3", "configs/mixers/tnn.yaml: model: got 3, expected keys with values"),
-        ("per_task: {listops: {mixer: {rpe_layer: 1}}}", "tnn.yaml (per_task.listops): unknown"),
+        ("mixer: {rpe_layer: {listops: 1}}", "configs/mixers/tnn.yaml: unknown option of tnn"),
         ("task: {train: 5}", "task.train: the file of a mixer cannot change the data"),
         ("model: {dim: 3\n", "configs/mixers/tnn.yaml: not valid YAML"),
-        ("per_task: 3", "configs/mixers/tnn.yaml: per_task: got 3, expected keys with values"),
+        ("starts: 3", "configs/mixers/tnn.yaml: starts: got 3, expected keys with values"),
         ("presets: [quick]", "configs/mixers/tnn.yaml: presets: got ['quick'], expected keys"),
-        ("per_task: {listopps: {}}", "(per_task): unknown task 'listopps'; did you mean listops?"),
+        (
+            "model: {dim: {all: 4, listopps: 3}}",
+            "tnn.yaml: model.dim: unknown task 'listopps'; did you mean listops?",
+        ),
+        ("model: {dim: {is: 4, form: a b}}", "model.dim: unknown key 'form'; did you mean from?"),
         ("presets: {quik: {}}", "unknown preset 'quik'; did you mean quick?"),
-        ("per_task: {listops: {protocols: {s5: {}}}}", "(per_task.listops): unknown protocol 's5'"),
-        ("per_task: {listops: {per_task: {}}}", "unknown section 'per_task'"),
+        ("protocols: {s5: {}}", "configs/mixers/tnn.yaml: unknown protocol 's5'"),
+        ("presets: {quick: {protocols: {s5: {}}}}", "unknown protocol 's5'"),
+        ("presets: {quick: {presets: {quick: {}}}}", "unknown section 'presets'"),
+        ("protocols: {s4: {presets: {quick: {}}}}", "unknown section 'presets'"),
         ("train: {steps: 3, epochs: 2}", "set train.steps or train.epochs, not both"),
     ],
 )
@@ -344,7 +355,7 @@ def test_the_later_flag_wins() -> None:
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("per_task: {x: {}}", "only the file of a mixer can have per_task"),
+        ("rows: {x: {}}", "only the file of a mixer can have rows"),
         ("presets: {slow: {modle: {}}}", "(presets.slow): unknown section 'modle'"),
         ("protocols: {s5: {trian: {}}}", "(protocols.s5): unknown section 'trian'"),
     ],
@@ -370,13 +381,13 @@ def test_a_mixer_file_may_know_the_presets_of_every_task(
     write(tmp_path, "tasks/other.yaml", "presets: {tiny: {}}\nprotocols: {s4: {}}\n")
     write(
         tmp_path, "mixers/tnn.yaml",
-        "presets: {tiny: {model: {depth: 3}}}\n"
-        "per_task: {other: {presets: {tiny: {model: {depth: 2}}}}}\n",
+        "presets: {tiny: {model: {depth: {all: 3, other: 2}}}}\n",
     )  # fmt: skip
     assert resolve("listops", "tnn", configs=tmp_path).model.depth == 6
     changes = {"preset": "tiny", "overrides": ["train.steps=3"]}
     assert resolve("other", "tnn", configs=tmp_path, **changes).model.depth == 2  # pyright: ignore
-    write(tmp_path, "mixers/tnn.yaml", "per_task: {listops: {presets: {tiny: {}}}}\n")
+    text = "presets: {tiny: {model: {depth: {listops: 3}}}}\n"
+    write(tmp_path, "mixers/tnn.yaml", text)
     with pytest.raises(UserError, match="unknown preset 'tiny'"):
         resolve("listops", "tnn", configs=tmp_path)
 
@@ -385,9 +396,8 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "tasks").mkdir()
     shutil.copy(CONFIGS / "tasks/listops.yaml", tmp_path / "tasks")
     text = (
-        "published_presets: {wide: a paper}\npresets: {wide: {model: {dim: 64}}}\n"
-        "per_task:\n  listops: {source: another, model: {pooling: last}, presets: {wide: {}}}\n"
-        "  image: {source: another}\n"
+        "protocols: {s4: {cited: {listops image: another}}}\n"
+        "presets: {wide: {cited: {listops: a paper}, model: {dim: 64, pooling: {listops: last}}}}\n"
     )
     write(tmp_path, "mixers/tnn.yaml", text)
     config = resolve("listops", "tnn", preset="wide", configs=tmp_path)
@@ -401,11 +411,13 @@ def test_a_mixer_may_have_a_published_preset_of_its_own(tmp_path: Path) -> None:
     assert compose_task("listops", preset="wide", configs=tmp_path).info == own.info
     with pytest.raises(UserError, match="s4 has no preset wide; another mixer has"):
         resolve("listops", "s4", preset="wide", configs=tmp_path)
-    write(tmp_path, "mixers/tnn.yaml", text.replace("presets: {wide: {", "presets: {wdie: {"))
-    with pytest.raises(UserError, match="unknown preset 'wdie'; did you mean wide"):
+    write(
+        tmp_path, "mixers/tnn.yaml", text.replace("{wide: {cited: {listops: a paper},", "{wdie: {")
+    )
+    with pytest.raises(UserError, match="unknown preset 'wdie'"):
         resolve("listops", "tnn", configs=tmp_path)
-    write(tmp_path, "mixers/tnn.yaml", "published_presets: {wide: [1]}\n")
-    with pytest.raises(UserError, match=r"published_presets\.wide\): got \[1\], expected a text"):
+    write(tmp_path, "mixers/tnn.yaml", "presets: {wide: {cited: {listops: [1]}}}\n")
+    with pytest.raises(UserError, match=r"\(presets\.wide\): cited: got \[1\], expected a text"):
         resolve("listops", "tnn", configs=tmp_path)
 
 
@@ -448,41 +460,38 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         _ = Registry("mixer", package, Mixer).classes
 
 
-def per_task_settings() -> list[tuple[str, str]]:
-    """List the mixers and tasks that have settings beyond those of presets."""
-    pairs = []
-    for mixer in MIXERS.classes:
-        file = read_settings_file(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
-        pairs += [(mixer, task) for task, part in file.per_task.items() if part.layer.values]
-    return pairs
+def tasks_of(mixer: str) -> set[str]:
+    """List the tasks that a mixer has settings of its own for, beyond those of presets."""
+    (block, *_) = read_mixer_file(mixer).blocks
+    return block.tasks
 
 
 def test_most_mixers_have_settings_for_every_task() -> None:
-    found = {mixer for mixer, task in per_task_settings() if task in BENCHMARK}
+    found = {mixer for mixer in MIXERS.classes if tasks_of(mixer) & {*BENCHMARK}}
     published = {"tnn", "ski-tnn", "fd-tnn", "transformer", "s4", "s4d", "dss"}
     published |= {"s5", "lru", "mega", "long-conv", "linear", "hgrn"}
     published |= {"linformer", "synthesizer", "nystrom", "sinkhorn", "reformer", "sparse"}
     assert found == published | {"mamba2", "delta", "toroidal"}
-    for task in BENCHMARK:
-        assert found == {mixer for mixer, other in per_task_settings() if other == task}
+    assert all({*BENCHMARK} <= tasks_of(mixer) for mixer in found)
 
 
 def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
-    write(tmp_path, "tnn.yaml", "per_task: {'lm, periodic': {train: {lr: 0.1}}, text: {}}")
-    found = read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml").per_task
-    values = {task: dict(part.layer.values) for task, part in found.items()}
-    rate = {("train", "lr"): 0.1}
-    assert values == {"lm": rate, "periodic": rate, "text": {}}
-    write(tmp_path, "tnn.yaml", "per_task: {'lm, text': {}, text: {}}")
+    def rates(text: str) -> dict[str, Entry]:
+        write(tmp_path, "tnn.yaml", f"train: {{lr: {text}}}")
+        (block,) = read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml").blocks
+        return dict(block.settings["train", "lr"])
+
+    assert rates("{lm periodic: 0.1}") == {"lm": Entry(0.1), "periodic": Entry(0.1)}
+    assert rates("0.1") == {"all": Entry(0.1)}
+    assert rates("{benchmark: [0.1, 'a b']}") == dict.fromkeys(BENCHMARK, Entry(0.1, "a b"))
+    lines = rates("{lm text: [0.1, 'a {b c}:{1 2}'], groups: [0.1, 'a {b c}']}")
+    assert {task: entry.source for task, entry in lines.items()} == {
+        "lm": "a b:1", "text": "a c:2", "groups": "a {b c}",
+    }  # fmt: skip
+    other = rates("{lm: {is: 0.1, theirs: null, from: a b, why: c}}")["lm"]
+    assert other == Entry(0.1, "a b", has_other=True, theirs=None, why="c")
     with pytest.raises(UserError, match="the task text occurs twice"):
-        read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml")
-
-
-def test_settings_for_a_task_outside_the_benchmark_are_refused(tmp_path: Path) -> None:
-    write(tmp_path, "tasks/listops.yaml", "train: {steps: 1}\nprotocols: {s4: {}}")
-    write(tmp_path, "mixers/mean.yaml", "per_task: {txet: {train: {lr: 0.1}}}")
-    with pytest.raises(UserError, match="unknown task 'txet'; did you mean text"):
-        resolve("listops", "mean", configs=tmp_path)
+        rates("{lm text: 0.1, text: 0.2}")
 
 
 def test_a_mixer_that_joins_nothing_is_pooled_over_all() -> None:
@@ -565,12 +574,12 @@ def test_norms_of_the_encoder_are_all_named() -> None:
     [
         (
             "tasks/listops",
-            "published_under: s4",
-            "only the file of a mixer can have published_under",
+            "cited: {listops: a paper}",
+            "only the file of a mixer can have cited",
         ),
-        ("mixers/tnn", "protocols: {s4: {source: here}}", "unknown section 'source'"),
-        ("mixers/tnn", "per_task: {listops: {presets: {quick: {source: a}}}}", "section 'source'"),
-        ("mixers/tnn", "per_task: {listops: {source: [a, b]}}", "source: got \\['a', 'b'\\]"),
+        ("mixers/tnn", "protocols: {s4: {sources: {a: b}}}", "unknown section 'sources'"),
+        ("mixers/tnn", "presets: {quick: {rows: {a: b}}}", "unknown section 'rows'"),
+        ("mixers/tnn", "sources: {a: [b]}", "sources: got \\['b'\\], expected a text"),
     ],
 )
 def test_what_would_be_ignored_in_a_file_is_refused(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-import yaml
 
-from conftest import ROOT, build_mixer
+from conftest import build_mixer
 from models.base import MixerContext
 from models.ops.interpolation import InducingGrid, _by_cell, interpolate, spread
 from models.ops.reference import reference_forms
 from models.ski_tnn import SKITNN, SparsePlusLowRank, SparsePlusToeplitz, WarpedPiecewiseLinear
 from references import LENGTHS, LargestTensor, assert_equal_with_gradients
+from requested import compose
 
 GRIDS = [InducingGrid(r, n, d) for r, n in ((9, 64), (64, 1000), (128, 128)) for d in (1, 3)]
 
@@ -176,13 +176,12 @@ def test_the_kernel_is_piecewise_linear_in_the_warped_lag() -> None:
 
 
 def config_warps() -> list[tuple[str, float, int, int]]:
-    """Read (where, warp, inducing points, longest axis) of every setting in the yaml."""
-    body = yaml.safe_load((ROOT / "configs/mixers/ski-tnn.yaml").read_text())
+    """List (where, warp, inducing points, longest axis) of every setting in the settings file."""
     lengths = {"listops": 2048, "text": 4096, "retrieval": 4000}
     lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
     found = [("default", 0.99, 64, 2048)]
     for task, length in lengths.items():
-        mixer = body["per_task"][task]["mixer"]
+        mixer = dict(compose(task, "ski-tnn").config.mixer)
         found.append((task, mixer["warp"], mixer["num_inducing_points"], length))
     return found
 

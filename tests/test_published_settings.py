@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -16,11 +17,19 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.config.settings_files import CONFIGS, READOUT, STARTS, read_settings_file
-from lra.report.published.audit import FOLDER, Cell, audit, names, read_published, unexplained
+from lra.config.settings_files import (
+    CONFIGS,
+    Entry,
+    SettingsFile,
+    list_mixer_files,
+    list_task_files,
+    read_mixer_file,
+)
+from lra.report.published.repeats import repeats
+from lra.report.published.settings import published_runs
 from lra.runtime.errors import UserError
 from lra.train.optimizer import build_optimizer, set_rate_factor
-from requested import compose, resolve
+from requested import LRA_ALONE, compose, resolve
 from tasks.base import BENCHMARK
 
 PUBLISHED_MIXERS = (
@@ -28,80 +37,50 @@ PUBLISHED_MIXERS = (
     "long-conv", "linear", "hgrn", "linformer", "synthesizer", "reformer",
 )  # fmt: skip
 PROTOCOLS = ("s4", "lra")
+READOUT = ("head", "head_activation", "head_expand", "pooling")
+STARTS = {"starts", "head_bias"}
+HASHES = Path(__file__).parent / "golden" / "published_hashes.json"
 
 
-def test_every_published_mixer_is_audited() -> None:
-    others = {"s4d-ft", "b2s6", "tnn-lm", "transformer-lra", "linear-lra", "sparse-lra"}
-    others |= {"nystrom", "sinkhorn", "data-s4", "data-lra"}
-    assert set(names()) == {*PUBLISHED_MIXERS, *others}
+def every_entry() -> Iterator[tuple[SettingsFile, str, Entry]]:
+    """List all that settings files say, each with where it stands."""
+    for file in [*list_task_files().values(), *list_mixer_files().values()]:
+        for block in file.blocks:
+            named = {**{".".join(key): by for key, by in block.settings.items()}, **block.starts}
+            for name, by in named.items():
+                for task, entry in by.items():
+                    yield file, f"{block.origin}: {name} on {task}", entry
 
 
-@pytest.mark.parametrize("name", names())
-def test_no_setting_differs_from_the_published_one_without_a_word(name: str) -> None:
-    assert unexplained(name) == []
+def test_published_values_have_a_known_source_and_a_line() -> None:
+    count = 0
+    for file, where, entry in every_entry():
+        word, _, place = entry.source.partition(" ")
+        assert not entry.source or word in file.sources, where
+        assert not entry.source or word == "paper" or ":" in place, where
+        assert "{" not in place, where
+        count += bool(entry.source)
+    assert count > 3500
 
 
-@pytest.mark.parametrize("name", names())
-def test_no_word_explains_a_difference_that_is_not_there(name: str) -> None:
-    reasons = {key: stated.why for key, stated in read_published(name).settings.items()}
-    needless = [
-        f"{key} on {task}"
-        for key, cells in audit(name).items()
-        for task, cell in cells.items()
-        if cell.is_stated and cell.published == cell.ours and task in reasons.get(key, {})
-    ]
-    assert needless == []
+def test_a_value_that_differs_from_its_source_has_a_reason() -> None:
+    for _, where, entry in every_entry():
+        if entry.has_other:
+            assert entry.why and entry.source, where
+            assert entry.theirs != entry.value, where
 
 
-@pytest.mark.parametrize("name", names())
-def test_published_values_have_a_known_source_and_a_line(name: str) -> None:
-    published = read_published(name)
-    for key, stated in published.settings.items():
-        for task, (_, place) in stated.by_task.items():
-            source, _, where = place.partition(" ")
-            assert source in published.sources, f"{key} on {task}: {place}"
-            assert source == "paper" or ":" in where, f"{key} on {task}: {place}"
+def published_configs() -> dict[str, RunConfig]:
+    """Resolve the runs that repeat published rows."""
+    return {f"{one.row.method} on {one.task}": one.config for one in repeats()}
 
 
-def test_a_changed_value_is_named(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "published")
-    path = tmp_path / "published" / "tnn.yaml"
-    text = path.read_text()
-    assert text.count("text: [0.00105,") == 1
-    path.write_text(text.replace("text: [0.00105,", "text: [0.002,"))
-    assert unexplained("tnn", tmp_path / "published") == ["tnn: train.lr on text: 0.002 → 0.00105"]
-    path.write_text(text.replace("  train.lr:", "  train.learning_rate:"))
-    with pytest.raises(UserError, match=r"there is no setting train\.learning_rate"):
-        audit("tnn", tmp_path / "published")
-    path.write_text(text.replace("    text: [0.00105,", "    txet: [0.00105,"))
-    with pytest.raises(UserError, match="there is no task txet"):
-        audit("tnn", tmp_path / "published")
-    path.write_text("settings: [1]")
-    with pytest.raises(UserError, match=r"configs/published/tnn\.yaml: "):
-        audit("tnn", tmp_path / "published")
-
-
-def test_a_setting_that_no_source_states_needs_a_word() -> None:
-    assert Cell(is_stated=False, published=None, place="", ours=1, why=None).is_unexplained
-
-
-@pytest.mark.parametrize("mixer", MIXERS.classes)
-def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(mixer: str) -> None:
-    file = read_settings_file(CONFIGS / "mixers" / f"{mixer}.yaml", mixer)
-    for task, protocol in product(BENCHMARK, PROTOCOLS):
-        every_run, of_protocol, _ = file.layers(task, protocol, "paper")
-        stated: dict[tuple[str, str], object] = {}
-        for layer in [*every_run, *of_protocol]:
-            stated |= layer.values
-        config = compose(task, mixer, protocol=protocol).config
-        for (section, key), value in stated.items():
-            resolved = getattr(getattr(config, section), key)
-            if resolved != value:
-                # Epochs give way to the steps of another protocol, and have no origin then.
-                origin = config.origins.get(f"{section}.{key}") or config.origins["train.steps"]
-                assert file.published_under != protocol, f"{section}.{key}: {origin}"
-                origin = origin.partition(", in place of ")[0]
-                assert origin == f"configs/tasks/{task}.yaml (protocols.{protocol})", origin
+def test_a_changed_published_value_is_noticed(request: pytest.FixtureRequest) -> None:
+    """By the hash of a run that repeats a row; `pytest --write-golden` after a change meant."""
+    hashes = {name: config.hash for name, config in published_configs().items()}
+    if request.config.getoption("--write-golden"):
+        HASHES.write_text(json.dumps(hashes, indent=0) + "\n")
+    assert hashes == json.loads(HASHES.read_text())
 
 
 @pytest.mark.parametrize("preset", ["quick", "budget"])
@@ -109,7 +88,7 @@ def test_what_a_mixer_states_holds_or_loses_to_a_protocol_it_is_not_of(mixer: st
 def test_presets_compare_all_mixers_with_the_tasks_own_readout(task: str, preset: str) -> None:
     def readout(mixer: str) -> list[object]:
         config = compose(task, mixer, preset=preset).config
-        return [getattr(config.model, key) for _, key in sorted(READOUT)]
+        return [getattr(config.model, key) for key in READOUT]
 
     assert all(readout(mixer) == readout("tnn") for mixer in MIXERS.classes)
 
@@ -120,7 +99,7 @@ def test_presets_of_our_choosing_start_as_torch_does(mixer: str) -> None:
     for (task, protocol), preset in product(cases, ("quick", "budget")):
         config = compose(task, mixer, preset=preset, protocol=protocol).config
         hashed = config.model.hashed()
-        assert not hashed.keys() & {key for _, key in STARTS}, (task, protocol, preset)
+        assert not hashed.keys() & STARTS, (task, protocol, preset)
 
 
 def test_a_value_that_loses_is_not_said_to_hold() -> None:
@@ -132,14 +111,6 @@ def test_a_value_that_loses_is_not_said_to_hold() -> None:
     assert quick.settings_citation.startswith("preset quick, of our choosing, over OpenNLPLab/Tnn")
     lra = resolve("text", "transformer", protocol="lra").settings_citation
     assert lra == "Tay et al. 2021 over google-research/long-range-arena"
-
-
-def test_an_unknown_protocol_of_a_mixers_settings_is_refused(tmp_path: Path) -> None:
-    shutil.copytree(CONFIGS, tmp_path / "configs")
-    path = tmp_path / "configs" / "mixers" / "tnn.yaml"
-    path.write_text(path.read_text().replace("published_under: s4", "published_under: s5"))
-    with pytest.raises(UserError, match="unknown protocol 's5'; did you mean s4"):
-        resolve("listops", "tnn", configs=tmp_path / "configs")
 
 
 # By building the released modules (OpenNLPLab/lra; jonathanmei/lra-tnn with jonathanmei/ski-tnn;
@@ -321,10 +292,58 @@ SPARSE_TAY = {
 @pytest.mark.parametrize("method", SPARSE_TAY)
 def test_the_sparse_models_of_tay_are_as_large_as_released(method: str, task: str) -> None:
     """But for maps of the Longformer for global positions, which it does not have there."""
-    changes = read_published("sparse-lra").changes(method, task)
+    changes = published_runs()[method].changes_on(task)
     sizes = SPARSE_TAY[method].get(task, TAY[task])
     config = resolve(task, "sparse", protocol="lra", overrides=changes)
     assert count_parameters(config) == size_of_tay(sizes, has_pairs=task == "retrieval")
+
+
+class Model(NamedTuple):
+    """Published settings of a mixer."""
+
+    mixer: str
+    protocol: str = "s4"
+    preset: str = "paper"
+
+
+MODELS = [
+    *(Model(mixer) for mixer in PUBLISHED_MIXERS if mixer not in LRA_ALONE),
+    *(Model(mixer, "lra") for mixer in ("transformer", "linear", *LRA_ALONE)),
+    Model("s4d", preset="frequency-tuned"),
+]
+"""Those whose code is released, and so the groups of its parameters."""
+KNOWN = (*BENCHMARK, "lm")
+
+
+def published_entry(model: Model, task: str, key: str) -> Entry | None:
+    """Find what the settings file says of a published setting."""
+    section, _, name = key.partition(".")
+    found: Entry | None = None
+    blocks = [
+        block
+        for block in read_mixer_file(model.mixer).blocks
+        if block.matches(model.protocol, model.preset)
+    ]
+    for block in sorted(blocks, key=lambda block: block.level):
+        by = block.settings.get((section, name), {})
+        found = by.get(task, by.get("all", found))
+    return found if found is not None and found.source else None
+
+
+def published_value(model: Model, task: str, key: str) -> Any:
+    """Return a published value; ours where none is published, or where the file says why."""
+    entry = published_entry(model, task, key)
+    if entry is None or key == "train.lr":
+        section, _, name = key.partition(".")
+        return getattr(getattr(shallow(task, model), section), name, None)
+    return entry.theirs if entry.has_other else entry.value
+
+
+def shallow(task: str, model: Model) -> RunConfig:
+    return resolve(
+        task, model.mixer, preset=model.preset, protocol=model.protocol,
+        overrides=["model.depth=1"],
+    )  # fmt: skip
 
 
 APART = {
@@ -370,16 +389,14 @@ def s5_otherwise(parameter: str, value: Callable[[str], Any]) -> tuple[bool, boo
     return groups == "input_fast", groups in ("input_fast", "input_and_readout_decay")
 
 
-def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[float, float]:
+def published_rate_and_decay(model: Model, task: str, parameter: str) -> tuple[float, float]:
     """Say how released code would train a parameter, by the published values alone."""
-    values = {key: stated.by_task for key, stated in read_published(name).settings.items()}
+    name = "s4d-ft" if model.preset == "frequency-tuned" else model.mixer
 
     def value(key: str) -> Any:
-        return values[key][task][0]
+        return published_value(model, task, key)
 
     lr, decay = value("train.lr"), value("train.weight_decay")
-    if read_published(name).settings["train.lr"].why.get(task):
-        lr = getattr(resolve(task, name).train, "lr")  # noqa: B009 (explained in the audit)
     assert lr is not None
     assert decay is not None
     if name in RELEASED_WITHOUT and RELEASED_WITHOUT[name].search(parameter):
@@ -390,63 +407,33 @@ def published_rate_and_decay(name: str, task: str, parameter: str) -> tuple[floa
         own = value(f"mixer.{apart[short]}")
         has_run_lr, decays = s5_otherwise(short, value) if name == "s5" else (False, False)
         return (lr if own is None or has_run_lr else own), decay * decays
-    if short == "readout" and "mixer.readout_lr" in values:
-        return value("mixer.readout_lr") or lr, decay
+    if short == "readout" and (readout := value("mixer.readout_lr")) is not None:
+        return readout, decay
     return lr, decay
 
 
-def shallow(task: str, name: str) -> RunConfig:
-    published = read_published(name)
-    assert published.mixer is not None
-    return resolve(
-        task, published.mixer, preset=published.preset, protocol=published.protocol,
-        overrides=["model.depth=1"],
-    )  # fmt: skip
+def test_a_step_of_adamw_moves_parameters_as_the_released_groups_would() -> None:
+    for model, task in product(MODELS, KNOWN):
+        if published_entry(model, task, "train.lr") is not None:
+            check_a_step(model, task)
 
 
-WITHOUT_CODE = {"b2s6"}
-"""Models of which no code is released, and so no groups of parameters."""
-MODELS = [name for name in names() if not name.startswith("data") and name not in WITHOUT_CODE]
-
-
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
-        (name, task)
-        for name in MODELS
-        for task in read_published(name).tasks
-        if task in read_published(name).settings["train.lr"].by_task
-    ],
-)
-def test_a_step_of_adamw_moves_parameters_as_the_released_groups_would(
-    name: str, task: str
-) -> None:
-    config = shallow(task, name)
-    model = Classifier(config, config.build_task().info)
-    optimizer = build_optimizer(model, config.train)
+def check_a_step(model: Model, task: str) -> None:
+    config = shallow(task, model)
+    classifier = Classifier(config, config.build_task().info)
+    optimizer = build_optimizer(classifier, config.train)
     set_rate_factor(optimizer, 1.0)
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    for parameter in model.parameters():
+    before = {n: p.detach().clone() for n, p in classifier.named_parameters()}
+    for parameter in classifier.parameters():
         parameter.grad = torch.ones_like(parameter)
     optimizer.step()
-    for parameter_name, parameter in model.named_parameters():
-        lr, decay = published_rate_and_decay(name, task, parameter_name)
+    for name, parameter in classifier.named_parameters():
+        lr, decay = published_rate_and_decay(model, task, name)
         # The first step of Adam is the rate itself, against the gradient's sign.
-        expected = before[parameter_name] * (1 - lr * decay) - lr
+        expected = before[name] * (1 - lr * decay) - lr
         torch.testing.assert_close(
-            parameter.detach(), expected, rtol=1e-6, atol=1e-3 * lr, msg=parameter_name
+            parameter.detach(), expected, rtol=1e-6, atol=1e-3 * lr, msg=f"{model} {task} {name}"
         )
-
-
-def test_a_stated_setting_is_not_excused_by_what_is_said_of_unstated_ones(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "published")
-    path = tmp_path / "published" / "data-s4.yaml"
-    text = path.read_text()
-    assert text.count("listops: [96000,") == 1  # beside `unstated`, for the other tasks
-    path.write_text(text.replace("listops: [96000,", "listops: [95000,"))
-    assert unexplained("data-s4", tmp_path / "published") == [
-        "data-s4: task.train on listops: 95000 → 96000"
-    ]
 
 
 def written(folder: Path, text: str) -> Path:
@@ -456,11 +443,11 @@ def written(folder: Path, text: str) -> Path:
     return folder / "configs"
 
 
-def test_readouts_are_left_out_of_presets_but_where_they_are_for_them(tmp_path: Path) -> None:
+def test_a_preset_has_its_own_readout(tmp_path: Path) -> None:
     configs = written(
         tmp_path,
-        "per_task: {listops: {model: {head: mlp}, protocols: {s4: {model: {pooling: last}}},"
-        " presets: {budget: {model: {pooling: max}}}}}",
+        "presets: {paper: {model: {head: mlp}, protocols: {s4: {model: {pooling: last}}}},"
+        " budget: {model: {pooling: {listops: max}}}}",
     )
 
     def readout(preset: str) -> tuple[str, str]:
@@ -476,7 +463,7 @@ def test_readouts_are_left_out_of_presets_but_where_they_are_for_them(tmp_path: 
     "text",
     [
         "task: {train: 9}",
-        "per_task: {listops: {task: {train: 9}}}",
+        "task: {train: {listops: 9}}",
         "protocols: {s4: {task: {train: 9}}}",
         "presets: {quick: {task: {train: 9}}}",
     ],

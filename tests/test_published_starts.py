@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,26 +17,63 @@ from lra.classifier.initialization import compute_fans, match_patterns
 from lra.config.initial_values import (
     INITIAL_DISTRIBUTIONS,
     Fan,
+    InitialDistribution,
     Initialization,
     parse_initial_distribution,
 )
 from lra.config.request import parse_alternatives
-from lra.report.published.audit import FOLDER, StatedStart, names, read_published
-from lra.report.published.starting_laws import expected_start, stated_starts
+from lra.config.settings_files import CONFIGS, Block, ByTask, Entry, list_mixer_files
 from lra.runtime.errors import UserError
-from requested import resolve
-
-MODELS = [name for name in names() if read_published(name).mixer is not None]
+from requested import LRA_ALONE, resolve
 
 
-def shallow(name: str, task: str, *overrides: str) -> Classifier:
-    """Build a model of one block at the settings of a file."""
-    published = read_published(name)
-    assert published.mixer is not None
+def _measured(mean: float, deviation: float) -> Initialization:
+    """Describe a parameter whose values released code computes."""
+    return Initialization(mean, deviation, lambda tensor: tensor)
+
+
+MEASURES: Mapping[str, InitialDistribution] = {
+    **INITIAL_DISTRIBUTIONS,
+    "moments": InitialDistribution(
+        lambda fan, mean, deviation: _measured(mean, deviation),
+        "mean and standard deviation of what is drawn", numbers=2,
+    ),
+    "values": InitialDistribution(
+        lambda fan, mean, deviation: _measured(mean, deviation),
+        "mean and standard deviation of given values", numbers=2,
+    ),
+    "root_mean_square": InitialDistribution(
+        lambda fan, size: Initialization(0.0, size, lambda tensor: tensor, measures_size=True),
+        "of given values, in a basis that a library chooses", numbers=1,
+    ),
+}  # fmt: skip
+"""The laws of settings files: those that settings know, and the moments of others."""
+OF_NORMS: Mapping[str, ByTask] = {
+    "*norm*.weight": {"all": Entry("ones")},
+    "*norm*.bias": {"all": Entry("zeros")},
+    "*norm*.scale": {"all": Entry("ones")},
+}
+"""Every library starts norms so, and no source states it."""
+MODELS = [
+    (mixer, number)
+    for mixer, file in list_mixer_files().items()
+    for number, block in enumerate(file.blocks)
+    if block.starts
+]
+"""Mixers, and the blocks of their files that state how released parameters start."""
+
+
+def block_of(mixer: str, number: int, configs: Path = CONFIGS) -> Block:
+    return list_mixer_files(configs)[mixer].blocks[number]
+
+
+def shallow(mixer: str, task: str, *overrides: str, block: Block | None = None) -> Classifier:
+    """Build a model of one block, with the settings of a block of its file."""
+    protocol = (block and block.protocol) or ("lra" if mixer in LRA_ALONE else "s4")
+    preset = (block and block.preset) or "paper"
     config = resolve(
-        task, published.mixer, preset=published.preset, protocol=published.protocol,
-        overrides=["model.depth=1", *overrides],
-    )  # fmt: skip
+        task, mixer, preset=preset, protocol=protocol, overrides=["model.depth=1", *overrides]
+    )
     torch.manual_seed(0)
     return Classifier(config, config.build_task().info)
 
@@ -52,22 +90,24 @@ def fault(start: Initialization, values: Tensor) -> str | None:
     return f"{found}; expected {start.mean:.4g}, {start.deviation:.4g}"
 
 
-def faults(name: str, folder: Path = FOLDER) -> list[str]:
-    """Measure all parameters of a file's models; those of a pattern and law together."""
-    stated, own = stated_starts(name, folder), read_published(name, folder).starts
+def faults(mixer: str, block: Block) -> list[str]:
+    """Measure all parameters of a block's models; those of a pattern and law together."""
+    stated = {**block.starts, **OF_NORMS}
     found: list[str] = []
     measured: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
     laws: dict[tuple[str, str], Initialization] = {}
-    for task in read_published(name, folder).tasks:
-        model = shallow(name, task)
+    for task in sorted({task for by in block.starts.values() for task in by}):
+        model = shallow(mixer, task, block=block)
         fan_of = compute_fans(model)
         for parameter, tensor in model.named_parameters():
             pattern = next(reversed(match_patterns(parameter, stated)), None)
-            expected = None if pattern is None else expected_start(stated[pattern], task)
-            if pattern is None or expected is None:
-                found.append(f"{parameter} on {task}: no law is stated, or ours without a word")
+            entry = (
+                None if pattern is None else stated[pattern].get(task, stated[pattern].get("all"))
+            )
+            if pattern is None or entry is None:
+                found.append(f"{parameter} on {task}: no law is stated")
                 continue
-            start = expected(fan_of[parameter])
+            start = parse_initial_distribution(str(entry.value), MEASURES)(fan_of[parameter])
             key = pattern, f"{start.mean:.6g} {start.deviation:.6g}"
             measured[key].append(tensor.detach().flatten())
             laws[key] = start
@@ -77,45 +117,25 @@ def faults(name: str, folder: Path = FOLDER) -> list[str]:
         if (what := fault(laws[pattern, law], torch.cat(tensors))) is not None
     ]
     used = {pattern for pattern, _ in measured}
-    return found + [f"{p}: fits nothing" for p in own if p not in used]
+    return found + [f"{p}: fits nothing" for p in block.starts if p not in used]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_parameters_start_as_released_or_as_a_word_says(name: str) -> None:
-    assert faults(name) == []
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_starts_have_a_known_source_and_words_where_they_differ(name: str) -> None:
-    published = read_published(name)
-    for pattern, stated in published.starts.items():
-        for task, (law, place) in stated.by_task.items():
-            source, _, where = place.partition(" ")
-            assert source in published.sources, f"{pattern} on {task}: {place}"
-            assert ":" in where, f"{pattern} on {task}: {place}"
-            assert stated.ours.get(task) != law, f"{pattern} on {task}: a word without need"
+@pytest.mark.parametrize(("mixer", "number"), MODELS)
+def test_parameters_start_as_released_or_as_a_word_says(mixer: str, number: int) -> None:
+    assert faults(mixer, block_of(mixer, number)) == []
 
 
 def test_another_law_or_none_is_named(tmp_path: Path) -> None:
-    shutil.copytree(FOLDER, tmp_path / "published")
-    path = tmp_path / "published" / "tnn-lm.yaml"
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    path = tmp_path / "configs" / "mixers" / "tnn.yaml"
     text = path.read_text()
-    path.write_text(text.replace("[fan_out_normal,", '["normal 1",'))
-    (found,) = faults("tnn-lm", tmp_path / "published")
+    path.write_text(text.replace("[fan_out_normal,", "[normal 1,"))
+    (found,) = faults("tnn", block_of("tnn", 0, tmp_path / "configs"))
     assert found.startswith("embedding.table.weight: mean ")
-    assert found.endswith("expected 0, 1")
-    path.write_text(text.replace('  "*.unit.*":', '  "*.units.*":'))
-    found = faults("tnn-lm", tmp_path / "published")
-    unit = "blocks.0.mixer.unit.gate.weight"
-    assert f"{unit} on lm: no law is stated, or ours without a word" in found
+    path.write_text(text.replace("  '*.unit.*':", "  '*.units.*':"))
+    found = faults("tnn", block_of("tnn", 0, tmp_path / "configs"))
+    assert "blocks.0.mixer.unit.gate.weight on lm: no law is stated" in found
     assert "*.units.*: fits nothing" in found
-
-
-def test_a_start_of_ours_needs_a_word() -> None:
-    body = {"lm": ("ones", "a b:1"), "ours": "zeros"}
-    assert StatedStart.model_validate(body).law("lm") is None
-    stated = StatedStart.model_validate({**body, "why": "of our choosing"})
-    assert (stated.law("lm"), stated.text("lm")) == ("zeros", "ones → zeros")
 
 
 @pytest.mark.parametrize("law", INITIAL_DISTRIBUTIONS)

@@ -22,7 +22,6 @@ from lra.report.page.readme import (
     make_block,
     write_readmes,
 )
-from lra.report.published import audit
 from lra.report.published.rows import rows_of
 from lra.report.tables.published import suite_table
 from made_results import bench_record, made_records, record, save, save_all
@@ -35,7 +34,7 @@ BLOCKS = {
     "docs/probes.md": ("probes",),
     "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
     "results/README.md": ("rates-of-the-leaderboard",),
-    "results/settings.md": tuple(f"settings-{name}" for name in audit.names()),
+    "results/settings.md": ("settings",),
 }
 
 

@@ -1,15 +1,8 @@
 """The settings files that a run reads, and the order in which their settings overwrite others.
 
-From the lowest precedence to the highest: defaults; `configs/tasks/T.yaml` (task);
-`configs/mixers/M.yaml` and its `per_task` section (mixer); their sections for protocol and preset;
-`--set` and other flags.
-
-- With the protocol that M was `published_under`: task < its protocol < mixer < its protocol <
-  task's preset < mixer's preset, so that no published value is lost.
-- With another protocol: task < mixer < task's protocol < mixer's protocol < the presets as above.
-
-A preset compares mixers with the task's own pooling and head. It therefore leaves out what
-`per_task` states of these (`READOUT`), and the initialization of a release (`STARTS`).
+Defaults < all runs of the task < of the mixer < the protocol < the preset < the preset with the
+protocol < `--set` and other flags. In each step the mixer's file overwrites the task's, and what
+a file says for one task overwrites what it says for all.
 """
 
 from __future__ import annotations
@@ -23,9 +16,10 @@ from lra.config.settings_files import (
     AvailableNames,
     SettingsFile,
     published_presets,
+    read_mixer_file,
     read_settings_file,
 )
-from lra.config.settings_layers import SettingsLayer
+from lra.config.settings_layers import Layer
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK
 
@@ -35,7 +29,7 @@ OWN_TASK = "own_task.yaml"
 
 def read_settings(
     task: str, mixer: str, request: TaskRequest, configs: Path
-) -> tuple[list[SettingsLayer], str]:
+) -> tuple[list[Layer], str]:
     """Read the settings of a task and a mixer, and check both files.
 
     Args:
@@ -44,13 +38,8 @@ def read_settings(
         published.
     Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
     """
-    preset, protocol = request.preset, request.protocol
-    mixer_file = read_settings_file(
-        configs / f"mixers/{mixer}.yaml", f"configs/mixers/{mixer}.yaml"
-    )
-    task_file = _open_task_file(task, configs)
-    of_task = task_file.layers(task, protocol, preset)
-    of_mixer = mixer_file.layers(task, protocol, preset)
+    preset = request.preset
+    mixer_file, task_file = read_mixer_file(mixer, configs), _open_task_file(task, configs)
     names = _names(configs)
     own_presets = mixer_file.published_presets
     common = names.get(task, {"preset": {PAPER}})["preset"]
@@ -61,28 +50,35 @@ def read_settings(
         )
     _check_task_file(task_file, task, request, names, own_presets)
     mixer_file.check(names)
-    for layer in (layer for group in of_mixer for layer in group):
-        for section, key in layer.values:
+    for block in mixer_file.blocks:
+        for section, key in block.settings:
             if section == "task":
                 raise UserError(
-                    f"{layer.origin}: task.{key}: the file of a mixer cannot change the data"
+                    f"{block.origin}: task.{key}: the file of a mixer cannot change the data"
                 )
-    if mixer_file.published_under == protocol:
-        first = [*of_task[0], *of_task[1], *of_mixer[0], *of_mixer[1]]
-    else:
-        first = [*of_task[0], *of_mixer[0], *of_task[1], *of_mixer[1]]
-    return [*first, *of_task[2], *of_mixer[2]], mixer_file.citation(task, protocol, preset)
+    citation = mixer_file.citation(task, request.protocol, preset)
+    return _list_layers([task_file, mixer_file], task, request), citation
 
 
-def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[SettingsLayer]:
+def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[Layer]:
     """Read the settings of a task alone, as layers, each of which overwrites those before it.
 
     Raises: UserError as `read_settings`.
     """
     file = _open_task_file(task, configs)
-    groups = file.layers(task, request.protocol, request.preset)
     _check_task_file(file, task, request, _names(configs), published_presets(configs))
-    return [layer for group in groups for layer in group]
+    return _list_layers([file], task, request)
+
+
+def _list_layers(files: Iterable[SettingsFile], task: str, request: TaskRequest) -> list[Layer]:
+    found = [
+        (block, file)
+        for file in files
+        for block in file.blocks
+        if block.matches(request.protocol, request.preset)
+    ]
+    found.sort(key=lambda pair: pair[0].level)  # stable: the mixer's after the task's
+    return [layer for block, file in found for layer in file.layers(task, block)]
 
 
 def _check_task_file(

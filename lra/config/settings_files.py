@@ -1,32 +1,95 @@
-"""Settings files: where they are, what they may contain, and the layers that they give a run."""
+"""Settings files: what they may contain, and the settings that they give a run.
+
+A file has sections with settings, and under `protocols` and `presets` more of them, for single
+protocols and presets; a preset may have `protocols` of its own. A setting is written in one of four
+ways, each also by task:
+
+    dim: 128                                                    our choice
+    dim: [128, script script_lra.py:30]                         published, with its source
+    dim: {is: 128, theirs: 256, from: script a.py:30, why: ...}   published, and ours differs
+    dim: {all: 128, listops text: [64, "script script_lra.py:{30 31}"]}    by task
+
+`all` stands for every task, and `benchmark` for the six of the Long Range Arena. A source begins
+with a word of `sources`. Words in braces belong to the tasks in their order: 30 to listops.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS
-from lra.config.settings_layers import SettingsLayer
-from lra.config.strict_yaml import LARGEST, parse_yaml
+from lra.config.settings_layers import Key, Layer, Setting
+from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.runtime.errors import UserError, unknown
+from tasks.base import BENCHMARK
 from tasks.untrusted import read_text
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-
-READOUT = frozenset(("model", key) for key in ("pooling", "head", "head_expand", "head_activation"))
-"""Settings of pooling and head. A preset compares all mixers with those of the task."""
-
-STARTS = frozenset({("model", "starts"), ("model", "head_bias")})
-"""Initialization and head bias of a release. Presets of our choosing leave them out."""
-
-MIXER_KEYS = ("per_task", "published_presets", "published_under")
-"""Further keys of a mixer's file, which a task's file cannot have."""
+ALL = "all"
+GROUPS = {"benchmark": BENCHMARK}
+"""Words that stand for several tasks."""
+FILE_KEYS = ("sources", "rows", "cited", "starts")
+"""Further keys of a file; only that of a mixer has others than `sources`."""
+BLOCK_KEYS = ("cited", "starts")
+"""Those of them that protocols and presets of a mixer's file may have, too."""
+_BRACES = re.compile(r"\{([^{}]*)\}")
+UNCITED = "the task's own, none published for this mixer"
 
 AvailableNames = Mapping[str, Mapping[str, Collection[str]]]
 """Names of presets and protocols of each task, by "preset" and "protocol"."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a settings file says of one setting for one task."""
+
+    value: Any
+    source: str = ""
+    """A word of `sources`, and a file with a line; empty for a value of our choosing."""
+    has_other: bool = False
+    """Whether the source states another value."""
+    theirs: Any = None
+    why: str = ""
+    """Why the value is not the published one, or none is published."""
+
+
+ByTask = Mapping[str, Entry]
+"""Entries by task, or by `ALL`."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Settings for all runs, or for those of a protocol, of a preset, or of both."""
+
+    origin: str
+    protocol: str | None
+    preset: str | None
+    settings: Mapping[Key, ByTask]
+    starts: Mapping[str, ByTask]
+    """Distributions that released parameters start from, by patterns of the parameters' names."""
+    cited: Mapping[str, Entry]
+    """Where the settings of the block are published, by task."""
+
+    @property
+    def level(self) -> int:
+        """Place in the order of merging: all runs, protocols, presets, a preset's protocols."""
+        return 2 * (self.preset is not None) + (self.protocol is not None)
+
+    def matches(self, protocol: str, preset: str) -> bool:
+        """Whether a run of this protocol and preset has the settings of the block."""
+        return self.protocol in (None, protocol) and self.preset in (None, preset)
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that have settings of their own."""
+        every = (*self.settings.values(), *self.starts.values(), self.cited)
+        return {task for by in every for task in by} - {ALL}
 
 
 def mapping(body: Any, origin: str) -> dict[str, Any]:
@@ -41,14 +104,14 @@ def mapping(body: Any, origin: str) -> dict[str, Any]:
     return {str(key): value for key, value in body.items()}
 
 
-def parse_layer(body: Any, origin: str, others: Collection[str] = ()) -> SettingsLayer:
-    """Turn a parsed mapping {section: {key: value}} into a layer.
+def parse_sections(body: Any, origin: str, others: Collection[str] = ()) -> dict[Key, Any]:
+    """Read a parsed mapping {section: {key: value}}.
 
     Args:
         others: further keys that are allowed, and ignored.
     Raises: UserError for an unknown section, or a value that is not a mapping.
     """
-    values: dict[tuple[str, str], Any] = {}
+    values: dict[Key, Any] = {}
     for section, entries in mapping(body, origin).items():
         if section in others:
             continue
@@ -56,52 +119,81 @@ def parse_layer(body: Any, origin: str, others: Collection[str] = ()) -> Setting
             raise unknown("section", section, {*SECTIONS, *others}, origin)
         for key, value in mapping(entries, f"{origin}: {section}").items():
             values[section, key] = value
-    return SettingsLayer(origin, values)
+    return values
 
 
-@dataclass(frozen=True)
-class SettingsGroup:
-    """Sections of a file, and further ones for single protocols and presets."""
-
-    layer: SettingsLayer
-    protocols: Mapping[str, SettingsLayer]
-    presets: Mapping[str, SettingsLayer]
-    citation: str | None = None
-    """Where the settings were published."""
-    protocol_citations: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Where the settings of single protocols were published."""
-
-    def layers(self, protocol: str, preset: str) -> list[list[SettingsLayer]]:
-        """List the layers for a run: the general ones, its protocol's, and its preset's."""
-        chosen = (self.protocols, protocol), (self.presets, preset)
-        return [[self.layer], *([own[name]] if name in own else [] for own, name in chosen)]
+def _parse_entry(value: Any, origin: str) -> Entry:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):  # noqa: PLR2004
+        return Entry(value[0], value[1])
+    if not isinstance(value, dict) or "is" not in value:
+        return Entry(value)
+    known = {"is", "theirs", "from", "why"}
+    for key in value:
+        if key not in known:
+            raise unknown("key", str(key), known, origin)
+    source, why = (_require_text(value.get(key, ""), f"{origin}: {key}") for key in ("from", "why"))
+    return Entry(value["is"], source, "theirs" in value, value.get("theirs"), why)
 
 
-def _parse_group(body: Any, origin: str, others: Collection[str]) -> SettingsGroup:
-    """Read a group. `others` are further keys that it may have: "source" if it cites a paper."""
+def _parse_tasks(value: Any, origin: str) -> ByTask:
+    """Read an entry, or entries by task."""
+    known = {ALL, *GROUPS, *TASKS.classes, *BENCHMARK}
+    names = {word for key in value for word in str(key).split()} if isinstance(value, dict) else {}
+    if not names or known.isdisjoint(names):
+        return {ALL: _parse_entry(value, origin)}
+    found: dict[str, Entry] = {}
+    for key, inner in value.items():
+        entry = _parse_entry(inner, origin)
+        words = str(key).split()
+        tasks = [task for word in words for task in GROUPS.get(word, (word,))]
+        for number, task in enumerate(tasks):
+            if task not in known:
+                raise unknown("task", task, known, origin)
+            if task in found:
+                raise UserError(f"{origin}: the task {task} occurs twice")
+            found[task] = replace(entry, source=_choose_words(entry.source, number, len(tasks)))
+    return found
+
+
+def _choose_words(source: str, number: int, count: int) -> str:
+    """Replace braces with `count` words by the word of that number."""
+
+    def choose(braces: re.Match[str]) -> str:
+        words = braces[1].split()
+        return words[number] if 1 < len(words) == count else braces[0]
+
+    return _BRACES.sub(choose, source)
+
+
+def _parse_block(body: Any, origin: str, protocol: str | None, preset: str | None) -> list[Block]:
+    """Read a block, and those for single protocols and presets in it."""
     body = mapping(body, origin)
-    cited = {"source"} & {*others}
-    citations: dict[str, str] = {}
-
-    def nested(kind: str, others: Collection[str]) -> dict[str, SettingsLayer]:
-        found: dict[str, SettingsLayer] = {}
-        for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
-            found[name] = parse_layer(inner, f"{origin} ({kind}.{name})", others)
-            if others and "source" in inner:
-                citations[name] = _require_text(
-                    inner["source"], f"{origin} ({kind}.{name}): source"
-                )
-        return found
-
-    layer = parse_layer(body, origin, {"protocols", "presets", *others})
-    citation = body.get("source")
-    return SettingsGroup(
-        layer,
-        nested("protocols", cited),
-        nested("presets", ()),
-        None if citation is None else _require_text(citation, f"{origin}: source"),
-        citations,
+    is_top = protocol is None and preset is None
+    nested = ("presets", "protocols") if is_top else ("protocols",) if protocol is None else ()
+    keys = FILE_KEYS if is_top else BLOCK_KEYS
+    own = Block(
+        origin,
+        protocol,
+        preset,
+        {
+            (section, key): _parse_tasks(value, f"{origin}: {section}.{key}")
+            for (section, key), value in parse_sections(body, origin, (*keys, *nested)).items()
+        },
+        {
+            pattern: _parse_tasks(value, f"{origin}: starts: {pattern}")
+            for pattern, value in mapping(body.get("starts"), f"{origin}: starts").items()
+        },
+        _parse_tasks(body["cited"], f"{origin}: cited") if "cited" in body else {},
     )
+    for entry in own.cited.values():
+        _require_text(entry.value, f"{origin}: cited")
+    blocks = [own]
+    for kind in nested:
+        for name, inner in mapping(body.get(kind), f"{origin}: {kind}").items():
+            where = f"{origin} ({kind}.{name})" if is_top else f"{origin[:-1]}.{kind}.{name})"
+            names = (name, preset) if kind == "protocols" else (protocol, name)
+            blocks += _parse_block(inner, where, *names)
+    return blocks
 
 
 def _require_text(value: Any, origin: str) -> str:
@@ -110,133 +202,132 @@ def _require_text(value: Any, origin: str) -> str:
     return value
 
 
-def _leave_out(
-    keys: frozenset[tuple[str, str]], groups: list[list[SettingsLayer]]
-) -> list[list[SettingsLayer]]:
-    """Leave settings out of all layers but the last group, that of the preset."""
-    *common, of_preset = groups
-    return [*([layer.without(keys) for layer in group] for group in common), of_preset]
-
-
+@dataclass(frozen=True)
 class SettingsFile:
-    """The settings file of a task or a mixer: sections, and more by protocol, preset and task.
+    """The settings file of a task or a mixer."""
 
-    Every part of the file is read and checked, whether a run uses it or not.
+    shown: str
+    """Name of the file in messages."""
+    blocks: Sequence[Block]
+    mixer_keys: Sequence[str]
+    """Keys that only the file of a mixer can have."""
+    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Repository and commit, or paper, by the word that sources of settings begin with."""
+    rows: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Rows of results/published.csv that runs with these settings repeat; see `PublishedRun`."""
 
-    Attributes:
-        whole: settings for all tasks.
-        per_task: settings of a mixer for single tasks; a key may name several, "lm, periodic".
-        published_presets: sources of the presets of published settings that a mixer has besides
-            `paper`.
-        published_under: the protocol of the settings in a mixer's file.
-    Raises: UserError for an unknown section, or a value of the wrong type.
-    """
+    def layers(self, task: str, block: Block) -> Iterator[Layer]:
+        """List the settings of a block for all tasks, and those for one, which overwrite them."""
+        for name in (ALL, task):
+            yield {
+                key: Setting(by[name].value, self._describe_origin(block, by[name]))
+                for key, by in block.settings.items()
+                if name in by
+            }
 
-    def __init__(self, text: str, shown: str) -> None:
-        self.shown = shown
-        body = mapping(parse_yaml(text, shown), shown)
-        self.mixer_keys = [key for key in MIXER_KEYS if key in body]
-        self.whole = _parse_group(body, shown, MIXER_KEYS)
-        self.published_presets = {
-            name: _require_text(citation, f"{shown} (published_presets.{name})")
-            for name, citation in mapping(
-                body.get("published_presets"), f"{shown}: published_presets"
-            ).items()
-        }
-        self.published_under = str(body.get("published_under", DEFAULT_PROTOCOL))
-        self.per_task: dict[str, SettingsGroup] = {}
-        for key, inner in mapping(body.get("per_task"), f"{shown}: per_task").items():
-            for task in (name.strip() for name in key.split(",")):
-                if task in self.per_task:
-                    raise UserError(f"{shown} (per_task): the task {task} occurs twice")
-                self.per_task[task] = _parse_group(inner, f"{shown} (per_task.{task})", {"source"})
+    def _describe_origin(self, block: Block, entry: Entry) -> str:
+        if not entry.source:
+            return block.origin
+        other = f" has {plain(entry.theirs)}" if entry.has_other else ""
+        return f"{block.origin}: {self.name_source(entry.source)}{other}"
+
+    def name_source(self, source: str) -> str:
+        """Write a source with the repository or paper in place of its first word."""
+        word, _, place = source.partition(" ")
+        return f"{self.sources.get(word, word)} {place}"
 
     @property
     def names(self) -> dict[str, set[str]]:
         """The presets and protocols that a task's file names."""
-        protocols = {*self.whole.protocols} or {DEFAULT_PROTOCOL}
-        return {"preset": {*self.whole.presets, PAPER}, "protocol": protocols}
+        protocols = {block.protocol for block in self.blocks} - {None}
+        presets = {block.preset for block in self.blocks} - {None}
+        return {"preset": {*presets, PAPER}, "protocol": protocols or {DEFAULT_PROTOCOL}}  # pyright: ignore[reportReturnType]
 
-    def layers(self, task: str, protocol: str, preset: str) -> list[list[SettingsLayer]]:
-        """List the layers for a run: the general ones, its protocol's, and its preset's.
-
-        A preset that is not published leaves out `STARTS`, and the `READOUT` of `per_task`, unless
-        the file states them for that preset.
-        """
-        every = self.whole.layers(protocol, preset)
-        is_published = preset in (PAPER, *self.published_presets)
-        if not is_published:
-            every = _leave_out(STARTS, every)
-        if task in self.per_task:
-            own = self.per_task[task].layers(protocol, preset)
-            if not is_published:
-                own = _leave_out(READOUT | STARTS, own)
-            every = [[*first, *second] for first, second in zip(every, own, strict=True)]
-        return every
+    @property
+    def published_presets(self) -> set[str]:
+        """The presets of published settings that a mixer has besides `paper`."""
+        return {b.preset for b in self.blocks if b.preset is not None and b.cited} - {PAPER}
 
     def check(self, names: AvailableNames) -> None:
-        """Check the names of tasks, presets and protocols in the file.
+        """Check the names of presets and protocols in the file.
 
-        Raises: UserError for a name that does not exist.
+        Raises: UserError for a name that no task of its block has.
         """
-        names = {
-            task: {**known, "preset": {*known["preset"], *self.published_presets}}
-            for task, known in names.items()
-        }
-        every = {
-            kind: {name for known in names.values() for name in known[kind]}
-            for kind in ("preset", "protocol")
-        }
-        if self.published_under not in every["protocol"] and "published_under" in self.mixer_keys:
-            raise unknown("protocol", self.published_under, every["protocol"], self.shown)
-        parts: list[tuple[SettingsGroup, Mapping[str, Collection[str]]]] = [(self.whole, every)]
-        for task, part in self.per_task.items():
-            if task not in names:
-                raise unknown("task", task, names, f"{self.shown} (per_task)")
-            parts.append((part, names[task]))
-        for part, known in parts:
-            for kind, given in (("preset", part.presets), ("protocol", part.protocols)):
-                for name in given:
-                    if name not in known[kind]:
-                        raise unknown(kind, name, known[kind], part.layer.origin)
+        for kind in ("preset", "protocol"):
+            for block in self.blocks:
+                name = getattr(block, kind)
+                known = {
+                    one
+                    for task in (block.tasks & names.keys() or names)
+                    for one in names[task][kind]
+                } | (self.published_presets if kind == "preset" else set[str]())
+                if name is not None and name not in known:
+                    raise unknown(kind, name, known, self.blocks[0].origin)
 
     def citation(self, task: str, protocol: str, preset: str) -> str:
         """Return the source of the settings that a mixer's file has for a task."""
-        part = self.per_task.get(task)
-        if part is None:
-            return "the task's own, none published for this mixer"
-        published = self.published_presets if preset in part.presets else {}
-        under = protocol if protocol in part.protocol_citations else self.published_under
-        own = part.protocol_citations.get(protocol, part.citation)
-        citation = published.get(preset) or own
-        if citation is None:
-            return "the task's own, none published for this mixer"
-        text = " ".join(citation.split()).rstrip(".")
-        if under != protocol:
+        found = {
+            (block.preset, block.protocol): entry.value
+            for block in self.blocks
+            if (entry := block.cited.get(task, block.cited.get(ALL))) is not None
+        }
+        if (preset, None) in found:
+            return found[preset, None]
+        text = found.get((None, protocol))
+        if text is None:
+            others = [(under, found[None, under]) for one, under in found if one is None]
+            if not others:
+                return UNCITED
+            under, text = others[0]
             text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
-        if preset in (PAPER, *published):
-            return text
-        return f"preset {preset}, of our choosing, over {text}"
+        return text if preset == PAPER else f"preset {preset}, of our choosing, over {text}"
 
 
-_parse = functools.lru_cache(maxsize=256)(SettingsFile)
-"""A plan of many runs, or a report, reads the same few files many times."""
+@functools.lru_cache(maxsize=256)
+def _parse(text: str, shown: str) -> SettingsFile:
+    """A plan of many runs, or a report, reads the same few files many times."""
+    body = mapping(parse_yaml(text, shown), shown)
+    sources = mapping(body.get("sources"), f"{shown}: sources")
+    return SettingsFile(
+        shown,
+        _parse_block(body, shown, None, None),
+        [key for key in FILE_KEYS[1:] if key in body],
+        {word: _require_text(source, f"{shown}: sources") for word, source in sources.items()},
+        mapping(body.get("rows"), f"{shown}: rows"),
+    )
 
 
 def read_settings_file(path: Path, shown: str) -> SettingsFile:
-    """Read a settings file; a missing one is empty.
+    """Read a settings file; a missing one is empty. Every part is checked, used or not.
 
     Args:
         shown: name of the file in messages.
-    Raises: UserError as `SettingsFile`.
+    Raises: UserError for an unknown section, key or task, or a value of the wrong form.
     """
     return _parse(read_text(path, largest=LARGEST) if path.exists() else "", shown)
+
+
+def read_mixer_file(mixer: str, configs: Path = CONFIGS) -> SettingsFile:
+    """Read the settings file of a mixer; see `read_settings_file`."""
+    return read_settings_file(configs / f"mixers/{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
+
+
+def list_mixer_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
+    """Read the settings files of all mixers, by mixer."""
+    paths = sorted((configs / "mixers").glob("*.yaml"))
+    return {path.stem: read_mixer_file(path.stem, configs) for path in paths}
+
+
+def list_task_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
+    """Read the settings files of all tasks, by task."""
+    paths = sorted((configs / "tasks").glob("*.yaml"))
+    return {p.stem: read_settings_file(p, f"configs/tasks/{p.name}") for p in paths}
 
 
 @functools.cache
 def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
     """Name the presets of published settings: `paper`, and those of single mixers."""
-    files = [read_settings_file(path, path.name) for path in (configs / "mixers").glob("*.yaml")]
+    files = list_mixer_files(configs).values()
     return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from lra.config.request import Change
 from lra.config.strict_yaml import plain
@@ -15,8 +15,16 @@ from lra.runtime.errors import UserError
 Key = tuple[str, str]
 """Section and name of a setting."""
 
-Values = Mapping[Key, tuple[Any, str]]
-"""(value, origin) by (section, key)."""
+
+class Setting(NamedTuple):
+    """A value and its origin: the file, and its source where it is published; or the flag."""
+
+    value: Any
+    origin: str
+
+
+Layer = Mapping[Key, Setting]
+"""Settings that are merged together; a configuration is composed of several layers."""
 
 _LENGTH = ("steps", "epochs", "minutes")
 _EXCLUSIVE = {
@@ -36,25 +44,11 @@ def list_exclusive_settings(key: Key) -> Iterable[Key]:
 
 
 @dataclass(frozen=True)
-class SettingsLayer:
-    """Settings from one origin; a configuration is composed of several layers."""
-
-    origin: str
-    """The file and the section in it."""
-    values: Mapping[Key, Any]
-
-    def without(self, keys: frozenset[Key]) -> SettingsLayer:
-        """Return the layer without some settings."""
-        kept = {key: value for key, value in self.values.items() if key not in keys}
-        return SettingsLayer(self.origin, kept)
-
-
-@dataclass(frozen=True)
 class MergedSettings:
     """The result of merging layers and changes."""
 
-    values: Values
-    initial_values: Values
+    values: Layer
+    initial_values: Layer
     """The values without the changes."""
     changes: Sequence[Change]
     replaced: Mapping[Key, str]
@@ -84,30 +78,29 @@ class MergedSettings:
             raise UserError("; ".join([str(error), *origins])) from None
 
 
-def merge_layers(layers: Iterable[SettingsLayer], changes: Iterable[Change] = ()) -> MergedSettings:
+def merge_layers(layers: Iterable[Layer], changes: Iterable[Change] = ()) -> MergedSettings:
     """Merge layers, of which later ones overwrite earlier ones, and then the changes.
 
     Raises: UserError for a layer, or for changes, with two settings that exclude each other.
     """
-    values: dict[Key, tuple[Any, str]] = {}
+    values: dict[Key, Setting] = {}
     replaced: dict[Key, str] = {}
     for layer in layers:
-        for key, value in layer.values.items():
-            for other in list_exclusive_settings(key) if value is not None else ():
-                if layer.values.get(other) is not None:
+        for key, setting in layer.items():
+            for other in list_exclusive_settings(key) if setting.value is not None else ():
+                if other in layer and layer[other].value is not None:
                     raise UserError(
-                        f"{layer.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
+                        f"{setting.origin}: set {'.'.join(key)} or {'.'.join(other)}, not both"
                     )
-            _set_value(key, (value, layer.origin), values, replaced, [])
+            _set_value(key, setting, values, replaced, [])
     initial_values = dict(values)
     changes = [*changes]
     _refuse_contradictions(changes)
     for change in changes:
         key = change.section, change.key
-        gone = [
-            _describe_setting(old) for old in (values.get(key),) if old and old[0] != change.value
-        ]
-        _set_value(key, (change.value, change.origin), values, replaced, gone)
+        old = values.get(key)
+        gone = [_describe_setting(old)] if old and old.value != change.value else []
+        _set_value(key, Setting(change.value, change.origin), values, replaced, gone)
     kept = {key: text for key, text in replaced.items() if key in values}
     return MergedSettings(values, initial_values, changes, kept)
 
@@ -126,15 +119,15 @@ def _refuse_contradictions(changes: Iterable[Change]) -> None:
 
 def _set_value(
     key: Key,
-    setting: tuple[Any, str],
-    values: dict[Key, tuple[Any, str]],
+    setting: Setting,
+    values: dict[Key, Setting],
     replaced: dict[Key, str],
     gone: list[str],
 ) -> None:
     """Set a value and its origin, remove settings that it excludes, and note what it replaced."""
-    for other in list_exclusive_settings(key) if setting[0] is not None else ():
+    for other in list_exclusive_settings(key) if setting.value is not None else ():
         old = values.pop(other, None)
-        if old is not None and old[0] is not None:
+        if old is not None and old.value is not None:
             gone.append(f"{'.'.join(other)} {_describe_setting(old)}")
     values[key] = setting
     replaced.pop(key, None)
@@ -148,6 +141,5 @@ def _name_pattern(section: str, key: str) -> str:
     return rf"(?<![\w.]){prefix}{re.escape(key)}(?![\w.])"
 
 
-def _describe_setting(setting: tuple[Any, str]) -> str:
-    value, origin = setting
-    return f"{plain(value)} of {origin}"
+def _describe_setting(setting: Setting) -> str:
+    return f"{plain(setting.value)} of {setting.origin}"

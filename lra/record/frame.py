@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
-from lra.config.settings_files import parse_layer
+from lra.config.settings_files import parse_sections
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.record.merge_results import read_folder
 from lra.record.run import RunRecord
@@ -79,7 +79,7 @@ def settings_of(folder: Path) -> dict[str, bool | int | float | str | None]:
     """
     path = folder / "config.yaml"
     body = parse_yaml(read_text(path, largest=LARGEST), str(path))
-    values = parse_layer(body, str(path)).values
+    values = parse_sections(body, str(path))
     is_sane = 0 < len(values) <= MOST_SETTINGS and all(key.isidentifier() for _, key in values)
     if not is_sane:
         raise UserError(f"{path}: these are not the settings of a run")

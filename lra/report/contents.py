@@ -117,24 +117,10 @@ def _make_reproduce_table(data: ReportData, _: str, __: str) -> list[Table]:
     return [reproduce_table(data.results)]
 
 
-def _settings_files() -> list[str]:
-    from lra.report.published.audit import names
+def _make_settings_table(_: ReportData, __: str, ___: str) -> list[Table]:
+    from lra.report.tables.settings import differences_table
 
-    return names()
-
-
-def _make_settings_table(_: ReportData, name: str, __: str) -> list[Table]:
-    from lra.report.tables.settings import audit_table
-
-    return [audit_table(name)]
-
-
-def _make_starts_table(_: ReportData, name: str, __: str) -> list[Table]:
-    """Tabulate how parameters start, where a file of settings is of a mixer."""
-    from lra.report.published.audit import read_published
-    from lra.report.tables.settings import starts_table
-
-    return [] if read_published(name).mixer is None else [starts_table(name)]
+    return [differences_table()]
 
 
 _COMPARISON: ChapterKind[Comparisons] = ChapterKind(
@@ -294,21 +280,12 @@ _PUBLISHED: ChapterKind[str] = ChapterKind(
             suite_table([row for row in published_rows() if row.mixer])
         ]),
         Content("reproduce", README, _make_reproduce_table),
+        Content("settings", README, _make_settings_table),
     ],
 )  # fmt: skip
 
-_SETTINGS: ChapterKind[str] = ChapterKind(
-    lambda _: _settings_files(),
-    lambda name: name,
-    lambda name: name,
-    [
-        Content("settings", README, _make_settings_table),
-        Content("starts", README, _make_starts_table),
-    ],
-)
-
 CHAPTERS: Sequence[ChapterKind[Any]] = (
     _COMPARISON, ACCURACY, _NEXT_TOKENS, _PROBES, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
-    _PUBLISHED, _SETTINGS, *FINDINGS,
+    _PUBLISHED, *FINDINGS,
 )  # fmt: skip
 """The chapters of the report, in their order."""

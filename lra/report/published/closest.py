@@ -11,8 +11,8 @@ from lra.config.settings_files import published_presets
 from lra.config.strict_yaml import parse_yaml
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, mean_over
-from lra.report.published.audit import Published, names, read_published
 from lra.report.published.rows import PUBLISHED, PublishedRow, rows_of
+from lra.report.published.settings import PublishedRun, published_runs
 from tasks.untrusted import read_text
 
 SOURCES = PUBLISHED.with_name("sources.yaml")
@@ -46,17 +46,12 @@ def closest_result(record: RunRecord) -> ClosestResult | None:
     if record.task_code is not None or record.mixer_code is not None:
         return None  # a user's own, though it may have the name of one of ours
     rows = [row for row in rows_of({record.mixer}) if row.values.get(record.task) is not None]
-    files = {
-        method: published
-        for published in map(read_published, names())
-        for method in published.rows
-        if published.mixer == record.mixer
-    }
-    known = [row for row in rows if _is_of_preset(files.get(row.method), record)]
+    runs = {method: run for method, run in published_runs().items() if run.mixer == record.mixer}
+    known = [row for row in rows if _is_of_preset(runs.get(row.method), record)]
     if not known:
         return None
-    row = min(known, key=lambda row: _distance(row, files.get(row.method), record))
-    differences = _differences(row, files.get(row.method), record)
+    row = min(known, key=lambda row: _distance(row, runs.get(row.method), record))
+    differences = _differences(row, runs.get(row.method), record)
     return ClosestResult(row, row.printed[record.task], differences, record.mixer)
 
 
@@ -69,31 +64,29 @@ def closest_mean(record: RunRecord) -> float | None:
     return None if closest is None else mean_over(FIVE, closest.row.values)
 
 
-def _is_of_preset(published: Published | None, record: RunRecord) -> bool:
+def _is_of_preset(run: PublishedRun | None, record: RunRecord) -> bool:
     """Whether a row is of the mixer's main settings, or of the preset of the run."""
-    return published is None or published.preset in (PAPER, record.preset)
+    return run is None or run.preset in (PAPER, record.preset)
 
 
-def _distance(
-    row: PublishedRow, published: Published | None, record: RunRecord
-) -> tuple[bool, ...]:
+def _distance(row: PublishedRow, run: PublishedRun | None, record: RunRecord) -> tuple[bool, ...]:
     """Order rows by how little they have in common with a run, the closest first."""
     is_other_method = _letters(row.method) != _letters(record.mixer)
-    if published is None:
+    if run is None:
         return True, True, True, is_other_method
-    is_other_protocol = published.protocol != record.protocol
-    has_changes = set(published.changes(row.method, record.task)) != _changes(record)
-    is_other_preset = published.preset != record.preset
+    is_other_protocol = run.protocol != record.protocol
+    has_changes = set(run.changes_on(record.task)) != _changes(record)
+    is_other_preset = run.preset != record.preset
     return has_changes or is_other_protocol, is_other_protocol, is_other_preset, is_other_method
 
 
-def _differences(row: PublishedRow, published: Published | None, record: RunRecord) -> list[str]:
+def _differences(row: PublishedRow, run: PublishedRun | None, record: RunRecord) -> list[str]:
     found: list[str] = []
     if record.preset not in published_presets():
         found.append("full size")
-    if published is not None and published.protocol != record.protocol:
-        found.append(f"protocol {published.protocol}")
-    own = set(published.changes(row.method, record.task)) if published else set[str]()
+    if run is not None and run.protocol != record.protocol:
+        found.append(f"protocol {run.protocol}")
+    own = set(run.changes_on(record.task)) if run else set[str]()
     if own != _changes(record):
         found.append("other settings")
     if record.data.source == "unofficial":

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from lra.config.compose import compose
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, parse_changes
 from lra.config.schema import RunConfig
-from lra.report.published.audit import names, read_published
 from lra.report.published.rows import PublishedRow, published_rows
+from lra.report.published.settings import published_runs
 from tasks.base import BENCHMARK
 
 
@@ -41,15 +41,12 @@ class Repeat:
 def repeats() -> Iterator[Repeat]:
     """List the published results that the suite has the settings of, FAIL apart."""
     by_method = {row.method: row for row in published_rows()}
-    for name in names():
-        published = read_published(name)
-        for method in published.rows:
-            row = by_method[method]
-            for task in BENCHMARK:
-                overrides = published.changes(method, task)
-                if row.values[task] is not None and published.mixer is not None:
-                    request = RunRequest(
-                        task=task, mixer=published.mixer, preset=published.preset,
-                        protocol=published.protocol, changes=parse_changes(overrides),
-                    )  # fmt: skip
-                    yield Repeat(row, task, compose(request).config, overrides)
+    for method, run in published_runs().items():
+        for task in BENCHMARK:
+            if by_method[method].values[task] is not None:
+                overrides = run.changes_on(task)
+                request = RunRequest(
+                    task=task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
+                    changes=parse_changes(overrides),
+                )  # fmt: skip
+                yield Repeat(by_method[method], task, compose(request).config, overrides)
