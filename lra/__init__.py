@@ -11,12 +11,12 @@ from lra.runtime.packages import describe_shadow, is_command
 
 TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
+    from common.errors import DataError
     from lra.api.data import Data, data, mixers, tasks
     from lra.api.frame import records
     from lra.api.model import Built, TrainedRun, build, load
     from lra.api.training import run
     from lra.runtime.errors import UserError
-    from tasks.errors import DataError
 
 __all__ = [
     "Built",
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> object:
     modules = {
         "Built": "lra.api.model",
         "Data": "lra.api.data",
-        "DataError": "tasks.errors",
+        "DataError": "common.errors",
         "TrainedRun": "lra.api.model",
         "UserError": "lra.runtime.errors",
         "build": "lra.api.model",

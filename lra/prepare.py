@@ -15,6 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from common.errors import DataError
+from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
@@ -30,8 +32,6 @@ from lra.runtime.cli import (
 )
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK, Task
-from tasks.errors import DataError
-from tasks.untrusted import explain_errors
 
 logger = logging.getLogger("lra.prepare")
 

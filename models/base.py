@@ -12,16 +12,6 @@ from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
-class Added:
-    """Marks an option that was added to a mixer later, as in Annotated[int, Added(1)].
-
-    An option with this default value does not change the hash of a run.
-    """
-
-    default: Any
-
-
-@dataclass(frozen=True)
 class DecayingAt:
     """A separate learning rate for a parameter that has the run's weight decay."""
 

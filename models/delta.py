@@ -23,8 +23,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
+from common.options import Added
 from models.base import (
-    Added,
     DecayingAt,
     MixerContext,
     PrefillRecurrence,

@@ -25,7 +25,8 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from models.base import Added, MixerContext
+from common.options import Added
+from models.base import MixerContext
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Output,

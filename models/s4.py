@@ -34,7 +34,8 @@ import torch
 from pydantic import PositiveFloat, PositiveInt
 from torch import Tensor, nn
 
-from models.base import Added, MixerContext
+from common.options import Added
+from models.base import MixerContext
 from models.layers.recurrence import TimeInvariantRecurrence
 from models.layers.state_space import (
     Rate,

@@ -32,7 +32,8 @@ import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
-from models.base import Added, DecayingAt, MixerContext
+from common.options import Added
+from models.base import DecayingAt, MixerContext
 from models.layers.recurrence import DiagonalStateSpace
 from models.layers.state_space import (
     Rate,

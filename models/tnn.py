@@ -29,7 +29,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.base import Added, DecayingAt, MixerContext
+from common.options import Added
+from models.base import DecayingAt, MixerContext
 from models.layers.gated_unit import ExpandRatio, GatedToeplitzUnit, inner_channels
 from models.layers.long_convolution import LongConvolution
 from models.layers.norms import Norm

@@ -28,7 +28,8 @@ from pydantic import Field, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
-from models.base import Added, Mixer, MixerContext
+from common.options import Added
+from models.base import Mixer, MixerContext
 from models.layers.heads import channels_of_heads, split_parts
 from models.layers.linear_map import LinearMap
 from models.ops.local_attention import BLOCK, allowed_pairs, local_attention

@@ -5,7 +5,6 @@ one.
 """
 
 __all__ = [
-    "base", "cache", "cores", "errors", "files", "manifest", "next_token", "order", "own",
-    "progress", "random_words", "resident", "splits", "stated", "unlabelled", "untrusted",
-    "vocabulary",
+    "base", "cache", "manifest", "next_token", "order", "own", "random_words", "resident", "splits",
+    "stated", "unlabelled", "vocabulary",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from tasks.errors import DataError, UserError, describe, format_value
+from common.errors import DataError, UserError, describe, format_value
 from tasks.vocabulary import Numbers, Vocabulary
 
 if TYPE_CHECKING:
@@ -37,16 +37,6 @@ LONGEST_WORD = 100
 def is_word(value: object) -> bool:
     """Whether a value can be a metadata field's name, or one of its words."""
     return isinstance(value, str) and value.isprintable() and len(value) <= LONGEST_WORD
-
-
-@dataclass(frozen=True)
-class Added:
-    """Marks, in its type, an option that a task was given later: Annotated[int, Added(1)].
-
-    An option with this default value does not change the hash of a run.
-    """
-
-    default: Any
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,10 @@ import numpy as np
 from filelock import FileLock, Timeout
 from pydantic import ValidationError
 
-from tasks.errors import DataError
-from tasks.files import name_file_in_errors, reserve, write_atomically
+from common.errors import DataError
+from common.files import name_file_in_errors, reserve, write_atomically
+from common.untrusted import explain_errors, map_array, read_regular
 from tasks.manifest import LARGEST_MANIFEST, Manifest, OriginFacts, canonical_hash, file_facts
-from tasks.untrusted import explain_errors, map_array, read_regular
 
 logger = logging.getLogger(__name__)
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from common.errors import DataError
+from common.progress import progress
 from tasks.base import NOT_SCORED, Dataset, Split, Task, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.errors import DataError
-from tasks.progress import progress
 
 SPLITS = ("train", "val", "test")
 FRESH_TRAINING = 1000

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from tasks.untrusted import open_regular
+from common.untrusted import open_regular
 
 PREDICTIONS = "_predictions.npy"
 """End of the names of files that hold what trivial baselines and ideal predictors predict."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from tasks.errors import DataError
+from common.errors import DataError
 from tasks.random_words import permutation
 
 POOL_BATCHES = 50

@@ -12,10 +12,10 @@ from typing import Annotated, Any, Protocol
 import numpy as np
 from pydantic import Field
 
+from common.errors import DataError
 from tasks.base import Dataset, Task, TaskInfo, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.errors import DataError
 from tasks.examples import Examples
 from tasks.returned import pack_examples
 from tasks.stated import (

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from common.errors import DataError
 from tasks.base import LONGEST_WORD, MOST_CLASSES, NOT_SCORED, OUTCOMES, is_word
-from tasks.errors import DataError
 from tasks.examples import Examples
 
 LARGEST_TOKEN = 2**31 - 1

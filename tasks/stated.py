@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
+from common.errors import DataError
 from tasks.base import MOST_CLASSES, TaskInfo
-from tasks.errors import DataError
 from tasks.examples import Examples
 from tasks.manifest import file_facts
 

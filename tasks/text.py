@@ -15,12 +15,12 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveInt
 
+from common.errors import DataError
 from tasks.base import split_proportionally
 from tasks.baselines import bag, logistic
 from tasks.cache import Build
 from tasks.documents.documents import Documents, Unit, choose_alphabet
 from tasks.documents.task import DocumentTask, Rows
-from tasks.errors import DataError
 from tasks.order import choose_rows
 from tasks.random_words import permutation
 from tasks.sources.archives import walk

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.errors import DataError
 from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo, send
-from tasks.errors import DataError
 from tasks.random_words import RandomWords
 
 VALIDATION_SEED = 2310_02980

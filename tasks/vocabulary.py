@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 
-from tasks.errors import DataError
+from common.errors import DataError
 
 LONGEST_QUOTE = 40
 """Most letters of a prompt that an error repeats."""

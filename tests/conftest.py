@@ -149,7 +149,7 @@ def results_of_tests_are_their_own() -> None:
 @pytest.fixture(autouse=True)
 def messages_reach_pytest() -> None:
     """Undo what a command before did: pytest's caplog listens at the root logger."""
-    for name in ("lra", "models", "tasks"):
+    for name in ("lra", "models", "tasks", "common"):
         logging.getLogger(name).propagate = True
 
 

@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 from conftest import ROOT
 
 FILES = ("pyproject.toml", "README.md", "LICENSE", "run_task.py", "report.py")
-FOLDERS = ("lra", "models", "tasks", "configs", "results")
+FOLDERS = ("lra", "models", "tasks", "common", "configs", "results")
 BUILD = "import sys, setuptools.build_meta as b; print(b.build_wheel(sys.argv[1]))"
 
 pytest.importorskip("setuptools", minversion="77")
@@ -78,7 +78,7 @@ def names(folder: Path, pattern: str) -> set[str]:
 
 @pytest.mark.slow
 def test_what_the_code_reads_is_installed(installed: Path) -> None:
-    for package in ("lra", "models", "tasks"):
+    for package in ("lra", "models", "tasks", "common"):
         assert names(installed / package, "*.py") == names(ROOT / package, "*.py")
         assert (installed / package / "py.typed").is_file()
     assert names(installed / "configs", "*") == names(ROOT / "configs", "*")

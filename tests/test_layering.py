@@ -30,9 +30,10 @@ ORDER = (
     "tasks.generated", "tasks.documents", "tasks.sources", "tasks.resident", "tasks.baselines",
     "tasks.cache", "tasks.manifest", "tasks.order", "tasks.labelled", "tasks.next_token",
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
-    "tasks.cores", "tasks.progress", "tasks.random_words", "tasks.untrusted", "tasks.files",
-    "tasks.errors",
+    "tasks.random_words",
     "models", "models.layers", "models.base", "models.ops",
+    "common", "common.cores", "common.progress", "common.untrusted", "common.files",
+    "common.errors", "common.options",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it.
 
@@ -56,7 +57,7 @@ LATE = {
 }
 """Modules whose functions import others of ours, so as to be light: what they save."""
 
-PACKAGES = ("lra", "models", "tasks")
+PACKAGES = ("lra", "models", "tasks", "common")
 FILES = [ROOT / "run_task.py", ROOT / "report.py"]
 FILES += [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 TESTS = {"tests", *(path.stem for path in (ROOT / "tests").glob("*.py"))}
@@ -138,7 +139,7 @@ def test_imports_point_down() -> None:
 @pytest.mark.parametrize(
     ("module", "line"),
     [
-        ("tasks.files", "from lra.config.schema import RunConfig"),
+        ("common.files", "from lra.config.schema import RunConfig"),
         ("lra.record.run", "import lra.train.run"),
         ("lra.record.run", "from lra.record.__main__ import list_runs"),
         ("lra.train.trainer", "from lra.evaluate import trained"),
@@ -265,8 +266,8 @@ READERS = (
 """Calls that take in what somebody else may have written."""
 
 BOUNDARY = {
-    "tasks.untrusted": "regular files of a sane size, arrays, and images of a known size",
-    "tasks.files": "files that are written or appended to",
+    "common.untrusted": "regular files of a sane size, arrays, and images of a known size",
+    "common.files": "files that are written or appended to",
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
     "tasks.pathfinder.format": "arrays out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
@@ -276,7 +277,7 @@ BOUNDARY = {
     "lra.report.page.page": "a template of this repository",
     "lra.report.published.rows": "a table of this repository",
     "lra.report.page.readme": "README files of this repository",
-    "tasks.cores": "what the kernel says of control groups",
+    "common.cores": "what the kernel says of control groups",
     "lra.runtime.environment": "what the kernel says",
     "lra.runtime.repository": "code of this repository",
     "models.ops.circulant": "what the kernel says of the cache",
@@ -303,7 +304,7 @@ def opens_to_write(call: ast.Call) -> bool:
 
 def test_what_others_wrote_comes_in_through_the_boundary() -> None:
     found = {name for name, path in MODULES.items() if readers(path.read_text())}
-    assert found == BOUNDARY.keys(), "use tasks.untrusted"
+    assert found == BOUNDARY.keys(), "use common.untrusted"
 
 
 def test_a_reader_is_noticed() -> None:

@@ -13,12 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
+from common.progress import progress
 from conftest import ROOT
 from lra.bench import own_process
 from lra.bench.case import Case, Subject
 from lra.bench.own_process import OwnProcess, set_up
 from lra.runtime.errors import UserError
-from tasks.progress import progress
 
 VARIABLES = ("GLIBC_TUNABLES", "GOMP_SPINCOUNT")
 

@@ -14,6 +14,7 @@ from torch import nn
 
 import report
 import run_task
+from common.errors import DataError
 from conftest import TINY, tiny_arguments
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS, TASKS
@@ -31,7 +32,6 @@ from lra.train.evaluation import Evaluator
 from made_results import record as made_record
 from requested import compose, resolve
 from run_checks import next_command, state_of
-from tasks.errors import DataError
 
 
 @pytest.fixture(scope="module")

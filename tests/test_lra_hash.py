@@ -7,16 +7,15 @@ from typing import Annotated
 
 import pytest
 
+from common.options import Added
 from conftest import ROOT
 from lra.config.registry import NoEffect, Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord, with_shipped
-from models.base import Added as AddedToMixer
 from models.base import MixerContext
 from models.tnn import TNN
 from requested import compose
-from tasks.base import Added as AddedToTask
 from tasks.listops import ListOps
 
 SHIPPED = [record for _, record in with_shipped(ROOT / "results")[0] if record.mixer_code is None]
@@ -28,16 +27,16 @@ class LaterTNN(TNN):
         context: MixerContext,
         *,
         decay: float = 1.0,
-        later: Annotated[int, AddedToMixer(1)] = 1,
+        later: Annotated[int, Added(1)] = 1,
     ) -> None: ...
 
 
 class LaterModel(ModelConfig):
-    later: Annotated[int, AddedToMixer(1)] = 1
+    later: Annotated[int, Added(1)] = 1
 
 
 class LaterTrain(TrainConfig):
-    later: Annotated[str | None, AddedToMixer(None)] = None
+    later: Annotated[str | None, Added(None)] = None
 
 
 def composed(record: RunRecord, *more: str) -> RunConfig:
@@ -50,11 +49,11 @@ def composed(record: RunRecord, *more: str) -> RunConfig:
 
 
 def add_to_mixer(patch: pytest.MonkeyPatch) -> None:
-    add_option(patch, TNN, AddedToMixer)
+    add_option(patch, TNN, Added)
 
 
 def add_to_task(patch: pytest.MonkeyPatch) -> None:
-    add_option(patch, ListOps, AddedToTask)
+    add_option(patch, ListOps, Added)
 
 
 def add_option(patch: pytest.MonkeyPatch, owner: type, mark: type) -> None:
@@ -109,7 +108,7 @@ def test_an_added_setting_moves_no_shipped_hash(
 
 def test_options_of_constructors_keep_their_marks() -> None:
     fields = options_model(LaterTNN).model_fields
-    assert AddedToMixer(1) in fields["later"].metadata
+    assert Added(1) in fields["later"].metadata
     options = options_model(LaterTNN)
     assert options.model_validate({}).hashed() == {"decay": 1.0}
     assert options.model_validate({"later": 3}).hashed() == {"decay": 1.0, "later": 3}
@@ -117,7 +116,7 @@ def test_options_of_constructors_keep_their_marks() -> None:
 
 class HiddenMark(TNN):
     def __init__(
-        self, context: MixerContext, *, later: Annotated[int, AddedToMixer(1)] | None = None
+        self, context: MixerContext, *, later: Annotated[int, Added(1)] | None = None
     ) -> None: ...
 
 

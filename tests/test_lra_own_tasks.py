@@ -13,6 +13,7 @@ import torch
 
 import report
 import run_task
+from common.errors import DataError, KnownError
 from conftest import python_example
 from lra import prepare
 from lra.check.__main__ import main as check_main
@@ -25,7 +26,6 @@ from lra.sweep.__main__ import main as sweep
 from own_tasks import OWN_TASKS, PARITY
 from requested import compose_task, resolve
 from tasks.base import Dataset
-from tasks.errors import DataError, KnownError
 from tasks.returned import pack_examples
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from common.errors import DataError
 from lra.generate.sampling import Generation, TokenSampler
 from lra.runtime.errors import UserError
-from tasks.errors import DataError
 from tasks.lm.words import Words
 from tasks.vocabulary import Bytes, Numbers
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import run_task
+from common.errors import DataError
 from conftest import PATIENCE, TINY
 from lra.runtime.cli import STOPPED, USER_ERROR
 from lra.runtime.errors import UserError
@@ -23,7 +24,6 @@ from lra.sweep.ray_connection import check_address
 from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import copy_once
 from run_checks import assert_same_run
-from tasks.errors import DataError
 from test_lra_sweep import SLOW, arguments, start, sweep_options, wait_for_step
 
 

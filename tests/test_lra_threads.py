@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from common.cores import Quota
 from lra.record.schema import ThreadsRecord
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.speeds import speed_boards, speed_of
@@ -22,7 +23,6 @@ from lra.report.tables.task_table import task_table
 from lra.runtime import environment, threads
 from lra.runtime.threads import Threads, choose_threads, chosen_variables, measure_other_load
 from made_results import bench_record, record, save
-from tasks.cores import Quota
 
 ROOT = Path(__file__).resolve().parents[1]
 VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")

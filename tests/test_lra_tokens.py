@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 import run_task
+from common.errors import DataError
 from lra.check.__main__ import main as check_main
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
@@ -22,7 +23,6 @@ from lra.runtime.errors import UserError
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset
-from tasks.errors import DataError
 
 CPU = torch.device("cpu")
 OWN = '''

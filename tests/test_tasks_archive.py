@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from common.errors import DataError
 from made_data import write_archive, write_files
-from tasks.errors import DataError
 from tasks.sources.archives import read_unpacked, walk
 
 FILES = {"top/a.txt": b"first" * 1000, "top/deep/b.txt": b"second", "top/c.bin": b"other"}

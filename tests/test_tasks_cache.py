@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from common.errors import DataError
 from tasks.cache import Build, open_cache, open_or_build
-from tasks.errors import DataError
 
 REQUEST = {"source": "test", "seed": 1}
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 import torch
 
+from common.errors import DataError
 from lra.config.registry import TASKS
 from made_data import SMALLER, place_made_data
 from own_tasks import OWN_TASKS
 from requested import compose_task
 from tasks.base import Dataset, Task
-from tasks.errors import DataError
 
 NAMES = [*sorted(TASKS.classes), *OWN_TASKS]
 

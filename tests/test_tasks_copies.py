@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from made_data import (
     LISTOPS,
     LISTOPS_LINE,
@@ -25,7 +26,6 @@ from made_data import (
 )
 from tasks.base import Dataset, Task
 from tasks.cache import read_cache
-from tasks.errors import DataError
 from tasks.image.task import Image
 from tasks.listops.task import ListOps
 from tasks.lm.task import LanguageModelling

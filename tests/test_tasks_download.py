@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tasks.errors import DataError
+from common.errors import DataError
 from tasks.image.task import RELEASE as CIFAR
 from tasks.lm.corpora import CORPORA
 from tasks.sources import downloads

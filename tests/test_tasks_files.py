@@ -11,7 +11,7 @@ from typing import IO
 import numpy as np
 import pytest
 
-from tasks.files import name_file_in_errors, stream_atomically, write_atomically
+from common.files import name_file_in_errors, stream_atomically, write_atomically
 from tasks.pathfinder.format import write_release
 from tasks.pathfinder.law import find_law
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from lra.runtime.errors import UserError
 from requested import compose_task
 from tasks.base import Split
-from tasks.errors import DataError
 from tasks.generated import GROUP
 from tasks.groups import Groups
 from tasks.groups.law import GROUPS, draw, list_swaps, multiplication_table, running_products

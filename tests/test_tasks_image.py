@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from PIL import Image as PillowImage
 
+from common.errors import DataError
 from lra.runtime.errors import UserError
 from made_data import (
     as_png,
@@ -28,7 +29,6 @@ from made_data import (
 )
 from requested import compose
 from tasks.base import Dataset, Split
-from tasks.errors import DataError
 from tasks.image import cifar
 from tasks.image.cifar import pillow_gray, tensorflow_gray, torchvision_gray
 from tasks.image.task import Image, tfds_order

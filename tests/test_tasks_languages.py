@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from lra.runtime.errors import UserError
 from requested import compose_task
-from tasks.errors import DataError
 from tasks.generated import GROUP
 from tasks.languages import Languages
 from tasks.languages.brackets import draw_brackets

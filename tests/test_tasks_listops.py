@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from common.errors import DataError
 from conftest import ROOT
 from made_data import write_archive
 from tasks.base import Dataset
-from tasks.errors import DataError
 from tasks.listops.format import write_official
 from tasks.listops.generate import generate
 from tasks.listops.interpreter import (

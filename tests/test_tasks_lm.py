@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import tasks.lm.baselines
+from common.errors import DataError
 from made_data import real_data, wikitext, write_archive, write_files, write_zip
 from tasks.base import Dataset
-from tasks.errors import DataError
 from tasks.lm import LanguageModelling
 from tasks.next_token import NextToken
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from lra.record.schema import DataRecord
 from made_data import write_archive
 from tasks.base import Dataset
 from tasks.baselines import cross_fitted_trees
 from tasks.cache import Build
-from tasks.errors import DataError
 from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.generate import generate
 from tasks.pathfinder.markers import find_markers

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from lra.runtime.errors import UserError
 from requested import compose_task
 from tasks.base import Dataset
-from tasks.errors import DataError
 from tasks.manifest import file_facts
 from tasks.next_token import NextToken
 from tasks.periodic import Periodic

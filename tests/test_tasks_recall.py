@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from lra.runtime.errors import UserError
 from requested import compose_task
 from tasks.base import NOT_SCORED, Dataset
-from tasks.errors import DataError
 from tasks.generated import GROUP
 from tasks.labelled import LabelledTokens
 from tasks.random_words import RandomWords

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from common.errors import UserError
 from tasks.base import NOT_SCORED, Dataset, Split
-from tasks.errors import UserError
 from tasks.labelled import LabelledTokens
 from tasks.next_token import NextToken, windows
 from tasks.resident import Resident, ResidentTokens, put_on_device

@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from common.errors import DataError
 from made_data import pair_lines, pairs, paper, place_real_data, write_archive, write_files
 from tasks.base import Dataset
 from tasks.documents.documents import END
-from tasks.errors import DataError
 from tasks.retrieval import OFFICIAL_COUNTS, Retrieval
 
 TRAIN = "new_aan_pairs.train.tsv"

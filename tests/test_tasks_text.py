@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from common.errors import DataError
 from made_data import real_data, review_tables, reviews, write_archive, write_files
 from tasks import text
 from tasks.base import Dataset
 from tasks.documents.documents import END, UNKNOWN, Documents
-from tasks.errors import DataError
 from tasks.sources import downloads
 from tasks.splits import PackedTokens
 from tasks.text import Text

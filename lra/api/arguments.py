@@ -12,9 +12,9 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
+from common.errors import format_value
 from lra.runtime.cli import LARGEST_INT
 from lra.runtime.errors import UserError, describe_os_error
-from tasks.errors import format_value
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
+from common.files import write_atomically
 from lra.api.arguments import (
     ANYTHING,
     NAME,
@@ -34,7 +35,6 @@ from lra.runtime.errors import UserError, unknown
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
-from tasks.files import write_atomically
 
 RESULT = "result.json"
 

@@ -16,6 +16,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from common.progress import progress
 from lra.bench.case import Case
 from lra.bench.decoding import LENGTHS as DECODED_LENGTHS
 from lra.bench.decoding import MIXERS as DECODED_MIXERS
@@ -49,7 +50,6 @@ from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_matrix
 from lra.runtime.terminal import terminal_width, wrap_command, wrap_words
-from tasks.progress import progress
 
 CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"

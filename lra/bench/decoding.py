@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from common.progress import progress
 from lra.bench.operators import default_mixer
 from lra.bench.own_process import synchronize
 from lra.bench.rounds import quartiles
@@ -25,7 +26,6 @@ from lra.runtime.plain_table import plain_matrix
 from lra.runtime.repository import git_state
 from lra.runtime.terminal import terminal_width, wrap_words
 from models.base import MixerContext, RecurrentMixer
-from tasks.progress import progress
 
 WINDOW = 16
 """Number of steps before a position that its time per step is averaged over."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from common.errors import KnownError, message
 from lra.config.component import Component
-from tasks.errors import KnownError, message
 
 
 class NotChecked(KnownError):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from common.errors import DataError
 from lra.check.checks import Check
 from lra.classifier.resolve import resolve
 from lra.config.registry import Section
@@ -17,7 +18,6 @@ from lra.config.request import Change, RunRequest, list_changes
 from lra.config.tasks import TaskComponent
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task, TaskInfo
-from tasks.errors import DataError
 from tasks.own import SPLITS, OwnTask
 from tasks.stated import describe_long_positions
 

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from common.progress import progress
 from lra.classifier.block import Block
 from lra.classifier.classifier import Classifier
 from lra.classifier.packing import Packing
 from models.base import GatedRecurrence, PrefillRecurrence, Recurrence, RecurrentMixer
-from tasks.progress import progress
 
 LONG_PROMPT = 1000
 """Least length of a prompt whose progress is shown."""

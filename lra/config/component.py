@@ -8,12 +8,12 @@ from contextlib import chdir, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
+from common.errors import KnownError
 from lra.config.plugin_code import describe_error
 from lra.config.registry import Section
 from lra.runtime.environment import is_out_of_memory
 from lra.runtime.errors import UserError
 from models.promises import BrokenPromise
-from tasks.errors import KnownError
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,12 +10,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from common.errors import KnownError
 from lra.config.component import Component
 from lra.config.plugin_code import describe_error, digest, load_file, load_module
 from lra.config.plugin_options import plug_in_options
 from lra.config.registry import Registry, options_model
 from lra.runtime.errors import UserError, unknown, user_code
-from tasks.errors import KnownError
 
 FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 

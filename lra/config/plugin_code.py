@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+from common.errors import describe
+from common.untrusted import read_regular
 from lra.runtime.errors import UserError
 from lra.runtime.packages import PACKAGES
-from tasks.errors import describe
-from tasks.untrusted import read_regular
 
 
 def digest(files: Iterable[str]) -> str:

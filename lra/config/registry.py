@@ -13,8 +13,9 @@ from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-import models.base
-import tasks.base
+import models
+import tasks
+from common.options import Added
 from lra.runtime.errors import unknown
 from models.base import Mixer
 from tasks.base import Task
@@ -49,7 +50,7 @@ class Section(BaseModel):
 
 
 def _is_idle(mark: object, value: object) -> bool:
-    added = isinstance(mark, (models.base.Added, tasks.base.Added)) and mark.default == value
+    added = isinstance(mark, Added) and mark.default == value
     return added or isinstance(mark, NoEffect)
 
 
@@ -140,7 +141,7 @@ def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> typ
 def _refuse_hidden_marks(hint: Any, where: str) -> None:
     for inner in get_args(hint):
         for mark in getattr(inner, "__metadata__", ()):
-            if isinstance(mark, (models.base.Added, tasks.base.Added, NoEffect)):
+            if isinstance(mark, (Added, NoEffect)):
                 raise TypeError(
                     f"{where}: write Annotated[whole type, {mark}], not within the type"
                 )

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
+from common.options import Added
 from lra.config.component import Component
 from lra.config.initial_values import InitialDistributionText
 from lra.config.mixers import MixerComponent
@@ -18,7 +19,6 @@ from lra.config.registry import NoEffect, Section
 from lra.config.request import SECTIONS
 from lra.config.strict_yaml import plain
 from lra.config.tasks import TaskComponent
-from models.base import Added
 from tasks.base import Task
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]

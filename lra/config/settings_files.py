@@ -22,13 +22,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from common.untrusted import read_text
 from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS
 from lra.config.settings_layers import Key, Layer, Setting
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.runtime.errors import UserError, unknown
 from tasks.base import BENCHMARK
-from tasks.untrusted import read_text
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from common.errors import DataError
 from lra.config.registry import TASKS
 from lra.config.request import Change, list_changes
 from lra.config.schema import RunConfig
@@ -24,7 +25,6 @@ from lra.runtime.repository import git_state
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator, Score, compute_position_scores
 from tasks.base import Dataset, largest_class
-from tasks.errors import DataError
 
 EXAMPLES = 2000
 """Number of examples in a freshly drawn test set, unless another one is asked for."""

@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from common.errors import DataError
+from common.untrusted import explain_errors, read_text
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_changes
@@ -19,8 +21,6 @@ from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from lra.train.trainer import Best
 from tasks.base import Dataset, TaskInfo
-from tasks.errors import DataError
-from tasks.untrusted import explain_errors, read_text
 
 
 def read_finished_run(folder: Path) -> RunRecord:

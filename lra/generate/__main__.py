@@ -20,6 +20,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from common.errors import DataError
+from common.progress import progress
 from lra.classifier.classifier import Classifier
 from lra.classifier.decoders import Decoder, FullPassDecoder, RecurrentDecoder, has_recurrence
 from lra.config.schema import RunConfig
@@ -40,8 +42,6 @@ from lra.runtime.errors import UserError
 from lra.train.checkpoint import describe_missing
 from models.layers.kernel_cache import cache_kernels
 from tasks.base import Task
-from tasks.errors import DataError
-from tasks.progress import progress
 from tasks.vocabulary import Vocabulary
 
 logger = logging.getLogger("lra.generate")

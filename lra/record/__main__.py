@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.frame import read_runs, to_frame
@@ -23,7 +24,6 @@ from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_com
 from lra.runtime.console import MISSING, csv_table, write_out
 from lra.runtime.plain_table import plain_table
 from lra.runtime.terminal import terminal_width, wrap_command
-from tasks.files import write_atomically
 
 logger = logging.getLogger("lra.record")
 

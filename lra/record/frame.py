@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
+from common.errors import DataError
+from common.untrusted import read_text
 from lra.config.settings_files import parse_sections
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.record.merge_results import read_folder
@@ -14,8 +16,6 @@ from lra.record.run import RunRecord
 from lra.record.schema import has_results
 from lra.runtime.console import as_typed
 from lra.runtime.errors import UserError
-from tasks.errors import DataError
-from tasks.untrusted import read_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from common.errors import DataError
+from common.files import remove_leftovers, write_atomically
+from common.untrusted import read_regular
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import FILES as EVALUATIONS
 from lra.record.run import RunRecord, all_records, folder_of
 from lra.runtime.errors import UserError
-from tasks.errors import DataError
-from tasks.files import remove_leftovers, write_atomically
-from tasks.untrusted import read_regular
 
 COPIED = (
     "config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "result.json", "task.py",

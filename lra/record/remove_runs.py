@@ -8,11 +8,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.files import is_locked
 from lra.record.run import RUNS, results_dir_of
 from lra.record.schema import shipped_dir
 from lra.runtime.errors import HeldError, UserError
 from lra.runtime.launch import command_words
-from tasks.files import is_locked
 
 REMOVED = "removed"
 """Folder, in a results folder, of runs that were removed: a folder of results for each command."""

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from common.errors import DataError
+from common.files import write_atomically
+from common.untrusted import read_regular
 from lra.runtime.errors import UserError
 from lra.runtime.threads import Threads, Waiting, threads
 from tasks.base import Dataset
-from tasks.errors import DataError
-from tasks.files import write_atomically
-from tasks.untrusted import read_regular
 
 ROUNDING = 1e-6
 """Percentage points by which an accuracy may differ from the one that its counts give."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from common.errors import KnownError, describe, message
 from lra.runtime.console import make_absolute, say, show_messages
 from lra.runtime.errors import (
     HeldError,
@@ -23,7 +24,6 @@ from lra.runtime.foreign_flags import describe_unknown_flag
 from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin
 from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
-from tasks.errors import KnownError, describe, message
 
 INCOMPLETE = 1
 """Done, but for files that could not be read."""

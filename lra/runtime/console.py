@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
+from common.files import name_file_in_errors
 from lra.runtime.terminal import wrap_message
-from tasks.files import name_file_in_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -29,7 +29,7 @@ LONGEST_MESSAGE = 1000
 
 _LEFT_OUT = " ... "
 
-_LOGGERS = ("lra", "models", "tasks", "py.warnings")
+_LOGGERS = ("lra", "models", "tasks", "common", "py.warnings")
 """Those of this repository, and that of Python's warnings."""
 
 _typed: dict[str, str] = {}

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
+from common.errors import KnownError
 from lra.runtime.errors import UserError
 from lra.runtime.launch import is_launched, launch_number
 from lra.runtime.peers import (
@@ -27,7 +28,6 @@ from lra.runtime.peers import (
     select_attempt,
 )
 from lra.runtime.synchronized_norm import SynchronizedBatchNorm, synchronize_norms
-from tasks.errors import KnownError
 
 T = TypeVar("T")
 

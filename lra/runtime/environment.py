@@ -20,11 +20,11 @@ import torch
 from pydantic import AfterValidator, InstanceOf
 from typing_extensions import TypedDict
 
+from common.errors import message
 from lra.runtime.errors import UserError
 from lra.runtime.threads import threads
 from models.ops.public_kernels import use_public_kernels, used_packages
 from tasks.base import send
-from tasks.errors import message
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ import os
 import traceback
 from collections.abc import Iterable
 
-from tasks.errors import UserError
+from common.errors import UserError
 
 
 class HeldError(UserError):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
-PACKAGES = ("models", "tasks")
+PACKAGES = ("common", "models", "tasks")
 
 REQUIREMENTS = ("torch", "numpy", "pydantic", "tqdm", "yaml")
 """Packages that every command needs."""

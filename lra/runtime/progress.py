@@ -7,7 +7,7 @@ import time
 
 from tqdm import tqdm
 
-from tasks.progress import is_live
+from common.progress import is_live
 
 logger = logging.getLogger(__name__)
 

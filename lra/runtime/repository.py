@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def code_digest() -> str:
     """Hash the Python files of this repository's packages: 12 hexadecimal digits."""
     digest = hashlib.sha256()
-    for package in ("lra", "models", "tasks"):
+    for package in ("lra", "models", "tasks", "common"):
         for path in sorted((ROOT / package).rglob("*.py")):
             digest.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes() + b"\0")
     return digest.hexdigest()[:12]

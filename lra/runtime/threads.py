@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from tasks.cores import core_count, cpu_quota, visible_cores
+from common.cores import core_count, cpu_quota, visible_cores
 
 Waiting = Literal["short spin", "passive", "as set", "unknown"]
 """How threads wait: for a short while spinning, asleep at once, as the user's environment has it,
@@ -41,7 +41,7 @@ class Threads:
 
     Args:
         waiting: how its threads wait for each other.
-        cores: how many it may use, see `tasks.cores`.
+        cores: how many it may use, see `common.cores`.
         load: how many of these other processes used as it started. None: not known.
     """
 

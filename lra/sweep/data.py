@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from common.errors import DataError
 from lra.prepare import attempt_each
 from lra.runtime.launch import command_words
 from lra.sweep.plan import PlannedRun
 from tasks.base import Task
-from tasks.errors import DataError
 
 logger = logging.getLogger(__name__)
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
+from common.progress import is_live
 from lra.runtime.plain_table import cut
 from lra.runtime.terminal import terminal_width
 from lra.sweep.plan import PlannedRun, State
-from tasks.progress import is_live
 
 logger = logging.getLogger(__name__)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from common.errors import DataError
+from common.files import write_atomically
+from common.untrusted import read_regular
 from lra.train.checkpoint_files import NAME, newest_first
-from tasks.errors import DataError
-from tasks.files import write_atomically
-from tasks.untrusted import read_regular
 
 Parcel = dict[str, bytes]
 """Contents of files by their path in the run's folder."""

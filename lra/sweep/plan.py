@@ -14,6 +14,10 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from common.errors import DataError
+from common.files import write_atomically
+from common.progress import progress
+from common.untrusted import open_regular, read_regular
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_alternatives, parse_changes
 from lra.config.schema import RunConfig
@@ -23,10 +27,6 @@ from lra.runtime.cli import DIVERGED, HELD, OUT_OF_MEMORY, STOPPED
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
 from lra.train.run_folder import RunFolder, choose_folder, newest_attempts
-from tasks.errors import DataError
-from tasks.files import write_atomically
-from tasks.progress import progress
-from tasks.untrusted import open_regular, read_regular
 
 State = Literal[
     "new", "unfinished", "running", "done", "at its limit", "diverged", "out of memory", "failed"

@@ -13,6 +13,8 @@ from typing import Any
 
 from filelock import FileLock
 
+from common.errors import DataError
+from common.files import is_locked, open_to_append
 from lra.runtime.cli import STOPPED
 from lra.runtime.errors import UserError
 from lra.runtime.repository import ROOT, code_digest
@@ -25,8 +27,6 @@ from lra.sweep.ray_needs import Needs, read_parameters
 from lra.sweep.ray_node import Order, file_times
 from lra.sweep.work import Work
 from lra.train.stopping import StopRequest
-from tasks.errors import DataError
-from tasks.files import is_locked, open_to_append
 
 logger = logging.getLogger(__name__)
 

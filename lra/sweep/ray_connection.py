@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from types import ModuleType
 
+from common.cores import core_count
 from lra.runtime.errors import UserError
-from tasks.cores import core_count
 
 OBJECT_STORE_BYTES = 256 * 2**20
 """Memory for what tasks hand back, where Ray is started on this machine."""

@@ -17,10 +17,10 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from common.files import write_atomically
 from lra.runtime.cli import HELD, STOPPED
 from lra.sweep.parcel import Parcel, pack, unpack
 from lra.sweep.run_process import start_run, write_command
-from tasks.files import write_atomically
 
 SECONDS_BETWEEN_POLLS = 0.5
 SECONDS_TO_STOP = 60.0

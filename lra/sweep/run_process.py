@@ -8,8 +8,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from common.files import open_to_append
 from lra.runtime.repository import ROOT
-from tasks.files import open_to_append
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
 """Starts several processes of one run, from Python; the number of processes follows."""

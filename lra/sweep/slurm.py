@@ -14,6 +14,9 @@ from typing import Any
 
 import psutil
 
+from common.errors import DataError
+from common.files import write_atomically
+from common.untrusted import read_regular
 from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError, nearest
 from lra.runtime.terminal import terminal_width, wrap_words
@@ -22,9 +25,6 @@ from lra.sweep.launcher import LaunchOptions
 from lra.sweep.plan import Limits, PlannedRun, limit_flags, note_failure
 from lra.sweep.run_process import start_run, write_command
 from lra.train.run_folder import RunFolder
-from tasks.errors import DataError
-from tasks.files import write_atomically
-from tasks.untrusted import read_regular
 
 logger = logging.getLogger(__name__)
 

@@ -7,13 +7,13 @@ import logging
 import time
 from collections.abc import Collection, Sequence
 
+from common.errors import DataError
 from lra.runtime.cli import HELD, USER_ERROR
 from lra.runtime.errors import HeldError, UserError, describe_os_error
 from lra.sweep.launcher import AGAIN, Attempt, Workers
 from lra.sweep.live import Live
 from lra.sweep.plan import OPEN, Failure, Limits, PlannedRun, State, note_failure
 from lra.train.stopping import StopRequest
-from tasks.errors import DataError
 
 logger = logging.getLogger(__name__)
 

@@ -13,12 +13,12 @@ from typing import IO, Any
 import torch
 from pydantic import ValidationError
 
+from common.errors import DataError
+from common.files import stream_atomically
+from common.untrusted import explain_errors, read_regular
 from lra.record.schema import fault_of
 from lra.train.checkpoint_files import NAME, newest_first
 from lra.train.state import RunState, check_run_state
-from tasks.errors import DataError
-from tasks.files import stream_atomically
-from tasks.untrusted import explain_errors, read_regular
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from common.progress import is_live
 from lra.classifier.loss import compute_losses, is_scored
 from lra.record.position_losses import (
     PositionLoss,
@@ -27,7 +28,6 @@ from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches
-from tasks.progress import is_live
 
 logger = logging.getLogger(__name__)
 

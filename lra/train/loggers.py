@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
+from common.files import name_file_in_errors, write_atomically
+from common.untrusted import read_text
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
-from tasks.files import name_file_in_errors, write_atomically
-from tasks.untrusted import read_text
 
 VALIDATED = "val_"
 """Start of the names of what is measured on the validation set."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from common.untrusted import explain_errors
 from lra.config.schema import RunConfig
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.record.schema import Status
@@ -32,7 +33,6 @@ from lra.train.time_estimates import TimeEstimates
 from lra.train.trainer import Diverged, Trainer
 from lra.train.training_time import TrainingTime
 from tasks.base import Dataset, TaskInfo
-from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,9 @@ from typing import Any
 import numpy as np
 from filelock import FileLock, Timeout
 
+from common.errors import DataError
+from common.files import is_locked, open_to_append, remove_leftovers, write_atomically
+from common.untrusted import open_regular, read_regular
 from lra.config.schema import RunConfig
 from lra.record.run import LARGEST_METRICS, RunRecord, load_record
 from lra.runtime.console import as_text
@@ -23,9 +26,6 @@ from lra.runtime.errors import HeldError, UserError
 from lra.train.checkpoint import DAMAGED, load_newest, save_checkpoint
 from lra.train.state import RunState
 from tasks.base import OUTCOMES, Split
-from tasks.errors import DataError
-from tasks.files import is_locked, open_to_append, remove_leftovers, write_atomically
-from tasks.untrusted import open_regular, read_regular
 
 logger = logging.getLogger(__name__)
 

@@ -18,6 +18,7 @@ from pydantic import (
 from torch import Tensor
 from typing_extensions import TypedDict
 
+from common.untrusted import explain_errors
 from lra.runtime.environment import (
     DenseTensor,
     RandomState,
@@ -29,7 +30,6 @@ from lra.runtime.errors import UserError
 from lra.train.interval import IntervalSums
 from lra.train.self_pretraining import PretrainingResult
 from lra.train.trainer import Best, StepNumber, Trainer
-from tasks.untrusted import explain_errors
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
 

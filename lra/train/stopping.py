@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from tasks.errors import KnownError
+from common.errors import KnownError
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM]
 """Signals that stop a run: Ctrl-C, a request to end and, but on Windows, a terminal that closes."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.profiler import record_function
 from typing_extensions import TypedDict
 
+from common.errors import KnownError
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
@@ -41,7 +42,6 @@ from lra.train.run_length import RunLength
 from lra.train.step_graph import StepGraph, find_obstacle
 from models.base import begin_step
 from tasks.base import Batch, Dataset, TaskInfo
-from tasks.errors import KnownError
 from tasks.order import BatchOrder
 from tasks.resident import put_on_device
 

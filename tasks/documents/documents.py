@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from common.errors import DataError
 from tasks.cache import Build, Cache
-from tasks.errors import DataError
 from tasks.splits import Sequences
 
 Unit = Literal["bytes", "characters"]

@@ -15,8 +15,8 @@ from typing import IO
 
 import numpy as np
 
+from common.errors import DataError
 from tasks.documents.documents import Documents
-from tasks.errors import DataError
 from tasks.sources.archives import walk
 from tasks.sources.tables import describe_saved_again, read_rows
 

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from common.errors import DataError
 from tasks.base import Dataset, Task, TaskInfo, accuracy_percent, check_dataset
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
 from tasks.documents.documents import Alphabet, check_documents, open_documents
-from tasks.errors import DataError
 from tasks.manifest import canonical_hash
 from tasks.sources.releases import Release, ReleaseCache
 from tasks.splits import PackedTokens

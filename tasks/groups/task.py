@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from common.progress import progress
 from tasks.base import TaskInfo
 from tasks.generated import GROUP, SPLITS, Drawn, SequenceTask
 from tasks.groups.law import GROUPS, draw, hash_sequences, list_swaps, running_products
 from tasks.labelled import LabelledTokens
-from tasks.progress import progress
 
 COUNTS = {"train": 1_600_000, "val": 2_000, "test": 40_000}
 Length = Annotated[int, Field(ge=1, le=2**16)]

@@ -10,11 +10,11 @@ from typing import IO
 
 import numpy as np
 
-from tasks.errors import DataError
+from common.errors import DataError
+from common.untrusted import decode_png
 from tasks.image.pickled import read_pickled
 from tasks.sources.archives import walk
 from tasks.sources.parquet import SPLITS, read_table
-from tasks.untrusted import decode_png
 
 TRAIN_FILES = 5
 SIDE = 32

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tasks.errors import DataError
+from common.errors import DataError
 
 MOST_INSTRUCTIONS = 2**20
 """Most instructions of a pickle; a batch of 10,000 images has some 50,000."""

@@ -12,10 +12,17 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Added, Dataset, Task, TaskInfo, check_dataset, split_proportionally
+from common.errors import DataError
+from common.options import Added
+from tasks.base import (
+    Dataset,
+    Task,
+    TaskInfo,
+    check_dataset,
+    split_proportionally,
+)
 from tasks.baselines import majority
 from tasks.cache import Build, Cache, read_cache
-from tasks.errors import DataError
 from tasks.image.cifar import (
     CHANNELS,
     INSIDE,

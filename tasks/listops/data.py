@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from common.untrusted import map_array, read_regular
 from tasks.base import accuracy_percent
 from tasks.cache import Build, Cache, cache_folder, open_or_build
 from tasks.listops.format import FILES, read_official
@@ -15,7 +16,6 @@ from tasks.listops.generate import generate
 from tasks.listops.law import VOCAB_SIZE, Expressions, Law
 from tasks.sources.copies import note_copies
 from tasks.sources.exports import MARK, determine_source
-from tasks.untrusted import map_array, read_regular
 
 ARRAYS = ("tokens", "offsets", "labels")
 """The arrays of each split in a cache."""

@@ -13,14 +13,14 @@ from typing import IO
 
 import numpy as np
 
-from tasks.errors import DataError
-from tasks.files import name_file_in_errors
+from common.errors import DataError
+from common.files import name_file_in_errors
+from common.progress import progress
+from common.untrusted import open_regular
 from tasks.listops.law import CLOSE_ID, OPERATOR_ID, TOKENS, Expressions
-from tasks.progress import progress
 from tasks.sources.archives import walk
 from tasks.sources.copies import copy_order
 from tasks.sources.tables import describe_saved_again, read_rows
-from tasks.untrusted import open_regular
 
 FILES = {name: f"basic_{name}.tsv" for name in ("train", "val", "test")}
 INSIDE = "basic_*.tsv"

@@ -11,10 +11,10 @@ from contextlib import closing
 
 import numpy as np
 
-from tasks.cores import core_count
-from tasks.errors import DataError
+from common.cores import core_count
+from common.errors import DataError
+from common.progress import progress
 from tasks.listops.law import Expressions, Law, grow
-from tasks.progress import progress
 
 BARREN_GROUPS = 200
 """After this many groups in a row without a new expression, the law counts as exhausted."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from tasks.errors import DataError
+from common.errors import DataError
 from tasks.listops.law import CLOSE_ID, DIGIT_ID, OPERATOR_ID, OPERATORS, TOKENS, Expressions
 
 _MALFORMED = -1

@@ -13,10 +13,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
-from tasks.base import Added, Dataset, Task, TaskInfo, check_dataset
+from common.errors import DataError
+from common.files import format_bytes
+from common.options import Added
+from common.progress import progress
+from tasks.base import Dataset, Task, TaskInfo, check_dataset
 from tasks.cache import Cache, read_cache
-from tasks.errors import DataError
-from tasks.files import format_bytes
 from tasks.listops.data import (
     content_of,
     generated_folder,
@@ -39,7 +41,6 @@ from tasks.listops.law import (
     Law,
 )
 from tasks.manifest import canonical_hash
-from tasks.progress import progress
 from tasks.sources.exports import mark_export
 from tasks.sources.releases import NEARLY_ARCHIVE, Release, ReleaseCache
 from tasks.splits import PackedTokens, Sequences

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
+from common.progress import progress
 from tasks.cache import Build, Cache, cache_folder, open_or_build
-from tasks.progress import progress
 
 MAJORITY = "majority class"
 

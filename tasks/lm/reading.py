@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tasks.errors import DataError
+from common.errors import DataError
 from tasks.lm.corpora import CORPORA, SPLIT_FILE, SPLITS, WHOLE
 from tasks.sources.archives import GIB, is_zip, read_unpacked, walk
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from common.errors import DataError
 from tasks.base import Dataset, Task, TaskInfo, check_dataset, split_proportionally
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.errors import DataError
 from tasks.lm.baselines import View, open_baselines
 from tasks.lm.corpora import CORPORA, MORE_WORDS, SPLITS, Unit
 from tasks.lm.reading import TextFiles, differences, divide, read_own, read_texts

@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tasks.errors import DataError
+from common.errors import DataError
+from common.progress import progress
 from tasks.lm.reading import TextFile
-from tasks.progress import progress
 from tasks.vocabulary import LONGEST_QUOTE, Vocabulary, bytes_of
 
 UNKNOWN, LINE_END = b"<unk>", b"<eos>"

@@ -17,15 +17,15 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from common.errors import DataError
+from common.files import name_file_in_errors
+from common.progress import progress
+from common.untrusted import decode_png, read_regular
 from tasks.cache import Build
-from tasks.errors import DataError
-from tasks.files import name_file_in_errors
 from tasks.pathfinder.law import Law
-from tasks.progress import progress
 from tasks.sources.archives import walk
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.exports import MARK
-from tasks.untrusted import decode_png, read_regular
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import numpy as np
 
+from common.cores import core_count
+from common.progress import progress
 from tasks.cache import Build
-from tasks.cores import core_count
 from tasks.pathfinder.draw import draw_images
 from tasks.pathfinder.law import Law
-from tasks.progress import progress
 
 logger = logging.getLogger(__name__)
 

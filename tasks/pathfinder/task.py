@@ -14,11 +14,18 @@ from typing import Annotated, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from tasks.base import Added, Dataset, Task, TaskInfo, accuracy_percent, check_dataset
+from common.errors import DataError
+from common.files import format_bytes
+from common.options import Added
+from tasks.base import (
+    Dataset,
+    Task,
+    TaskInfo,
+    accuracy_percent,
+    check_dataset,
+)
 from tasks.baselines import cross_fitted_trees, majority
 from tasks.cache import Build, Cache, cache_folder, open_or_build, read_cache
-from tasks.errors import DataError
-from tasks.files import format_bytes
 from tasks.manifest import canonical_hash
 from tasks.order import random_split_order
 from tasks.pathfinder.format import IMAGES_INSIDE, read_release, write_release

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import numpy as np
 from pydantic import Field, PositiveInt
 
+from common.errors import DataError
+from common.progress import progress
 from tasks.base import Dataset, TaskInfo
 from tasks.cache import Build, Cache, read_cache
-from tasks.errors import DataError
 from tasks.generated import SPLITS, GeneratedTask
 from tasks.next_token import NextToken
 from tasks.periodic.ideal import ideal_bits
@@ -25,7 +26,6 @@ from tasks.periodic.law import (
     choose_periods,
     draw,
 )
-from tasks.progress import progress
 
 COUNTS = {"train": 20_000, "val": 1_000, "test": 2_000}
 IDEAL = "ideal_predictions"

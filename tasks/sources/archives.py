@@ -20,9 +20,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import IO, Any
 
-from tasks.errors import DataError
-from tasks.progress import progress
-from tasks.untrusted import explain_errors, open_regular
+from common.errors import DataError
+from common.progress import progress
+from common.untrusted import explain_errors, open_regular
 
 CHUNK = 2**20
 GIB = 2**30

@@ -10,10 +10,10 @@ from typing import Any
 
 from filelock import FileLock
 
-from tasks.errors import KnownError
-from tasks.files import format_bytes, name_file_in_errors
+from common.errors import KnownError
+from common.files import format_bytes, name_file_in_errors
+from common.progress import progress
 from tasks.manifest import file_facts
-from tasks.progress import progress
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from common.errors import DataError
+from common.files import write_atomically
+from common.untrusted import read_regular
 from tasks.cache import Build, Cache
-from tasks.errors import DataError
-from tasks.files import write_atomically
-from tasks.untrusted import read_regular
 
 MARK = "exported-from"
 """File beside exported data that names its source and the digest of its content."""

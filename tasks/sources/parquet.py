@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tasks.errors import DataError
-from tasks.progress import progress
-from tasks.untrusted import explain_errors, open_regular
+from common.errors import DataError
+from common.progress import progress
+from common.untrusted import explain_errors, open_regular
 
 logger = logging.getLogger(__name__)
 

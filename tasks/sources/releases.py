@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from common.errors import DataError
+from common.files import format_bytes
+from common.untrusted import explain_errors
 from tasks.cache import Build, Cache, cache_folder, open_or_build
-from tasks.errors import DataError
-from tasks.files import format_bytes
 from tasks.manifest import origin_facts
 from tasks.sources.copies import copy_order, note_copies
 from tasks.sources.downloads import Address, DownloadError, download
 from tasks.sources.parquet import table_files
-from tasks.untrusted import explain_errors
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import codecs
 from collections.abc import Iterator
 from typing import IO
 
-from tasks.errors import DataError
+from common.errors import DataError
 
 WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
+from common.untrusted import explain_errors, read_regular
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.runtime.console import without_apostrophe
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
-from tasks.untrusted import explain_errors, read_regular
 
 LARGEST_PREDICTIONS = 2**28
 """Most bytes of predictions."""

@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from common.errors import DataError
+from common.untrusted import read_regular
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
 from lra.record.frame import read_runs, settings_of
@@ -15,8 +17,6 @@ from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.report.boards.predictions import Predictions, read_predictions
 from lra.runtime.errors import UserError
-from tasks.errors import DataError
-from tasks.untrusted import read_regular
 
 MOST_VALIDATIONS = 10_000
 """Most validations of a run whose curve is drawn."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from common.errors import KnownError
+from common.untrusted import explain_errors
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
@@ -22,8 +24,6 @@ from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import ReportFigure, new_figure, set_log_scale
 from lra.report.figures.series import mark
-from tasks.errors import KnownError
-from tasks.untrusted import explain_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from common.files import write_atomically
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, readme_items, readme_slugs
 from lra.report.contents import CHAPTERS
@@ -20,7 +21,6 @@ from lra.report.tables.leaderboard_csv import leaderboard_csv
 from lra.report.tables.markdown import command_block, escape
 from lra.report.tables.table import Table
 from lra.runtime.errors import UserError, unknown
-from tasks.files import write_atomically
 
 FILES = (
     "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/README.md",

@@ -12,6 +12,10 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from common.cores import core_count
+from common.files import write_atomically
+from common.progress import is_live, progress
+from common.untrusted import read_regular
 from lra.report.boards.results import Results
 from lra.report.chapters import Chapter, ReportData, make_chapters
 from lra.report.contents import CHAPTERS
@@ -20,10 +24,6 @@ from lra.report.page.page import TITLE, files_of, summary, write_page
 from lra.report.tables.markdown import escape
 from lra.runtime.errors import UserError
 from lra.runtime.progress import SECONDS_BETWEEN_LINES
-from tasks.cores import core_count
-from tasks.files import write_atomically
-from tasks.progress import is_live, progress
-from tasks.untrusted import read_regular
 
 logger = logging.getLogger(__name__)
 

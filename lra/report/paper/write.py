@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.progress import progress
 from lra.config.settings_files import published_presets
 from lra.report.boards.averages import AVERAGES
 from lra.report.boards.board import Board
@@ -40,7 +41,6 @@ from lra.report.paper.table import PaperTable
 from lra.report.tables.latex import breakable, replace_unknown
 from lra.runtime.errors import UserError
 from tasks.base import BENCHMARK
-from tasks.progress import progress
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -6,6 +6,7 @@ import functools
 import re
 from dataclasses import dataclass
 
+from common.untrusted import read_text
 from lra.config.request import PAPER, can_change_a_result
 from lra.config.settings_files import published_presets
 from lra.config.strict_yaml import parse_yaml
@@ -13,7 +14,6 @@ from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, mean_over
 from lra.report.published.rows import PUBLISHED, PublishedRow, rows_of
 from lra.report.published.settings import PublishedRun, published_runs
-from tasks.untrusted import read_text
 
 SOURCES = PUBLISHED.with_name("sources.yaml")
 

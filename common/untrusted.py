@@ -12,7 +12,7 @@ from typing import IO, Literal
 
 import numpy as np
 
-from tasks.errors import DataError, KnownError, describe
+from common.errors import DataError, KnownError, describe
 
 MIB = 2**20
 LARGEST_TEXT = 16 * MIB

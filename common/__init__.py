@@ -1,0 +1,3 @@
+"""What models, tasks and the harness all need; it imports nothing else of the suite."""
+
+__all__ = ["cores", "errors", "files", "options", "progress", "untrusted"]
