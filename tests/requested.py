@@ -8,7 +8,6 @@ from typing import Any
 
 import lra.classifier.resolve
 import lra.config.compose
-from lra.config.compose import ComposedConfig
 from lra.config.request import RunRequest, TaskRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
@@ -38,7 +37,7 @@ def resolve(
 
 def compose(
     task: str, mixer: str, *, overrides: Sequence[str] = (), configs: Path = CONFIGS, **names: Any
-) -> ComposedConfig:
+) -> RunConfig:
     """See `lra.config.compose.compose`."""
     request = run_request(task, mixer, overrides=overrides, **names)
     return lra.config.compose.compose(request, configs)

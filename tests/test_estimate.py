@@ -23,7 +23,7 @@ from requested import compose
 from tasks.base import BENCHMARK
 
 HERE = "CPU A, 2 threads"
-CONFIG = compose("listops", "tnn").config
+CONFIG = compose("listops", "tnn")
 BATCH = CONFIG.train.batch_size
 
 
@@ -80,7 +80,7 @@ def test_what_says_nothing_of_a_run_is_left_out(other: dict[str, object]) -> Non
 
 
 def test_settings_that_change_no_step_are_no_others() -> None:
-    changed = compose("listops", "tnn", overrides=["train.lr=1e-3", "model.dim=64"]).config
+    changed = compose("listops", "tnn", overrides=["train.lr=1e-3", "model.dim=64"])
     speed = Timings([run(overrides=["model.dim=64"])], []).speed(changed, HERE)
     assert speed is not None
     assert "other settings" not in speed.origin
@@ -96,7 +96,7 @@ def test_an_estimate_is_told() -> None:
     assert here.seconds(40_000) == 0
     elsewhere = TrainingTime(CONFIG, timings, "CPU C").describe()
     assert "on CPU A, 2 threads, not this CPU (" in elsewhere
-    minutes = compose("listops", "tnn", overrides=["train.minutes=10"]).config
+    minutes = compose("listops", "tnn", overrides=["train.minutes=10"])
     limited = TrainingTime(minutes, timings, HERE)
     assert limited.describe() == "10 min of training, as train.minutes says"
     assert limited.seconds(100, 480.0) == 120
@@ -108,7 +108,7 @@ def test_the_command_that_times_a_step_names_plug_ins_as_they_were_given(tmp_pat
     mixer.write_text(
         "from torch import nn\n\n\nclass Own(nn.Module):\n    def __init__(self, context): ...\n"
     )
-    config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick").config
+    config = compose(f"{task}:Parity", f"{mixer}:Own", preset="quick")
     text = TrainingTime(config, Timings([], []), HERE).describe()
     assert f"bench step --task '{task}:Parity' --mixers {mixer}:Own --preset quick" in text
     timings = Timings([], [], Path("/a b"))
@@ -124,7 +124,7 @@ def test_steps_are_of_the_data_that_runs_met() -> None:
 def test_steps_are_not_of_the_data_of_other_code(tmp_path: Path) -> None:
     task = tmp_path / "own.py"
     task.write_text(PARITY.replace("train: int = 200", "train: int = 640"))
-    config = compose(f"{task}:Parity", "mean", overrides=["train.epochs=1"]).config
+    config = compose(f"{task}:Parity", "mean", overrides=["train.epochs=1"])
     assert config.train.batch_size == 32
     data = {"source": "own", "fingerprint": "f", "sizes": {"train": 200}}
     other = run(task="Parity", mixer="mean", data=data, overrides=[], task_code="0" * 16)
@@ -136,7 +136,7 @@ def test_steps_are_not_of_the_data_of_other_code(tmp_path: Path) -> None:
     list(zip(BENCHMARK, (96_000, 22_500, 147_086, 45_000, 160_000, 160_000), strict=True)),
 )
 def test_examples_are_known_before_the_data(task: str, examples: int) -> None:
-    assert compose(task, "mean").config.build_task().training_examples() == examples
+    assert compose(task, "mean").build_task().training_examples() == examples
 
 
 def test_show_config_ends_with_the_estimate(
@@ -179,9 +179,7 @@ def test_the_table_shows_what_is_known(tmp_path: Path) -> None:
         for seed in range(3)
     ]
     # Attention to everything says nothing of attention in chunks.
-    mega = run(
-        mixer="mega", run_id="m-s0", batch_size=compose("listops", "mega").config.train.batch_size
-    )
+    mega = run(mixer="mega", run_id="m-s0", batch_size=compose("listops", "mega").train.batch_size)
     save_all(tmp_path, [run(run_id="a-s0"), on_gpu, *probes, mega])
     table = reproduce_table(Results(tmp_path))
     rows = {row[0]: dict(zip(table.headings, row, strict=True)) for row in table.rows}

@@ -379,7 +379,7 @@ def test_models_are_compared_on_the_same_examples(
 def test_a_model_that_is_right_at_its_own_length_alone_is_pointed_to_a_mixture(
     tmp_path: Path,
 ) -> None:
-    config = compose("recall", "conv", preset="quick").config
+    config = compose("recall", "conv", preset="quick")
     run = made_record(task="recall", mixer="conv", preset="quick", config_hash=config.hash,
                       test_accuracy=99.5)  # fmt: skip
     run.save(tmp_path)

@@ -42,10 +42,7 @@ class LaterTrain(TrainConfig):
 def composed(record: RunRecord, *more: str) -> RunConfig:
     overrides = [*record.overrides, *more]
     preset, protocol = record.preset, record.protocol
-    composed = compose(
-        record.task, record.mixer, preset=preset, protocol=protocol, overrides=overrides
-    )
-    return composed.config
+    return compose(record.task, record.mixer, preset=preset, protocol=protocol, overrides=overrides)
 
 
 def add_to_mixer(patch: pytest.MonkeyPatch) -> None:

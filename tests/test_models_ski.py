@@ -181,7 +181,7 @@ def config_warps() -> list[tuple[str, float, int, int]]:
     lengths |= {"image": 32, "pathfinder": 32, "pathx": 128}
     found = [("default", 0.99, 64, 2048)]
     for task, length in lengths.items():
-        mixer = dict(compose(task, "ski-tnn").config.mixer)
+        mixer = dict(compose(task, "ski-tnn").mixer)
         found.append((task, mixer["warp"], mixer["num_inducing_points"], length))
     return found
 

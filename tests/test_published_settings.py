@@ -87,7 +87,7 @@ def test_a_changed_published_value_is_noticed(request: pytest.FixtureRequest) ->
 @pytest.mark.parametrize("task", [task for task in BENCHMARK if task != "pathx"])
 def test_presets_compare_all_mixers_with_the_tasks_own_readout(task: str, preset: str) -> None:
     def readout(mixer: str) -> list[object]:
-        config = compose(task, mixer, preset=preset).config
+        config = compose(task, mixer, preset=preset)
         return [getattr(config.model, key) for key in READOUT]
 
     assert all(readout(mixer) == readout("tnn") for mixer in MIXERS.classes)
@@ -97,7 +97,7 @@ def test_presets_compare_all_mixers_with_the_tasks_own_readout(task: str, preset
 def test_presets_of_our_choosing_start_as_torch_does(mixer: str) -> None:
     cases = [*product(BENCHMARK[:-1], PROTOCOLS), ("lm", "s4")]
     for (task, protocol), preset in product(cases, ("quick", "budget")):
-        config = compose(task, mixer, preset=preset, protocol=protocol).config
+        config = compose(task, mixer, preset=preset, protocol=protocol)
         hashed = config.model.hashed()
         assert not hashed.keys() & STARTS, (task, protocol, preset)
 

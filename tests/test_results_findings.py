@@ -59,7 +59,7 @@ def test_every_mixer_of_the_leaderboard_has_the_best_rate_of_the_search() -> Non
     searches = shipped_rate_searches()
     assert {one.mixer for one in searches if one.task == "listops"} == {*MIXERS.classes}
     for one in searches:
-        config = compose(one.task, one.mixer, preset="budget").config
+        config = compose(one.task, one.mixer, preset="budget")
         assert config.train.lr == one.best_rate, (one.task, one.mixer)
 
 

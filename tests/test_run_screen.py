@@ -55,7 +55,7 @@ def screen(
     config = compose(
         names.get("task", run.task), names.get("mixer", run.mixer), preset=run.preset,
         overrides=run.overrides,
-    ).config  # fmt: skip
+    )  # fmt: skip
     text = str(Screen(results_dir=results, record=run, config=config, flags=flags, width=width))
     start, *lines = text.splitlines()
     assert start == "", "an empty line sets the screen apart from messages"

@@ -31,7 +31,7 @@ from made_results import record
 from requested import compose
 
 CPU = "CPU A, 2 threads"
-PAPER = compose("listops", "s4").config
+PAPER = compose("listops", "s4")
 DATA = {"source": "generated", "fingerprint": "f", "sizes": {"train": 96_000}}
 
 
@@ -82,7 +82,7 @@ def test_a_run_of_more_than_a_day_is_warned_of_once(caplog: pytest.LogCaptureFix
     assert "estimated time: 24.0 days of training on this CPU" in caplog.text
     assert "about 24.0 days of training left at 0.0579 steps/s" in caplog.messages
     caplog.clear()
-    quick = estimates(compose("listops", "s4", preset="quick").config, 0.0001)
+    quick = estimates(compose("listops", "s4", preset="quick"), 0.0001)
     quick.announce(phases(total=1500))
     assert "--preset" not in caplog.text, "there is no smaller one"
 
@@ -129,7 +129,7 @@ def test_times_end_where_the_run_stops(caplog: pytest.LogCaptureFixture) -> None
 
 def test_a_run_of_minutes_has_no_number_of_steps(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    estimates(compose("listops", "s4", overrides=["train.minutes=10"]).config, None).announce(
+    estimates(compose("listops", "s4", overrides=["train.minutes=10"]), None).announce(
         phases(is_of_time=True)
     )
     assert caplog.messages == [

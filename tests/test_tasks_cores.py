@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from common import cores
 from common.cores import core_count, cpu_quota
-from tasks import cores
 
 V2 = "0::{path}\n"
 V1 = "12:memory:/\n4:cpu,cpuacct:{path}\n0::/\n"

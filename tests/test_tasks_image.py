@@ -151,7 +151,7 @@ def test_a_permutation_is_one_order_of_pixels_in_all_splits(tmp_path: Path) -> N
 def test_a_permutation_is_a_setting_of_tasks_with_images() -> None:
     for task in ("image", "pathfinder", "pathx"):
         plain, null, first, second = (
-            compose(task, "mean", overrides=overrides).config.hash
+            compose(task, "mean", overrides=overrides).hash
             for overrides in ([], *([f"task.permutation={seed}"] for seed in ("null", 0, 1)))
         )
         assert plain == null and len({plain, first, second}) == 3

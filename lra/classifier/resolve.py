@@ -13,6 +13,7 @@ from lra.config.compose import compose
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
 from lra.config.settings_files import CONFIGS
+from lra.config.settings_layers import add_origins
 from models.base import MixerContext
 
 
@@ -21,11 +22,11 @@ def resolve(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
 
     Raises: UserError as `compose`, and for options that contradict one another.
     """
-    composed = compose(request, configs)
-    with composed.merged.add_origins():
-        refuse_idle(request.changes, composed.config)
-        _build(composed.config)
-    return composed.config
+    config = compose(request, configs)
+    with add_origins(config.origins):
+        refuse_idle(request.changes, config)
+        _build(config)
+    return config
 
 
 def _build(config: RunConfig) -> None:

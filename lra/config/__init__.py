@@ -2,5 +2,5 @@
 
 __all__ = [
     "changes", "component", "compose", "initial_values", "mixers", "plugin", "plugin_code",
-    "registry", "request", "schema", "settings_files", "strict_yaml", "tasks",
+    "registry", "request", "schema", "settings_files", "settings_layers", "strict_yaml", "tasks",
 ]  # fmt: skip

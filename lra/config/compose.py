@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 from lra.config.changes import effective_changes
@@ -15,22 +14,14 @@ from lra.config.request import Change, RunRequest, TaskRequest
 from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
 from lra.config.setting_names import check_names
 from lra.config.settings_files import CONFIGS
-from lra.config.settings_layers import MergedSettings, merge_layers
+from lra.config.settings_layers import MergedSettings, add_origins, merge_layers
 from lra.config.tasks import TaskComponent, find_task
 from lra.config.validate import validate_sections
 from tasks.base import Task
 
 
-@dataclass(frozen=True)
-class ComposedConfig:
-    """A configuration in which each single value is valid, and the origins of its values."""
-
-    config: RunConfig
-    merged: MergedSettings
-
-
-def compose(request: RunRequest, configs: Path = CONFIGS) -> ComposedConfig:
-    """Compose the configuration of a run.
+def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
+    """Compose the configuration of a run, in which each single value is valid.
 
     Raises: UserError naming the value, its origin, and the valid ones.
     """
@@ -44,7 +35,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> ComposedConfig:
     components = {"task": task, "mixer": mixer}
     check_names(merged, types, components)
     sections = validate_sections(merged, types, components)
-    config = RunConfig(
+    return RunConfig(
         task_name=task.name,
         mixer_name=mixer.name,
         preset=request.preset,
@@ -56,7 +47,6 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> ComposedConfig:
         mixer_component=mixer,
         task_component=task,
     )
-    return ComposedConfig(config, merged)
 
 
 def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
@@ -68,7 +58,7 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     task = find_task(request.task, "--task")
     merged = merge_layers(read_task_settings(task.name, request, configs), request.changes)
     options = _options(merged, task, "task", "the data")
-    with merged.add_origins():
+    with add_origins(merged.origins):
         return task.build(options)
 
 

@@ -66,7 +66,9 @@ def read_task_settings(task: str, request: TaskRequest, configs: Path) -> list[L
     Raises: UserError as `read_settings`.
     """
     file = _open_task_file(task, configs)
-    _check_task_file(file, task, request, _names(configs), published_presets(configs))
+    is_own = request.preset in file.names["preset"]  # else the files of all mixers are read
+    others = () if is_own else published_presets(configs)
+    _check_task_file(file, task, request, _names(configs), others)
     return _list_layers([file], task, request)
 
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from common.untrusted import read_text
-from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS
 from lra.config.settings_layers import Key, Layer, Setting
 from lra.config.strict_yaml import LARGEST, parse_yaml, plain
@@ -34,10 +33,11 @@ CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 ALL = "all"
 GROUPS = {"benchmark": BENCHMARK}
 """Words that stand for several tasks."""
-FILE_KEYS = ("sources", "rows", "cited", "starts")
+FILE_KEYS = ("sources", "rows", "starts")
 """Further keys of a file; only that of a mixer has others than `sources`."""
 BLOCK_KEYS = ("cited", "starts")
-"""Those of them that protocols and presets of a mixer's file may have, too."""
+"""Further keys of a protocol or a preset in the file of a mixer."""
+_WORDS = re.compile(r"[\w-]+( [\w-]+)*")
 _BRACES = re.compile(r"\{([^{}]*)\}")
 UNCITED = "the task's own, none published for this mixer"
 
@@ -137,9 +137,8 @@ def _parse_entry(value: Any, origin: str) -> Entry:
 
 def _parse_tasks(value: Any, origin: str) -> ByTask:
     """Read an entry, or entries by task."""
-    known = {ALL, *GROUPS, *TASKS.classes, *BENCHMARK}
-    names = {word for key in value for word in str(key).split()} if isinstance(value, dict) else {}
-    if not names or known.isdisjoint(names):
+    is_by_task = isinstance(value, dict) and all(_WORDS.fullmatch(str(key)) for key in value)
+    if not (value and is_by_task and "is" not in value):
         return {ALL: _parse_entry(value, origin)}
     found: dict[str, Entry] = {}
     for key, inner in value.items():
@@ -147,8 +146,6 @@ def _parse_tasks(value: Any, origin: str) -> ByTask:
         words = str(key).split()
         tasks = [task for word in words for task in GROUPS.get(word, (word,))]
         for number, task in enumerate(tasks):
-            if task not in known:
-                raise unknown("task", task, known, origin)
             if task in found:
                 raise UserError(f"{origin}: the task {task} occurs twice")
             found[task] = replace(entry, source=_choose_words(entry.source, number, len(tasks)))
@@ -209,12 +206,20 @@ class SettingsFile:
     shown: str
     """Name of the file in messages."""
     blocks: Sequence[Block]
-    mixer_keys: Sequence[str]
-    """Keys that only the file of a mixer can have."""
     sources: Mapping[str, str] = field(default_factory=dict[str, str])
     """Repository and commit, or paper, by the word that sources of settings begin with."""
     rows: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Rows of results/published.csv that runs with these settings repeat; see `PublishedRun`."""
+
+    @property
+    def mixer_keys(self) -> list[str]:
+        """The keys of the file that only the file of a mixer can have."""
+        found = {
+            "rows": bool(self.rows),
+            "starts": any(block.starts for block in self.blocks),
+            "cited": any(block.cited for block in self.blocks),
+        }
+        return [key for key, is_there in found.items() if is_there]
 
     def layers(self, task: str, block: Block) -> Iterator[Layer]:
         """List the settings of a block for all tasks, and those for one, which overwrite them."""
@@ -249,10 +254,14 @@ class SettingsFile:
         return {b.preset for b in self.blocks if b.preset is not None and b.cited} - {PAPER}
 
     def check(self, names: AvailableNames) -> None:
-        """Check the names of presets and protocols in the file.
+        """Check the names of tasks, presets and protocols in the file.
 
-        Raises: UserError for a name that no task of its block has.
+        Raises: UserError for a task that does not exist, and for a name that no task of its block
+            has.
         """
+        for block in self.blocks:
+            for task in sorted(block.tasks - names.keys()):
+                raise unknown("task", task, {ALL, *GROUPS, *names}, block.origin)
         for kind in ("preset", "protocol"):
             for block in self.blocks:
                 name = getattr(block, kind)
@@ -291,7 +300,6 @@ def _parse(text: str, shown: str) -> SettingsFile:
     return SettingsFile(
         shown,
         _parse_block(body, shown, None, None),
-        [key for key in FILE_KEYS[1:] if key in body],
         {word: _require_text(source, f"{shown}: sources") for word, source in sources.items()},
         mapping(body.get("rows"), f"{shown}: rows"),
     )

@@ -26,6 +26,9 @@ class Setting(NamedTuple):
 Layer = Mapping[Key, Setting]
 """Settings that are merged together; a configuration is composed of several layers."""
 
+IN_PLACE_OF = ", in place of "
+"""What is between the origin of a setting and what it replaced."""
+
 _LENGTH = ("steps", "epochs", "minutes")
 _EXCLUSIVE = {
     ("train", key): [("train", other) for other in group if other != key]
@@ -58,24 +61,29 @@ class MergedSettings:
     def origins(self) -> dict[str, str]:
         """Origin of each value, and what it replaced, by "section.key"."""
         return {
-            ".".join(key): f"{origin}, in place of {self.replaced[key]}"
+            ".".join(key): f"{origin}{IN_PLACE_OF}{self.replaced[key]}"
             if key in self.replaced
             else origin
             for key, (_, origin) in self.values.items()
         }
 
-    @contextmanager
-    def add_origins(self) -> Iterator[None]:
-        """Add the origins of the settings that a UserError names."""
-        try:
-            yield
-        except UserError as error:
-            origins = [
-                f"{section}.{key} is from {origin}"
-                for (section, key), (_, origin) in self.values.items()
-                if re.search(_name_pattern(section, key), str(error))
-            ]
-            raise UserError("; ".join([str(error), *origins])) from None
+
+@contextmanager
+def add_origins(origins: Mapping[str, str]) -> Iterator[None]:
+    """Add the origins of the settings that a UserError names.
+
+    Args:
+        origins: see `MergedSettings.origins`.
+    """
+    try:
+        yield
+    except UserError as error:
+        found = [
+            f"{name} is from {origin.partition(IN_PLACE_OF)[0]}"
+            for name, origin in origins.items()
+            if re.search(_name_pattern(*name.split(".", 1)), str(error))
+        ]
+        raise UserError("; ".join([str(error), *found])) from None
 
 
 def merge_layers(layers: Iterable[Layer], changes: Iterable[Change] = ()) -> MergedSettings:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from lra.config.component import Component
 from lra.config.registry import Section
-from lra.config.settings_layers import MergedSettings
+from lra.config.settings_layers import MergedSettings, add_origins
 from lra.runtime.errors import UserError, unknown
 
 
@@ -46,7 +46,7 @@ def _validate(section: str, owner: str, cls: type[Section], merged: MergedSettin
     except ValidationError as error:
         first = error.errors()[0]
         if not first["loc"]:
-            with merged.add_origins():
+            with add_origins(merged.origins):
                 raise UserError(str(first.get("ctx", {}).get("error", first["msg"]))) from None
         key = str(first["loc"][0])
         _, origin = merged.values.get((section, key), (None, "settings"))

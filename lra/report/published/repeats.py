@@ -49,4 +49,4 @@ def repeats() -> Iterator[Repeat]:
                     task=task, mixer=run.mixer, preset=run.preset, protocol=run.protocol,
                     changes=parse_changes(overrides),
                 )  # fmt: skip
-                yield Repeat(by_method[method], task, compose(request).config, overrides)
+                yield Repeat(by_method[method], task, compose(request), overrides)
