@@ -128,10 +128,12 @@ def train(pair: tuple[str, str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         place_made_data(task, Path(folder) / "data")
         try:
-            run = lra.run(
-                task, mixer, preset="quick", max_steps=STEPS, device="cpu", quiet=True,
-                results_dir=Path(folder) / "results", data_dir=Path(folder) / "data", **settings,
-            )  # fmt: skip
+            options: dict[str, Any] = {
+                "preset": "quick", "max_steps": STEPS, "device": "cpu", "quiet": True,
+                "results_dir": Path(folder) / "results", "data_dir": Path(folder) / "data",
+                **settings,
+            }  # fmt: skip
+            run = lra.run(task, mixer, **options)
         except lra.UserError as error:
             return f"refused: {error}"
         lines = (run.folder / "metrics.jsonl").read_text().splitlines()
@@ -161,7 +163,7 @@ KINDS: dict[str, Callable[[], Values]] = {
 
 def main() -> int:
     """Compare or write the digests; return 1 if something differs."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--only", choices=KINDS, action="append", help="kinds of digests to make")
     parser.add_argument("--write", action="store_true", help="write the digests")
     parser.add_argument("--values", type=Path, help="folder for the texts that are digested")
