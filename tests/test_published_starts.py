@@ -27,6 +27,10 @@ from lra.runtime.errors import UserError
 from requested import LRA_ALONE, resolve
 
 
+class OfSize(Initialization):
+    """An initialization whose deviation is a root mean square, as the mean is not stated."""
+
+
 def _measured(mean: float, deviation: float) -> Initialization:
     """Describe a parameter whose values released code computes."""
     return Initialization(mean, deviation, lambda tensor: tensor)
@@ -43,7 +47,7 @@ MEASURES: Mapping[str, InitialDistribution] = {
         "mean and standard deviation of given values", numbers=2,
     ),
     "root_mean_square": InitialDistribution(
-        lambda fan, size: Initialization(0.0, size, lambda tensor: tensor, measures_size=True),
+        lambda fan, size: OfSize(0.0, size, lambda tensor: tensor),
         "of given values, in a basis that a library chooses", numbers=1,
     ),
 }  # fmt: skip
@@ -81,7 +85,7 @@ def shallow(mixer: str, task: str, *overrides: str, block: Block | None = None) 
 def fault(start: Initialization, values: Tensor) -> str | None:
     """Say how far values are from a law, if they are farther than chance would have it."""
     mean, deviation = values.mean().item(), values.std(correction=0).item()
-    if start.mean == 0 and start.measures_size:
+    if isinstance(start, OfSize):
         mean, deviation = 0.0, values.square().mean().sqrt().item()
     slack = max(5 / math.sqrt(2 * values.numel()), 0.05) * start.deviation + 2e-3 * abs(start.mean)
     if abs(mean - start.mean) <= slack and abs(deviation - start.deviation) <= slack:

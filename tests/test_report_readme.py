@@ -216,5 +216,5 @@ def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
     for length in (1024, 2048):
         bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
     data = ReportData(Results(tmp_path), ReportOptions())
-    for slug in readme_slugs(CHAPTERS, data):
+    for slug in readme_slugs(CHAPTERS):
         assert make_block(data, [slug]).text(tmp_path / "README.md")

@@ -31,8 +31,6 @@ class Initialization:
     mean: float
     deviation: float
     draw: Callable[[Tensor], Tensor]
-    measures_size: bool = False
-    """Whether the deviation is a root mean square, because the mean is not stated."""
 
 
 def _constant(value: float) -> Initialization:

@@ -233,7 +233,7 @@ class SettingsFile:
     def _describe_origin(self, block: Block, entry: Entry) -> str:
         if not entry.source:
             return block.origin
-        other = f" has {plain(entry.theirs)}" if entry.has_other else ""
+        other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
         return f"{block.origin}: {self.name_source(entry.source)}{other}"
 
     def name_source(self, source: str) -> str:

@@ -183,33 +183,23 @@ def readme_items(
     Args:
         kinds: all chapters.
         data: what they are made from.
-        slugs: of contents, which stand for those of all main boards, or "settings-tnn" for those
-            of one chapter alone.
+        slugs: of contents, which stand for those of all main boards.
     """
     for kind in kinds:
         contents = [
             content
             for content in kind.contents
-            if README in content.outputs and any(slug.startswith(content.slug) for slug in slugs)
+            if README in content.outputs and content.slug in slugs
         ]
         for subject in filter(kind.is_main, data.subjects_of(kind) if contents else ()):
-            end = kind.slug(subject)
             for content in contents:
-                if content.slug in slugs or f"{content.slug}-{end}" in slugs:
-                    yield from content.make(data, subject, end)
+                yield from content.make(data, subject, kind.slug(subject))
 
 
-def readme_slugs(kinds: Sequence[ChapterKind[Any]], data: ReportData) -> list[str]:
+def readme_slugs(kinds: Sequence[ChapterKind[Any]]) -> list[str]:
     """List the slugs that a block of a README file may name."""
     return [
-        slug
-        for kind in kinds
-        for content in kind.contents
-        if README in content.outputs
-        for slug in (
-            content.slug,
-            *(f"{content.slug}-{kind.slug(subject)}" for subject in data.subjects_of(kind)),
-        )
+        content.slug for kind in kinds for content in kind.contents if README in content.outputs
     ]
 
 

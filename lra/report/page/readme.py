@@ -82,7 +82,7 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
             f"{readme}: expected a line <!-- end --> after each line <!-- made by report.py: ... "
             f"-->, found {len(ends)} and {len(starts)} of them"
         )
-    known = readme_slugs(CHAPTERS, data)
+    known = readme_slugs(CHAPTERS)
     for place in found:
         slugs = [slug.strip() for slug in place[1].split(",")]
         for slug in slugs:

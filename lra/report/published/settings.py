@@ -57,7 +57,8 @@ def published_runs(configs: Path = CONFIGS) -> dict[str, PublishedRun]:
             try:
                 found[method] = PublishedRun.model_validate({"mixer": mixer, **(body or {})})
             except (TypeError, ValidationError) as error:
-                raise UserError(f"{file.shown}: rows: {method}: {error}") from None
+                said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
+                raise UserError(f"{file.shown}: rows: {method}: {said}") from None
     return found
 
 
