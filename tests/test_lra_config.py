@@ -14,9 +14,9 @@ import lra.config.compose
 from lra.config import strict_yaml
 from lra.config.registry import MIXERS, TASKS, Registry, options_model
 from lra.config.request import RunRequest, flag_changes
+from lra.config.settings_blocks import Entry
 from lra.config.settings_files import (
     CONFIGS,
-    Entry,
     published_presets,
     read_mixer_file,
     read_settings_file,

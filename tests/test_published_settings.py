@@ -17,9 +17,9 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
+from lra.config.settings_blocks import Entry
 from lra.config.settings_files import (
     CONFIGS,
-    Entry,
     SettingsFile,
     list_mixer_files,
     list_task_files,

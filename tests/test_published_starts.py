@@ -22,7 +22,8 @@ from lra.config.initial_values import (
     parse_initial_distribution,
 )
 from lra.config.request import parse_alternatives
-from lra.config.settings_files import CONFIGS, Block, ByTask, Entry, list_mixer_files
+from lra.config.settings_blocks import Block, ByTask, Entry
+from lra.config.settings_files import CONFIGS, list_mixer_files
 from lra.runtime.errors import UserError
 from requested import LRA_ALONE, resolve
 

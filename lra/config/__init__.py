@@ -2,5 +2,6 @@
 
 __all__ = [
     "changes", "component", "compose", "initial_values", "mixers", "plugin", "plugin_code",
-    "registry", "request", "schema", "settings_files", "settings_layers", "strict_yaml", "tasks",
+    "registry", "request", "schema", "settings_blocks", "settings_files", "settings_layers",
+    "strict_yaml", "tasks",
 ]  # fmt: skip

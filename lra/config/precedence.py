@@ -1,8 +1,8 @@
 """The settings files that a run reads, and the order in which their settings overwrite others.
 
-Defaults < all runs of the task < of the mixer < the protocol < the preset < the preset with the
-protocol < `--set` and other flags. In each step the mixer's file overwrites the task's, and what
-a file says for one task overwrites what it says for all.
+Each of these overwrites the ones before it: the defaults in the code, the settings for all runs,
+for the protocol, for the preset, for the preset with this protocol, and `--set` and other flags. In
+each step the mixer's file overwrites the task's, and a value for one task that for all tasks.
 """
 
 from __future__ import annotations

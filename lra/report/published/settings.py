@@ -1,7 +1,7 @@
 """Published settings: the runs that repeat published rows, and where ours differ from the source.
 
 The settings files hold each published value with its source, and ours with the reason where it
-differs (`lra.config.settings_files`).
+differs (`lra.config.settings_blocks`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.config.settings_blocks import ALL, Block, Entry
 from lra.config.settings_files import (
-    ALL,
     CONFIGS,
-    Block,
-    Entry,
     SettingsFile,
     list_mixer_files,
     list_task_files,
@@ -93,7 +91,8 @@ def _compare(owner: str, file: SettingsFile) -> Iterator[Difference]:
                 if entry.has_other:
                     groups.setdefault(replace(entry, source=""), []).append(task)
             for entry, tasks in groups.items():
-                yield Difference(owner, setting, _condition(block), tuple(tasks), entry)
+                named_tasks = tuple(task for task in tasks if task != ALL)
+                yield Difference(owner, setting, _condition(block), named_tasks, entry)
 
 
 def _condition(block: Block) -> str:

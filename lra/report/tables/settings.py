@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from lra.config.settings_files import ALL
 from lra.config.strict_yaml import plain
 from lra.report.published.settings import list_differences
 from lra.report.tables.table import Table, text_columns
@@ -14,14 +13,13 @@ def differences_table() -> Table:
         [
             difference.owner,
             difference.setting,
-            ", ".join([*(task for task in difference.tasks if task != ALL), difference.condition])
-            .strip(", "),
+            ", ".join(filter(None, [*difference.tasks, difference.condition])),
             plain(difference.entry.theirs),
             plain(difference.entry.value),
             difference.entry.why,
         ]
         for difference in list_differences()
-    ]  # fmt: skip
+    ]
     return Table(
         slug="settings",
         title="Settings that differ from the published ones",
