@@ -91,7 +91,7 @@ def test_precedence(tmp_path: Path) -> None:
     write(
         tmp_path, "tasks/listops.yaml",
         "train: {steps: 1, lr: 0.1, beta1: 0.1, beta2: 0.1, epsilon: 0.1, warmup_steps: 1,"
-        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2}}}\n"
+        " batch_size: 1}\nprotocols: {s4: {train: {epsilon: 0.2, warmup_steps: 9}}}\n"
         "presets: {quick: {train: {warmup_steps: 3, batch_size: 3}}}\n",
     )  # fmt: skip
     write(
@@ -110,7 +110,7 @@ def test_precedence(tmp_path: Path) -> None:
     assert (train.lr, train.beta1) == (0.2, 0.2)  # the mixer
     assert train.beta2 == 0.3  # what the mixer's file says for this task
     assert train.epsilon == 0.2  # the protocol
-    assert train.warmup_steps == 3  # the preset
+    assert train.warmup_steps == 3  # the preset, over the protocol
     assert train.clip_norm == 6.0  # the preset under this protocol
     assert train.batch_size == 4  # --set
     assert config.origins["train.beta2"] == "configs/mixers/tnn.yaml: someone/code@1a2b3c4 a:2"
