@@ -65,8 +65,8 @@ def initialize_parameters(model: nn.Module, config: RunConfig) -> None:
                 f"{name} belongs to none; use normal with a deviation"
             ) from None
         start.draw(parameter)
-    is_of_flag = any(text.startswith("model.starts=") for text in config.overrides)
-    if is_of_flag and (idle := [pattern for pattern in starts if pattern not in used]):
+    idle = [pattern for pattern in starts if pattern not in used]
+    if idle and "model.starts" in config.changed:
         raise UserError(
             f"model.starts: {idle[0]} matches no parameter; expected patterns of names like "
             f"{', '.join(list(fan_of)[:3])}"

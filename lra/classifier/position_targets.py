@@ -6,8 +6,10 @@ from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
 from tasks.base import TaskInfo
 
-READ_EXAMPLES = ("pooling", "head", "head_expand", "head_activation", "head_bias")
-"""Settings of the model that need examples as targets."""
+READ_EXAMPLES = (
+    "model.pooling", "model.head", "model.head_expand", "model.head_activation", "model.head_bias",
+)  # fmt: skip
+"""Settings that need examples as targets."""
 
 
 def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
@@ -36,12 +38,9 @@ def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
             f"model.tied_embeddings needs as many classes as tokens, and {config.task_name} has "
             f"{info.num_classes} and {info.vocab_size}; use --set model.tied_embeddings=false"
         )
-    for text in config.overrides:
-        section, _, key = text.partition("=")[0].partition(".")
-        if section == "model" and key in READ_EXAMPLES:
-            raise UserError(
-                f"{section}.{key} has no effect: {asks} nothing is pooled; leave it out"
-            )
+    for name in config.changed:
+        if name in READ_EXAMPLES:
+            raise UserError(f"{name} has no effect: {asks} nothing is pooled; leave it out")
 
 
 def _refuse_seeing_targets(config: RunConfig) -> None:

@@ -9,7 +9,6 @@ from lra.config.registry import Section
 from lra.config.request import Change
 from lra.config.schema import PretrainConfig, RunConfig
 from lra.config.settings_layers import MergedSettings, list_exclusive_settings
-from lra.config.strict_yaml import plain
 from lra.runtime.errors import UserError
 
 
@@ -53,7 +52,7 @@ def _idle(config: RunConfig) -> dict[tuple[str, str], str]:
 
 
 def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -> tuple[str, ...]:
-    """List the changed settings that differ from the value without the change: "section.key=value".
+    """Name the changed settings that differ from the value without the change.
 
     Args:
         sections: the settings of the run.
@@ -73,5 +72,5 @@ def effective_changes(merged: MergedSettings, sections: Mapping[str, Section]) -
             merged.initial_values.get(other, (None, ""))[0] is not None for other in others
         )
         if has_replaced or merged.initial_values.get((section, key), (default, ""))[0] != value:
-            found.append(f"{section}.{key}={plain(value)}")
+            found.append(f"{section}.{key}")
     return tuple(found)

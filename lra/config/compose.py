@@ -42,7 +42,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
         protocol=request.protocol,
         **sections,
         origins=merged.origins,
-        overrides=effective_changes(merged, sections),
+        changed=effective_changes(merged, sections),
         settings_citation=citation,
         mixer_component=mixer,
         task_component=task,

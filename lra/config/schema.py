@@ -249,8 +249,8 @@ class RunConfig:
     log: LogConfig
     origins: Mapping[str, str]
     """Origin of each value that is not a default, and what it replaced, by "section.key"."""
-    overrides: tuple[str, ...]
-    """What `--set` and other flags changed of the preset, without `log`: "section.key=value"."""
+    changed: tuple[str, ...]
+    """Names of the settings that `--set` and other flags changed, without those of `log`."""
     settings_citation: str
     """Where the settings of this mixer on this task were published, if at all."""
     mixer_component: MixerComponent = field(compare=False, repr=False)
@@ -274,6 +274,21 @@ class RunConfig:
     def sections(self) -> list[str]:
         """The names of the sections that this run has."""
         return [name for name in SECTIONS if name != "pretrain" or self.is_pretrained]
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings of the run as plain values, by full name: "train.lr"."""
+        return {
+            f"{section}.{key}": value
+            for section in self.sections
+            for key, value in getattr(self, section).model_dump().items()
+        }
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The changed settings as `--set` takes them: "train.lr=0.001"."""
+        settings = self.settings
+        return tuple(f"{name}={plain(settings[name])}" for name in self.changed)
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""
