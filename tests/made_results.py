@@ -15,8 +15,9 @@ from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
 from lra.record.evaluation import EvaluationRecord
-from lra.record.position_losses import PositionLoss, PositionScores, bin_range, perplexity_of
 from lra.record.run import RunRecord, folder_of
+from lra.record.scores import PositionLoss, PositionScores
+from lra.train.scores import bin_range, perplexity_of
 
 VALUES = {
     "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",

@@ -118,9 +118,10 @@ def test_ones_own_run_counts_before_a_packed_one(loose: Path) -> None:
     packed.rename(results / "shipped")
     save(results, RUN.model_copy(update={"device": "mine"}))
     frame = lra.records(results, with_shipped=True)
-    found = frame.set_index("mixer")[["is_own", "device"]].to_dict("index")
-    assert found["tnn"] == {"is_own": True, "device": "mine"}
-    assert found["s4"] == {"is_own": False, "device": "CPU"}
+    rows = zip(frame["mixer"], frame["is_own"], frame["device"], strict=True)
+    found = {mixer: values for mixer, *values in rows}
+    assert found["tnn"] == [True, "mine"]
+    assert found["s4"] == [False, "CPU"]
     assert frame["train.lr"].tolist().count(0.5) == 1
     assert set(frame["overrides"]) == {"train.lr=0.5", ""}
     low, high = frame[["test_low", "test_high"]].iloc[0]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lra.record.run import RunRecord
-from lra.record.token_scores import SegmentScore, TokenScores
+from lra.record.scores import SegmentScore, TokenScores
 from lra.report.boards.board import boards
 from lra.report.boards.probes import Probe, probes
 from lra.report.boards.results import Results

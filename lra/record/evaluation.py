@@ -13,7 +13,6 @@ from pydantic import Field, model_validator
 from lra.config.strict_yaml import plain
 from lra.record.changes import Settings, write_changes
 from lra.record.packed import list_files_of
-from lra.record.position_losses import PositionScores
 from lra.record.schema import (
     SCHEMA_VERSION,
     Amount,
@@ -29,7 +28,7 @@ from lra.record.schema import (
     read_all,
     refuse_excess,
 )
-from lra.record.token_scores import TokenScores, refuse_other_accuracy
+from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
 
 FILES = "evaluation-*.json"
 """Pattern of the names of these records' files in a run's folder."""

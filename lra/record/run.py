@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 
 from lra.record.changes import Origins, SettingName, Settings, write_changes
 from lra.record.packed import list_files
-from lra.record.position_losses import PositionScores
 from lra.record.schema import (
     SCHEMA_VERSION,
     Amount,
@@ -31,7 +30,7 @@ from lra.record.schema import (
     refuse_excess,
     shipped_dir,
 )
-from lra.record.token_scores import TokenScores, refuse_other_accuracy
+from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
 
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""

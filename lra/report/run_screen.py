@@ -13,8 +13,8 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.config.schema import RunConfig
 from lra.record.changes import write_changes
 from lra.record.intervals import wilson_interval
-from lra.record.position_losses import PositionScores, unit_of
 from lra.record.run import RunRecord, folder_of
+from lra.record.scores import PositionScores, unit_of
 from lra.report.boards.cells import is_at_chance
 from lra.report.boards.measures import best_baseline
 from lra.report.boards.results import read_metrics

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
-from lra.record.position_losses import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
 from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
+from lra.record.scores import PositionScores
 from lra.runtime.environment import is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, compute_position_scores

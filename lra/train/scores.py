@@ -1,14 +1,14 @@
-"""Losses of targets that are positions: their units, and by where in its window a target stands."""
+"""Scores of a split from what a model computed for its examples."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from pydantic import Field
 
-from lra.record.schema import Amount, Count, PositiveCount, Record, ShortText
+from lra.record.scores import PositionLoss, SegmentScore, TokenScores, unit_of
 from tasks.base import Dataset
 
 MOST_VALUES = 32
@@ -18,64 +18,8 @@ MOST_VALUES = 32
 LARGEST_PERPLEXITY = 1e18
 """Perplexity that no record holds: such a model predicts nothing."""
 
-
-class PositionLoss(Record):
-    """The mean loss of targets at a range of positions of their windows."""
-
-    field: ShortText = ""
-    """A field of metadata by which the windows are told apart; empty: all windows."""
-    value: ShortText = ""
-    """What the field is in these windows."""
-    first: Count
-    """First position of the range, 0-based."""
-    last: Count
-    """Last position of the range."""
-    targets: PositiveCount
-    loss: Amount | None
-    """Mean loss in nats; null if it is not finite."""
-    ideal: Amount | None = None
-    """Mean loss of the best possible predictor; null where the law of the data is not known."""
-
-
-class PositionScores(Record):
-    """What a record holds, beside accuracies, where targets are positions; null is not measured."""
-
-    val_loss: Amount | None = None
-    """Mean loss in nats on the validation set, at the best step."""
-    loss: Amount | None = None
-    """Mean loss in nats on the test set; null also if it is not finite, as for the next two."""
-    bits_per_byte: Amount | None = None
-    """Bits that the test targets take, over the bytes of text that they stand for."""
-    perplexity: Amount | None = None
-    """Exponential of the mean test loss."""
-    text_bytes: PositiveCount | None = None
-    """Bytes of the text that the test targets stand for; null where they are no text."""
-    baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
-    """What trivial baselines take, by name: bits per byte of text or, without text, per target."""
-    lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
-    """What no model is below on average, by name, in the same unit, where the law is known."""
-    by_position: list[PositionLoss] = Field(default_factory=list)
-    """Test losses by where in their windows the targets stand."""
-
-    @property
-    def bits(self) -> float | None:
-        """Bits of the test set: per byte of text or, without text, per target."""
-        if self.loss is None or self.text_bytes is not None:
-            return self.bits_per_byte
-        return self.loss / math.log(2)
-
-    @property
-    def text(self) -> str:
-        """Bits and perplexity of the test set, as commands print them."""
-        if self.bits is None:
-            return "loss not finite"
-        text = f"{self.bits:.3f} bits per {unit_of(self.text_bytes)}"
-        return text if self.perplexity is None else f"{text}, perplexity {self.perplexity:.4g}"
-
-
-def unit_of(text_bytes: int | None) -> str:
-    """Name what bits are counted for: a byte, or a token of what is no text."""
-    return "token" if text_bytes is None else "byte"
+SEGMENT = "segment"
+"""Field of metadata whose values divide a split into segments, which have equal weight."""
 
 
 def describe_data(dataset: Dataset) -> list[str]:
@@ -160,3 +104,26 @@ def _mean(sums: np.ndarray, count: float) -> float | None:
     """Average losses over so many targets; None if that is not finite."""
     mean = float(sums.sum()) / count
     return mean if math.isfinite(mean) else None
+
+
+def token_scores(outcomes: np.ndarray, metadata: Mapping[str, np.ndarray]) -> TokenScores:
+    """Score the examples of a split, segment by segment.
+
+    Args:
+        outcomes: (examples, 3) labelled positions, those predicted right, and the first wrong one.
+        metadata: fields of the examples, of which "segment" divides them.
+    """
+    names = metadata.get(SEGMENT, np.full(len(outcomes), "")).astype(str)
+    found: list[SegmentScore] = []
+    for name in dict.fromkeys(names.tolist()):
+        targets, correct, _ = outcomes[names == name].T
+        found.append(
+            SegmentScore(
+                name=name,
+                examples=len(targets),
+                correct_examples=int((targets == correct).sum()),
+                targets=int(targets.sum()),
+                correct=int(correct.sum()),
+            )
+        )
+    return TokenScores(segments=found)
