@@ -44,71 +44,54 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--results-dir", type=absolute_path, default="results",
         help="folder of the results, with runs/ in it (default: results)",
     )  # fmt: skip
-    commands.add_parser(
-        "validate", parents=[folder],
-        help="check every record, and print the ones that are not valid",
-        description="Check every record, and print the ones that are not valid.",
-    )  # fmt: skip
-    commands.add_parser(
-        "list", parents=[folder], help="print one line for each run",
-        description="Print one line for each run.",
-    )  # fmt: skip
-    export = commands.add_parser(
-        "export", parents=[folder],
-        help="write a CSV file with one row for each run",
-        description="Write a CSV file with one row for each run: every field of its record, every "
-        "setting, and its folder.",
+
+    def add(name: str, text: str, more: str = "") -> Parser:
+        description = f"{text[0].upper()}{text[1:]}. {more}".strip()
+        return commands.add_parser(name, parents=[folder], help=text, description=description)
+
+    def add_runs(command: Parser, count: str, text: str) -> None:
+        command.add_argument("runs", nargs=count, metavar="RUN", help=text)
+
+    add("validate", "check every record, and print the ones that are not valid")
+    add("list", "print one line for each run")
+    export = add(
+        "export", "write a CSV file with one row for each run",
+        "A row has every field of a record, every setting, and the folder of the run.",
     )  # fmt: skip
     export.add_argument("--csv", type=new_file, help="file to write (default: standard output)")
     export.add_argument(
         "--with-shipped", action="store_true",
         help="include the runs that come with the repository",
     )  # fmt: skip
-    merge = commands.add_parser(
-        "merge", parents=[folder],
-        help="copy the runs of other results folders into one",
-        description="Copy the runs of other results folders into the folder --results-dir.",
-    )  # fmt: skip
+    merge = add("merge", "copy the runs of other results folders into --results-dir")
     merge.add_argument(
         "folders", nargs="+", type=absolute_path, metavar="FOLDER",
         help="results folder to copy from, with runs/ in it",
     )  # fmt: skip
-    ship = commands.add_parser(
-        "ship", parents=[folder],
-        help="add runs to the packed results that come with the repository",
-        description="Add runs, with their metrics and predictions, to the one file runs.parquet of "
-        "a results folder. Checkpoints are left out.",
+    ship = add(
+        "ship", "add runs to the packed results that come with the repository",
+        "The file runs.parquet of a results folder gets their records, metrics and predictions, "
+        "and no checkpoints.",
     )  # fmt: skip
-    ship.add_argument(
-        "runs", nargs="*", metavar="RUN",
-        help="TASK/MIXER/RUN, as the command list prints it (default: all runs and measurements)",
+    add_runs(
+        ship, "*", "TASK/MIXER/RUN, as the command list prints it (default: all runs and "
+        "measurements)",
     )  # fmt: skip
     ship.add_argument(
         "--to", type=absolute_path, default=SHIPPED_RESULTS, metavar="FOLDER",
         help="results folder to add to (default: results/shipped of this checkout)",
     )  # fmt: skip
-    unpack = commands.add_parser(
-        "unpack", parents=[folder],
-        help="write packed runs into folders of files",
-        description="Write runs that runs.parquet holds into folders, as a run leaves them.",
-    )  # fmt: skip
-    unpack.add_argument(
-        "runs", nargs="*", metavar="RUN", help="TASK/MIXER/RUN (default: all runs and measurements)"
-    )
+    unpack = add("unpack", "write packed runs into folders of files, as a run leaves them")
+    add_runs(unpack, "*", "TASK/MIXER/RUN (default: all runs and measurements)")
     unpack.add_argument(
         "--to", type=absolute_path, metavar="FOLDER",
         help="results folder to write into (default: --results-dir)",
     )  # fmt: skip
-    remove = commands.add_parser(
-        "remove", parents=[folder],
-        help="move runs out of the results; no file is deleted",
-        description="Move runs out of the results, into the folder removed/ of the results folder. "
-        "No file is deleted, and the runs can be moved back.",
+    remove = add(
+        "remove", "move runs out of the results; no file is deleted",
+        "They are in the folder removed/ of the results folder, and can be moved back.",
     )  # fmt: skip
-    remove.add_argument(
-        "runs", nargs="+", metavar="RUN",
-        help="TASK/MIXER/RUN, as the command list prints it, or the folder of a run",
-    )  # fmt: skip
+    add_runs(remove, "+", "TASK/MIXER/RUN, as the command list prints it, or the folder of a run")
     return parser.parse_args(arguments)
 
 
