@@ -50,7 +50,7 @@ def begin() -> None:
 
 
 def is_interrupted() -> bool:
-    """Whether Ctrl-C was pressed; a library may have turned KeyboardInterrupt into another error."""
+    """Whether Ctrl-C was pressed; a library may raise another error for it."""
     return _Start.is_interrupted
 
 
