@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lra.runtime.interrupts import expect_interrupts
-from lra.train.scores import describe_data
 
 if __name__ == "__main__":
     expect_interrupts("lra.prepare")
@@ -31,6 +30,7 @@ from lra.runtime.cli import (
     run_command,
 )
 from lra.runtime.errors import UserError
+from lra.train.scores import describe_data
 from tasks.base import BENCHMARK, Task
 
 logger = logging.getLogger("lra.prepare")

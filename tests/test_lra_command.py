@@ -15,7 +15,8 @@ import lra
 from conftest import ROOT, tiny_arguments
 from lra import __main__ as command
 from lra.record import schema
-from lra.record.run import load_record, with_shipped
+from lra.record.run import load_record
+from lra.record.table import read_runs
 from lra.report.boards.results import Results
 from lra.runtime import packages
 
@@ -125,7 +126,7 @@ def test_shipped_results_are_found_from_another_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(schema, "SHIPPED_RESULTS", ROOT / "results" / "shipped")
-    shipped = len(with_shipped(ROOT / "results" / "shipped")[0])
+    shipped = len(read_runs(ROOT / "results" / "shipped")[0])
     assert shipped > 50
     assert len(Results(Path("results").absolute()).records) == shipped
     assert len(lra.records("results", with_shipped=True)) == shipped
@@ -136,7 +137,7 @@ def test_shipped_results_are_found_from_another_folder(
     with pytest.raises(lra.UserError, match="there is no folder"):
         Results(tmp_path / "missing")
     (tmp_path / "results" / "shipped").mkdir(parents=True)
-    assert len(with_shipped(tmp_path / "results")[0]) == 0
+    assert read_runs(tmp_path / "results", shipped=True) == ([], [])
 
 
 HIDING = {

@@ -12,13 +12,18 @@ from conftest import ROOT
 from lra.config.registry import NoEffect, Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
-from lra.record.run import RunRecord, with_shipped
+from lra.record.run import RunRecord
+from lra.record.table import read_runs
 from models.base import MixerContext
 from models.tnn import TNN
 from requested import compose
 from tasks.listops import ListOps
 
-SHIPPED = [record for _, record in with_shipped(ROOT / "results")[0] if record.mixer_code is None]
+SHIPPED = [
+    record
+    for _, record in read_runs(ROOT / "results", shipped=True)[0]
+    if record.mixer_code is None
+]
 
 
 class LaterTNN(TNN):

@@ -268,7 +268,7 @@ def test_a_record_holds_bits_and_perplexity(made: Path) -> None:
 
 
 def run_frame(record: RunRecord) -> dict[str, Any]:
-    from lra.record.frame import to_frame
+    from lra.record.table import to_frame
 
     return to_frame([(Path("nowhere"), record)], Path("nowhere")).iloc[0].to_dict()
 

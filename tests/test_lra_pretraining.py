@@ -15,8 +15,8 @@ import run_task
 from conftest import tiny_arguments, tiny_settings
 from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
-from lra.record.frame import to_frame
 from lra.record.run import load_record
+from lra.record.table import to_frame
 from lra.runtime.errors import UserError
 from lra.train.self_pretraining import (
     fine_tuning_config,

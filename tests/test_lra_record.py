@@ -11,7 +11,8 @@ import pytest
 from lra.config.registry import MIXERS
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.run import all_records, load_record
+from lra.record.run import load_record
+from lra.record.table import read_runs
 from lra.report.published.rows import published_rows, rows_of
 from lra.report.tables.task_table import task_table
 from lra.runtime.errors import UserError
@@ -57,7 +58,7 @@ def test_unreadable_records_are_named_and_left_out(tmp_path: Path) -> None:
     save(tmp_path, record())
     broken = save(tmp_path, record(run_id="other"))
     broken.write_text('{"half')
-    records, faults = all_records(tmp_path)
+    records, faults = read_runs(tmp_path)
     assert len(records) == 1
     assert str(broken) in faults[0]
 
@@ -65,7 +66,7 @@ def test_unreadable_records_are_named_and_left_out(tmp_path: Path) -> None:
 def test_a_record_in_another_runs_folder_is_refused(tmp_path: Path) -> None:
     path = save(tmp_path, record())
     path.parent.rename(path.parent.with_name("abc-s1"))
-    records, faults = all_records(tmp_path)
+    records, faults = read_runs(tmp_path)
     assert not records
     assert "move it to" in faults[0]
 
@@ -135,5 +136,5 @@ def test_results_may_lie_in_a_hidden_folder(tmp_path: Path) -> None:
     measured = bench_record()
     measured.save(results / "bench")
     shutil.copytree(run.parent, run.parent.with_name(".merge-abc"))
-    assert all_records(results) == ([record()], [])
+    assert read_runs(results) == ([(run.parent, record())], [])
     assert all_bench_records(results) == ([measured], [])

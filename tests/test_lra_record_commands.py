@@ -15,7 +15,8 @@ from filelock import FileLock
 import lra
 from conftest import ROOT
 from lra.record.__main__ import main
-from lra.record.run import all_records, folder_of
+from lra.record.run import folder_of
+from lra.record.table import read_runs
 from lra.runtime.cli import HELD
 from lra.runtime.console import csv_table
 from made_results import made_records, record, save, save_all, write_predictions
@@ -75,7 +76,7 @@ def test_merging_copies_runs_whole_and_once(
     assert {path.name for path in folder.iterdir()} == {"result.json", "predictions.csv"}
     assert main(command) == 0
     assert "0 records copied" in capsys.readouterr().out
-    assert len(all_records(ours)[0]) == 2
+    assert len(read_runs(ours)[0]) == 2
     assert not list(ours.rglob(".merge-*"))
 
 
@@ -190,8 +191,8 @@ def test_removed_runs_are_moved_and_can_be_moved_back(
     target = tmp_path / "merged"
     assert main(["merge", str(results), "--results-dir", str(target)]) == 0
     for folder in (results, target):
-        found, faults = all_records(folder)
-        assert [one.mixer for one in found] == ["s4"] and not faults
+        found, faults = read_runs(folder)
+        assert [one.mixer for _, one in found] == ["s4"] and not faults
     undo = shown.partition("To undo it:")[2].replace("\\\n", "")
     subprocess.run(undo, shell=True, check=True)
     assert before == sorted(p.relative_to(results) for p in results.rglob("*") if p.is_file())

@@ -21,7 +21,8 @@ from conftest import PATIENCE, ROOT, TINY
 from lra.classifier.resolve import resolve
 from lra.config.request import RunRequest
 from lra.config.schema import RunConfig
-from lra.record.run import RunRecord, all_records
+from lra.record.run import RunRecord
+from lra.record.table import read_runs
 from lra.runtime.cli import HELD, INCOMPLETE, OUT_OF_MEMORY, STOPPED, USER_ERROR
 from lra.runtime.errors import UserError
 from lra.sweep.__main__ import main
@@ -65,7 +66,8 @@ def one_run(folder: Path) -> PlannedRun:
 
 
 def records_of(folder: Path) -> list[RunRecord]:
-    records, faults = all_records(folder / "results")
+    runs, faults = read_runs(folder / "results")
+    records = [record for _, record in runs]
     assert not faults
     return records
 

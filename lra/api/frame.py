@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from common.untrusted import explain_errors
 from lra.api.arguments import PATH, SWITCH, check_arguments
-from lra.record.frame import read_runs, to_frame
 from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS
+from lra.record.table import read_runs, to_frame
 from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from lra.record.scores import unit_of
 from lra.runtime.interrupts import expect_interrupts
 from lra.runtime.threads import choose_threads
 
@@ -24,6 +23,7 @@ from lra.evaluate.trained import read_finished_run, recompose_config
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
 from lra.record.run import RunRecord, results_dir_of
 from lra.record.schema import SHIPPED
+from lra.record.scores import unit_of
 from lra.runtime.cli import (
     Parser,
     absolute_path,

@@ -4,7 +4,6 @@ __all__ = [
     "benchmark",
     "changes",
     "evaluation",
-    "frame",
     "intervals",
     "merge_results",
     "packed",
@@ -12,4 +11,5 @@ __all__ = [
     "run",
     "schema",
     "scores",
+    "table",
 ]

@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
-from lra.record.frame import read_runs, to_frame
-from lra.record.merge_results import merge_results, read_folder
+from lra.record.merge_results import merge_results
 from lra.record.packed import PACK, unpack
 from lra.record.remove_runs import remove_runs
-from lra.record.run import RUNS, RunRecord, folder_of
+from lra.record.run import RUNS, RunRecord
 from lra.record.schema import SHIPPED_RESULTS
+from lra.record.table import read_runs, to_frame
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, csv_table, write_out
 from lra.runtime.plain_table import plain_table
@@ -122,11 +122,11 @@ def carry(options: argparse.Namespace) -> int:
 
 def _validate(options: argparse.Namespace) -> list[str]:
     folder = options.results_dir
-    records, faults = read_folder(folder, "--results-dir")
+    runs, faults = read_runs(folder, "--results-dir")
     measured, others = all_bench_records(folder)
-    count, faults = len(records) + len(measured), faults + others
-    for record in records:
-        evaluated, others = evaluations_of(folder_of(folder, record))
+    count, faults = len(runs) + len(measured), faults + others
+    for place, _ in runs:
+        evaluated, others = evaluations_of(place)
         count += len(evaluated)
         faults += others
     write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
@@ -134,8 +134,8 @@ def _validate(options: argparse.Namespace) -> list[str]:
 
 
 def _list(options: argparse.Namespace) -> list[str]:
-    records, faults = read_folder(options.results_dir, "--results-dir")
-    write_out(list_runs(records))
+    runs, faults = read_runs(options.results_dir, "--results-dir")
+    write_out(list_runs([record for _, record in runs]))
     return faults
 
 

@@ -14,8 +14,9 @@ from common.files import remove_leftovers, write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.packed import has_file, read_file, read_pack, write_pack
-from lra.record.run import RunRecord, all_records, folder_of
+from lra.record.run import folder_of
 from lra.record.schema import Record
+from lra.record.table import read_runs
 from lra.runtime.errors import UserError
 
 COPIED = ("config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "task.py")
@@ -29,16 +30,6 @@ _PARTIAL = ".merge-"
 
 Found = dict[Path, tuple[Path, Record]]
 """Records by the relative path of their file, each with its results folder."""
-
-
-def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
-    """Read the records of a results folder.
-
-    Raises: UserError if there is no such folder.
-    """
-    if not folder.is_dir():
-        raise UserError(f"{flag}: there is no folder {folder}")
-    return all_records(folder)
 
 
 def merge_results(
@@ -57,7 +48,7 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    _, faults = all_records(target)
+    faults = read_runs(target)[1]
     _choose(target, folders, runs, packed=packed)  # so that a mistake makes no folder
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
@@ -84,9 +75,9 @@ def _choose(
     conflicts: list[str] = []
     faults: list[str] = []
     present = 0
-    here = _read_records(target)[0] if target.is_dir() else {}
+    here, _ = _read_records(target, None)
     for folder in folders:
-        found, more = _read_records(folder, runs)
+        found, more = _read_records(folder, "merge", runs)
         faults += more
         for place, (_, record) in found.items():
             if (outside := _outside(folder, place)) is not None:
@@ -113,14 +104,16 @@ def _named(path: Path) -> Path:
     return path.parent if path.name == "result.json" else path
 
 
-def _read_records(folder: Path, runs: Collection[str] = ()) -> tuple[Found, list[str]]:
+def _read_records(
+    folder: Path, flag: str | None, runs: Collection[str] = ()
+) -> tuple[Found, list[str]]:
     """Read the records of all kinds in a results folder, or those of some runs."""
-    records, faults = read_folder(folder, "merge")
-    named = {f"{one.task}/{one.mixer}/{one.run_id}": one for one in records}
+    every, faults = read_runs(folder, flag)
+    named = {f"{one.task}/{one.mixer}/{one.run_id}": one for _, one in every}
     if missing := [name for name in runs if name not in named]:
         raise UserError(f"there is no run {folder / 'runs' / missing[0]}, or it has no result")
     found: Found = {}
-    for record in [named[name] for name in runs] or records:
+    for record in map(named.__getitem__, runs or named):
         place = folder_of(Path(), record)
         found[place / "result.json"] = folder, record
         evaluated, more = evaluations_of(folder / place)

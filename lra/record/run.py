@@ -8,7 +8,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from lra.record.changes import Origins, SettingName, Settings, write_changes
-from lra.record.packed import list_files
 from lra.record.schema import (
     SCHEMA_VERSION,
     Amount,
@@ -25,10 +24,8 @@ from lra.record.schema import (
     ShortText,
     Status,
     ThreadsRecord,
-    read_all,
     read_record,
     refuse_excess,
-    shipped_dir,
 )
 from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
 
@@ -233,42 +230,3 @@ def results_dir_of(folder: Path) -> Path | None:
     """Return the results folder that the folder of a run is in; None for any other folder."""
     parents = folder.parents
     return parents[3] if len(parents) > 3 and parents[2].name == RUNS else None  # noqa: PLR2004
-
-
-def all_records(
-    results_dir: Path, task: str = "*", mixer: str = "*"
-) -> tuple[list[RunRecord], list[str]]:
-    """Read the records of a results folder; list the faults of unreadable files.
-
-    Args:
-        task: the only task, or * for all of them.
-        mixer: the only mixer, or * for all of them.
-    """
-    return read_all(
-        RunRecord,
-        list_files(results_dir, f"{RUNS}/{task}/{mixer}/*/result.json"),
-        lambda record: folder_of(results_dir, record) / "result.json",
-    )
-
-
-def with_shipped(results_dir: Path) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Read one's own records and the shipped ones, each with the folder of its run.
-
-    A run of one's own replaces the shipped one of the same name; one without a result stands beside
-    a shipped one that has one. Faults of unreadable files are listed.
-    """
-    shipped_results = shipped_dir(results_dir)
-    shipped, faults = all_records(shipped_results)
-    own, more = all_records(results_dir)
-    done = {_name(record): record.status == "done" for record in own}
-    kept = [
-        record
-        for record in shipped
-        if _name(record) not in done or (record.status == "done" and not done[_name(record)])
-    ]
-    pairs = [(folder_of(shipped_results, record), record) for record in kept]
-    return [*pairs, *((folder_of(results_dir, record), record) for record in own)], faults + more
-
-
-def _name(record: RunRecord) -> tuple[str, str, str]:
-    return record.task, record.mixer, record.run_id

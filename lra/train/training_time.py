@@ -12,8 +12,9 @@ from typing import Any
 from lra.config.schema import RunConfig, TrainConfig
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.changes import select_sections
-from lra.record.run import RunRecord, all_records
-from lra.record.schema import shipped_dir, was_busy
+from lra.record.run import RunRecord
+from lra.record.schema import is_shipped, shipped_dir, was_busy
+from lra.record.table import read_runs
 from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
@@ -79,10 +80,12 @@ class Timings:
             config: the only run whose speed will be asked for; None: any.
         """
         task, mixer = (config.task_name, config.mixer_name) if config else ("*", "*")
-        runs: list[RunRecord] = []
+        found, _ = read_runs(results_dir, shipped=True, task=task, mixer=mixer)
+        # of equals one's own come first
+        found.sort(key=lambda run: is_shipped(run[0], results_dir))
+        runs = [record for _, record in found]
         measured: list[BenchRecord] = []
-        for root in (results_dir, shipped_dir(results_dir)):  # of equals one's own come first
-            runs += all_records(root, task, mixer)[0]
+        for root in (results_dir, shipped_dir(results_dir)):
             measured += all_bench_records(root, f"step-{task}-*")[0]
         return cls(runs, measured, results_dir)
 

@@ -84,10 +84,10 @@ def configs() -> Values:
 
 def hashes() -> Values:
     """Resolve the request of each shipped run again, beside the hash that its record has."""
-    from lra.record.run import with_shipped
+    from lra.record.table import read_runs
 
     of_pairs: dict[str, list[str]] = {}
-    for _, record in with_shipped(ROOT / "results")[0]:
+    for _, record in read_runs(ROOT / "results", shipped=True)[0]:
         if record.mixer_code is None and record.task_code is None:
             config = describe_config(
                 record.task, record.mixer, record.preset, record.protocol, record.overrides

@@ -11,10 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.frame import read_runs
 from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
+from lra.record.table import read_runs
 from lra.report.boards.predictions import Predictions, read_predictions
 
 MOST_VALIDATIONS = 10_000

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.record.changes import select_sections
-from lra.record.run import RunRecord, folder_of, with_shipped
+from lra.record.run import RunRecord, folder_of
 from lra.record.schema import is_shipped
+from lra.record.table import read_runs
 from lra.report.boards.board import Board, boards, position_boards
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import Measure
@@ -37,7 +38,7 @@ class Standing:
         own = folder_of(results_dir, record)
         pairs = [
             (folder, run)
-            for folder, run in with_shipped(results_dir)[0]
+            for folder, run in read_runs(results_dir, shipped=True)[0]
             if (run.task, run.preset) == (record.task, record.preset) and folder != own
         ]
         runs = [*(run for _, run in pairs), record]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lra.record.frame import to_frame
 from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
+from lra.record.table import to_frame
 from lra.report.boards.board import Board
 from lra.report.boards.results import Results
 from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset

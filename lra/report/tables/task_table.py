@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lra.config.settings_files import published_presets
-from lra.record.run import RunRecord, with_shipped
+from lra.record.run import RunRecord
+from lra.record.table import read_runs
 from lra.report.boards.board import Board, boards, position_boards
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import ACCURACY, NEXT_TOKEN, measures_of
@@ -28,7 +29,7 @@ def task_table(results_dir: Path, record: RunRecord, width: int) -> str:
         record: of the run.
         width: of the terminal, in characters. Columns that do not fit are left out and named.
     """
-    every = (run for _, run in with_shipped(results_dir)[0])
+    every = (run for _, run in read_runs(results_dir, shipped=True)[0])
     like = [r for r in every if (r.task, r.preset) == (record.task, record.preset)]
     published: dict[str, str] = {}
     if record.positions is None:

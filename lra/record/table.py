@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from lra.config.strict_yaml import plain
 from lra.record.intervals import wilson_interval
-from lra.record.merge_results import read_folder
-from lra.record.run import RunRecord, folder_of, with_shipped
-from lra.record.schema import has_results, is_shipped
+from lra.record.packed import list_files
+from lra.record.run import RUNS, RunRecord, folder_of
+from lra.record.schema import has_results, is_shipped, read_all, shipped_dir
 from lra.runtime.console import as_typed
+from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,21 +21,57 @@ _NOT_COLUMNS = {"settings", "origins", "changed", "by_position"}
 """Fields that are columns of their own, or tables."""
 
 
+Runs = list[tuple[Path, RunRecord]]
+"""Records, each with the folder of its run; a packed run has the folder that it would have."""
+
+
 def read_runs(
-    folder: Path, flag: str, *, shipped: bool
-) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
-    """Read records, each with the folder of its run; list the faults of unreadable files.
+    results_dir: Path,
+    flag: str | None = None,
+    *,
+    shipped: bool = False,
+    task: str = "*",
+    mixer: str = "*",
+) -> tuple[Runs, list[str]]:
+    """Read the records of runs; list the faults of unreadable files.
+
+    A run of one's own replaces the shipped one of the same name; one without a result stands beside
+    a shipped one that has one.
 
     Args:
-        folder: results folder.
-        flag: what gave it, for the error.
-        shipped: whether the shipped runs are read, too.
+        results_dir: results folder.
+        flag: what gave it, for the error; None: a missing folder has no runs.
+        shipped: whether the runs that come with the suite are read, too.
+        task: the only task, or * for all of them.
+        mixer: the only mixer, or * for all of them.
     Raises: UserError if there is no such folder.
     """
-    if shipped and has_results(folder):
-        return with_shipped(folder)
-    found, faults = read_folder(folder, flag)
-    return [(folder_of(folder, record), record) for record in found], faults
+    if flag is not None and not (has_results(results_dir) if shipped else results_dir.is_dir()):
+        raise UserError(f"{flag}: there is no folder {results_dir}")
+    own, faults = _read_folder(results_dir, task, mixer)
+    if not shipped:
+        return own, faults
+    others, more = _read_folder(shipped_dir(results_dir), task, mixer)
+    done = {_name(record): record.status == "done" for _, record in own}
+    kept = [
+        (folder, record)
+        for folder, record in others
+        if _name(record) not in done or (record.status == "done" and not done[_name(record)])
+    ]
+    return [*kept, *own], more + faults
+
+
+def _read_folder(results_dir: Path, task: str, mixer: str) -> tuple[Runs, list[str]]:
+    records, faults = read_all(
+        RunRecord,
+        list_files(results_dir, f"{RUNS}/{task}/{mixer}/*/result.json"),
+        lambda record: folder_of(results_dir, record) / "result.json",
+    )
+    return [(folder_of(results_dir, record), record) for record in records], faults
+
+
+def _name(record: RunRecord) -> tuple[str, str, str]:
+    return record.task, record.mixer, record.run_id
 
 
 def to_frame(found: Iterable[tuple[Path, RunRecord]], folder: Path) -> pd.DataFrame:
