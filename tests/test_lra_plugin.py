@@ -13,8 +13,7 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
-from lra.config.mixers import find_mixer
-from lra.config.registry import MIXERS
+from lra.config.registry import MIXERS, find_mixer
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError

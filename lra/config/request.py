@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lra.config.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
@@ -32,19 +32,26 @@ def can_change_a_result(change: str) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """One changed setting, from the command line or from Python."""
+    """One setting that replaces others: from the command line, from Python, or from a file."""
 
     section: str
     """Empty if the text named no section; such a change is refused once all settings are known."""
     key: str
     value: Any
     origin: str
-    """The flag and its text, or the Python function that was called with the value."""
+    """The flag and its text, the Python function that was called with the value, or the file."""
+    replaced: str = ""
+    """Description of the values that this one has replaced, once settings are merged."""
+
+    @property
+    def name(self) -> str:
+        """Full name of the setting: "train.lr"."""
+        return f"{self.section}.{self.key}"
 
     @property
     def text(self) -> str:
         """Write the change as `--set` takes it."""
-        return f"{self.section}.{self.key}={plain(self.value)}"
+        return f"{self.name}={plain(self.value)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +59,7 @@ class TaskRequest:
     """The data of a run, without its mixer."""
 
     task: str
-    """Name of a task, or the place of a plug-in (`lra.config.plugin`)."""
+    """Name of a task, or the place of a plug-in (`lra.config.registry`)."""
     preset: str = PAPER
     protocol: str = DEFAULT_PROTOCOL
     changes: tuple[Change, ...] = ()
@@ -136,7 +143,7 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
     found: list[Change] = []
     for section, entries in settings.items():
         if section not in SECTIONS:
-            raise unknown("section", section, SECTIONS, origin)
+            raise UnknownName("section", section, SECTIONS, origin)
         if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(
                 f"{origin}: {section}: got {reprlib.repr(entries)}, expected keys with values"

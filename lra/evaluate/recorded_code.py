@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from lra.config.plugin_code import digest, file_of
+from lra.config.registry import digest, file_of
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError
 from lra.train.run_folder import CODE_FILES

@@ -13,7 +13,7 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
-from lra.config.settings_blocks import mapping
+from lra.config.settings_files import mapping
 from lra.config.strict_yaml import parse_yaml, plain
 from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord, load_record
