@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from attack import Place
+from common.strict_yaml import parse_yaml
 from fake_cuda_cases import CountingProcess
 from forked import Forked
 from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
-from lra.config.strict_yaml import parse_yaml
 from lra.record import schema
 from lra.runtime.errors import user_code
 from models.base import MixerContext

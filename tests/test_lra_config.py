@@ -12,12 +12,12 @@ import pytest
 import yaml
 
 import lra.config.compose
-from lra.config import strict_yaml
+from common import strict_yaml
+from common.strict_yaml import parse_yaml
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS, Registry
 from lra.config.request import RunRequest, flag_changes
 from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_mixer_file
-from lra.config.strict_yaml import parse_yaml
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
 from models.promises import BrokenPromise

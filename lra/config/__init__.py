@@ -2,5 +2,4 @@
 
 __all__ = [
     "components", "compose", "options", "registry", "request", "schema", "settings_files",
-    "strict_yaml",
 ]  # fmt: skip

@@ -18,13 +18,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from common.strict_yaml import plain
 from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.options import Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
 from lra.config.schema import RUN_SECTIONS, RunConfig
 from lra.config.settings_files import ALL, CONFIGS, Entry, SettingsFile, read_files
-from lra.config.strict_yaml import plain
 from lra.runtime.errors import UnknownName, UserError
 from tasks.base import Task
 

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import importlib.machinery
 import inspect
 import os
 import pkgutil
@@ -231,17 +230,3 @@ def _describe_failed_import(error: BaseException, origin: str, file: str) -> Use
         package = name.partition(".")[0]
         text += f"; {package} is a package of the suite: give a folder of this name another one"
     return UserError(text)
-
-
-def file_of(target: str) -> Path | None:
-    """Find the file that a path or a dotted name stands for, without running any code."""
-    if target.endswith(".py"):
-        return Path(target)
-    places: list[str] | None = [*sys.path, str(Path.cwd())]
-    origin = None
-    for name in target.split("."):
-        spec = importlib.machinery.PathFinder.find_spec(name, places)
-        if spec is None:
-            return None
-        origin, places = spec.origin, list(spec.submodule_search_locations or [])
-    return None if origin is None else Path(origin)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lra.config.strict_yaml import parse_yaml, plain
+from common.strict_yaml import parse_yaml, plain
 from lra.runtime.errors import UnknownName, UserError
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")

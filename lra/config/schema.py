@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from common.options import Added
+from common.strict_yaml import plain
 from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.options import NoEffect, Section
 from lra.config.request import SECTIONS
-from lra.config.strict_yaml import plain
 from models.initial_values import InitialDistributionText
 from tasks.base import Task
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
 from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
-from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.runtime.errors import UnknownName, UserError
 from tasks.base import BENCHMARK
 

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import DataError
+from common.strict_yaml import parse_yaml, plain
 from common.untrusted import explain_errors, read_text
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_changes
 from lra.config.schema import RunConfig
 from lra.config.settings_files import mapping
-from lra.config.strict_yaml import parse_yaml, plain
 from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError

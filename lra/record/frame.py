@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import lra.record.run as runs
 from common.errors import DataError
+from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
 from lra.config.settings_files import parse_sections
-from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.record.merge_results import read_folder
 from lra.record.run import RunRecord
 from lra.record.schema import has_results
