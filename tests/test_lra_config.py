@@ -17,7 +17,7 @@ from common.strict_yaml import parse_yaml
 from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS, Registry
 from lra.config.request import RunRequest, flag_changes
-from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_mixer_file
+from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_file
 from lra.record.run import all_records
 from lra.runtime.errors import UserError
 from models.promises import BrokenPromise
@@ -462,7 +462,7 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def tasks_of(mixer: str) -> set[str]:
     """List the tasks that a mixer has settings of its own for, beyond those of presets."""
-    entries = read_mixer_file(mixer).entries
+    entries = read_file("mixers", mixer).entries
     return {entry.task for entry in entries if not (entry.preset or entry.protocol)} - {ALL}
 
 
@@ -475,7 +475,7 @@ def test_a_mixer_has_settings_for_all_tasks_of_the_benchmark_or_for_none() -> No
 def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
     def rates(text: str) -> dict[str, Entry]:
         write(tmp_path, "mixers/tnn.yaml", f"train: {{lr: {text}}}")
-        return {entry.task: entry for entry in read_mixer_file("tnn", tmp_path).entries}
+        return {entry.task: entry for entry in read_file("mixers", "tnn", tmp_path).entries}
 
     def values(text: str) -> dict[str, tuple[object, str]]:
         return {task: (entry.value, entry.source) for task, entry in rates(text).items()}

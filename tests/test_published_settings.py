@@ -23,9 +23,8 @@ from lra.config.settings_files import (
     CONFIGS,
     Entry,
     SettingsFile,
-    list_mixer_files,
-    list_task_files,
-    read_mixer_file,
+    list_files,
+    read_file,
 )
 from lra.report.published.repeats import repeats
 from lra.report.published.settings import published_runs
@@ -46,7 +45,7 @@ HASHES = Path(__file__).parent / "golden" / "published_hashes.json"
 
 def every_entry() -> Iterator[tuple[SettingsFile, str, Entry]]:
     """List all that settings files say, each with where it stands."""
-    for file in [*list_task_files().values(), *list_mixer_files().values()]:
+    for file in [*list_files("tasks").values(), *list_files("mixers").values()]:
         for entry in file.entries:
             if entry.section != CITED:
                 yield file, f"{entry.origin}: {entry.section}.{entry.key} on {entry.task}", entry
@@ -317,7 +316,7 @@ KNOWN = (*BENCHMARK, "lm")
 
 def published_entry(model: Model, task: str, key: str) -> Entry | None:
     """Find what the settings file says of a published setting."""
-    layers = list_layers([read_mixer_file(model.mixer)], task, model.preset, model.protocol)
+    layers = list_layers([read_file("mixers", model.mixer)], task, model.preset, model.protocol)
     entries = [e for layer in layers for e in layer if f"{e.section}.{e.key}" == key]
     return entries[-1] if entries and entries[-1].source else None
 

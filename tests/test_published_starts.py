@@ -15,7 +15,7 @@ from torch import Tensor
 from lra.classifier.classifier import Classifier
 from lra.classifier.initialization import compute_fans, match_patterns
 from lra.config.request import parse_alternatives
-from lra.config.settings_files import CONFIGS, STARTS, list_mixer_files
+from lra.config.settings_files import CONFIGS, STARTS, list_files
 from lra.runtime.errors import UserError
 from models.initial_values import (
     INITIAL_DISTRIBUTIONS,
@@ -67,14 +67,14 @@ Place = tuple[str | None, str | None]
 def stated_laws(mixer: str, configs: Path = CONFIGS) -> dict[Place, Laws]:
     """Read how released parameters start, by the place in the file of a mixer."""
     found: dict[Place, Laws] = {}
-    for entry in list_mixer_files(configs)[mixer].entries:
+    for entry in list_files("mixers", configs)[mixer].entries:
         if entry.section == STARTS:
             laws = found.setdefault((entry.preset, entry.protocol), {})
             laws.setdefault(entry.key, {})[entry.task] = str(entry.value)
     return found
 
 
-MODELS = [(mixer, place) for mixer in list_mixer_files() for place in stated_laws(mixer)]
+MODELS = [(mixer, place) for mixer in list_files("mixers") for place in stated_laws(mixer)]
 """Mixers, and the places of their files that state how released parameters start."""
 
 

@@ -21,7 +21,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
@@ -31,15 +31,14 @@ from lra.runtime.errors import UnknownName, UserError
 from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-UNCITED = "the task's own, none published for this mixer"
 ALL = "all"
 GROUPS = {"benchmark": BENCHMARK}
 """Words that stand for several tasks."""
 STARTS, CITED = "starts", "cited"
 """Sections of a mixer's file: the distributions that released parameters start from, by patterns of
 the parameters' names, and where the settings of a protocol or preset are published."""
+FileKind = Literal["tasks", "mixers"]
 _WORDS = re.compile(r"[\w-]+( [\w-]+)*")
-_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ class SettingsFile:
             return found[preset, None]
         under = [name for of_preset, name in found if of_preset is None]
         if not under:
-            return UNCITED
+            return "the task's own, none published for this mixer"
         text = found.get((None, protocol), found[None, under[0]])
         if protocol not in under:
             text += f" (published under protocol {under[0]}; the task's of {protocol} come first)"
@@ -102,7 +101,7 @@ class SettingsFile:
         """Check the names of tasks, presets and protocols in the file.
 
         Args:
-            tasks: the files of all tasks. Mixers may have settings for tasks that do not exist yet.
+            tasks: the files of all tasks.
         Raises: UserError for a task that does not exist, and for a preset or protocol that none of
             the tasks has that it is for.
         """
@@ -145,10 +144,9 @@ def parse_sections(
     return values
 
 
-def _require_text(value: Any, origin: str) -> str:
+def _require_text(value: Any, origin: str) -> None:
     if not isinstance(value, str):
         raise UserError(f"{origin}: got {value!r}, expected a text")
-    return value
 
 
 def _split_blocks(body: dict[str, Any], place: Entry) -> Iterator[tuple[Entry, dict[str, Any]]]:
@@ -203,12 +201,11 @@ def _parse_entry(value: Any, place: Entry) -> Entry:
     for key in value:
         if key not in known:
             raise UnknownName("key", str(key), known, _where(place))
-    source, why = (
-        _require_text(value.get(k, ""), f"{_where(place)}: {k}") for k in ("from", "why")
-    )
+    for key in ("from", "why"):
+        _require_text(value.get(key, ""), f"{_where(place)}: {key}")
     return replace(
-        place, value=value["is"], source=source, has_other="theirs" in value,
-        theirs=value.get("theirs"), why=why,
+        place, value=value["is"], source=value.get("from", ""), has_other="theirs" in value,
+        theirs=value.get("theirs"), why=value.get("why", ""),
     )  # fmt: skip
 
 
@@ -218,12 +215,10 @@ def _where(place: Entry) -> str:
 
 def _choose_words(source: str, number: int, count: int) -> str:
     """Replace each pair of braces with `count` words by its word of that number, from 0."""
-
-    def choose(braces: re.Match[str]) -> str:
-        words = braces[1].split()
-        return words[number] if 1 < len(words) == count else braces[0]
-
-    return _BRACES.sub(choose, source)
+    for words in re.findall(r"\{([^{}]*)\}", source):
+        if 1 < count == len(words.split()):
+            source = source.replace(f"{{{words}}}", words.split()[number])
+    return source
 
 
 def _name_source(entry: Entry, sources: Mapping[str, str]) -> Entry:
@@ -236,65 +231,64 @@ def _name_source(entry: Entry, sources: Mapping[str, str]) -> Entry:
 
 
 @functools.lru_cache(maxsize=256)
-def _parse(text: str, shown: str, is_mixer: bool) -> SettingsFile:
+def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
     body = mapping(parse_yaml(text, shown), shown)
-    sources = {
-        word: _require_text(source, f"{shown}: sources")
-        for word, source in mapping(body.pop("sources", None), f"{shown}: sources").items()
-    }
     rows = mapping(body.pop("rows", None), f"{shown}: rows")
+    sources = mapping(body.pop("sources", None), f"{shown}: sources")
+    for source in sources.values():
+        _require_text(source, f"{shown}: sources")
     blocks = [*_split_blocks(body, Entry(shown))]
     entries = [
         _name_source(entry, sources)
         for place, settings in blocks
         for entry in _parse_block(settings, place)
     ]
-    for entry in entries:
-        if is_mixer and entry.section == "task":
-            raise UserError(
-                f"{entry.origin}: task.{entry.key}: the file of a mixer cannot change the data"
-            )
-    for key in [*(["rows"] if rows else []), *(entry.section for entry in entries)]:
-        if not is_mixer and key in ("rows", STARTS, CITED):
-            raise UserError(f"{shown}: only the file of a mixer can have {key}")
-    return SettingsFile(
-        shown,
-        entries,
-        {
-            "preset": {PAPER} | {place.preset for place, _ in blocks if place.preset},
-            "protocol": {place.protocol for place, _ in blocks if place.protocol}
-            or {DEFAULT_PROTOCOL},
-        },
-        sources,
-        rows,
-    )
+    if kind == "tasks":
+        for section in [*(["rows"] if rows else []), *(entry.section for entry in entries)]:
+            if section in ("rows", STARTS, CITED):
+                raise UserError(f"{shown}: only the file of a mixer can have {section}")
+    for entry in entries if kind == "mixers" else ():
+        if entry.section == "task":
+            name = f"task.{entry.key}"
+            raise UserError(f"{entry.origin}: {name}: the file of a mixer cannot change the data")
+    presets = {place.preset for place, _ in blocks if place.preset} | {PAPER}
+    protocols = {place.protocol for place, _ in blocks if place.protocol} or {DEFAULT_PROTOCOL}
+    return SettingsFile(shown, entries, {"preset": presets, "protocol": protocols}, sources, rows)
 
 
-def _read(path: Path, shown: str, is_mixer: bool) -> SettingsFile:
-    """Read a settings file; a missing one is empty. Every part is checked, used or not."""
-    text = read_text(path, largest=LARGEST) if path.exists() else ""
-    return _parse(text, shown, is_mixer)
+def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFile:
+    """Read the settings file of a task or a mixer, or the one of all tasks that have none.
 
-
-def read_mixer_file(mixer: str, configs: Path = CONFIGS) -> SettingsFile:
-    """Read the settings file of a mixer.
+    A missing file is empty. Every part is checked, used or not.
 
     Raises: UserError for an unknown section, key or task, or a value of the wrong form.
     """
-    name = f"mixers/{mixer}.yaml"
-    return _read(configs / name, f"configs/{name}", is_mixer=True)
+    place = f"{kind}/{name}.yaml"
+    if kind == "tasks" and not (configs / place).is_file():
+        place = "own_task.yaml"
+    path = configs / place
+    text = read_text(path, largest=LARGEST) if path.exists() else ""
+    return _parse(text, f"configs/{place}", kind)
 
 
-def read_task_file(task: str, configs: Path = CONFIGS) -> SettingsFile:
-    """Read the settings file of a task, or the one of all tasks that have none.
+def list_files(kind: FileKind, configs: Path = CONFIGS) -> dict[str, SettingsFile]:
+    """Read the settings files of all tasks or mixers, by name."""
+    names = sorted(path.stem for path in (configs / kind).glob("*.yaml"))
+    return {name: read_file(kind, name, configs) for name in names}
 
-    Raises: UserError as `read_mixer_file`.
-    """
-    name = f"tasks/{task}.yaml"
-    if not (configs / name).is_file():
-        name = "own_task.yaml"
-    return _read(configs / name, f"configs/{name}", is_mixer=False)
+
+@functools.cache
+def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
+    """Name the presets of published settings: `paper`, and those of single mixers."""
+    files = list_files("mixers", configs).values()
+    return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
+
+
+def tasks_with_preset(tasks: Sequence[str], preset: str, configs: Path = CONFIGS) -> list[str]:
+    """List the tasks whose settings file has a preset; all of them if none has it."""
+    found = [t for t in tasks if preset in read_file("tasks", t, configs).names["preset"]]
+    return found or list(tasks)
 
 
 def read_files(
@@ -304,8 +298,8 @@ def read_files(
 
     Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
     """
-    file = read_task_file(task, configs)
-    files = [file] if mixer is None else [file, read_mixer_file(mixer, configs)]
+    file = read_file("tasks", task, configs)
+    files = [file] if mixer is None else [file, read_file("mixers", mixer, configs)]
     names = {**file.names, "preset": {*file.names["preset"], *files[-1].published_presets}}
     if request.preset not in names["preset"] and request.preset in published_presets(configs):
         if mixer is not None:
@@ -319,32 +313,8 @@ def read_files(
             missing = f"configs/tasks/{task}.yaml"
             lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
             raise UserError(f"{UnknownName(kind, name, names[kind], f'--{kind}')}{lacking}")
-    tasks = {name: read_task_file(name, configs) for name in (*TASKS.classes, *BENCHMARK, task)}
+    known = (*TASKS.classes, *BENCHMARK, task)  # mixers may have settings for future tasks
+    tasks = {name: read_file("tasks", name, configs) for name in known}
     for one in files:
         one.refuse_unknown_names(tasks)
     return files
-
-
-def list_mixer_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
-    """Read the settings files of all mixers, by mixer."""
-    names = sorted(path.stem for path in (configs / "mixers").glob("*.yaml"))
-    return {name: read_mixer_file(name, configs) for name in names}
-
-
-def list_task_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
-    """Read the settings files of all tasks, by task."""
-    names = sorted(path.stem for path in (configs / "tasks").glob("*.yaml"))
-    return {name: read_task_file(name, configs) for name in names}
-
-
-@functools.cache
-def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
-    """Name the presets of published settings: `paper`, and those of single mixers."""
-    files = list_mixer_files(configs).values()
-    return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
-
-
-def tasks_with_preset(tasks: Sequence[str], preset: str, configs: Path = CONFIGS) -> list[str]:
-    """List the tasks whose settings file has a preset; all of them if none has it."""
-    files = {task: read_task_file(task, configs) for task in tasks}
-    return [task for task in tasks if preset in files[task].names["preset"]] or list(tasks)

@@ -20,8 +20,7 @@ from lra.config.settings_files import (
     STARTS,
     Entry,
     SettingsFile,
-    list_mixer_files,
-    list_task_files,
+    list_files,
 )
 from lra.runtime.errors import UserError
 
@@ -52,7 +51,7 @@ def published_runs(configs: Path = CONFIGS) -> dict[str, PublishedRun]:
     Raises: UserError for a row that is not of that form.
     """
     found: dict[str, PublishedRun] = {}
-    for mixer, file in list_mixer_files(configs).items():
+    for mixer, file in list_files("mixers", configs).items():
         for method, body in file.rows.items():
             try:
                 found[method] = PublishedRun.model_validate({"mixer": mixer, **(body or {})})
@@ -77,7 +76,7 @@ class Difference:
 
 def list_differences(configs: Path = CONFIGS) -> list[Difference]:
     """List where our settings differ from what their sources state, tasks before mixers."""
-    files = {**list_task_files(configs), **list_mixer_files(configs)}
+    files = {**list_files("tasks", configs), **list_files("mixers", configs)}
     return [difference for owner, file in files.items() for difference in _compare(owner, file)]
 
 
