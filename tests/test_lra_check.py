@@ -219,7 +219,7 @@ def test_remarks_are_printed_once(capfd: pytest.CaptureFixture[str]) -> None:
     [
         (["tnn"], "tnn: expected path/to/file.py:ClassName"),
         (["own.py:Nothing"], "expected a mixer (a subclass of torch.nn.Module) or a task (one"),
-        (["own.py:Parity", "--set", "lenght=3"], "did you mean task.length?"),
+        (["own.py:Parity", "--set", "lenght=3"], "did you mean length?"),
         (["own.py:Parity", "--set", "train.lr=3"], "unknown option of Parity 'train.lr'"),
         (["own.py:Parities"], "unknown class 'Parities'; did you mean Parity?"),
     ],

@@ -425,7 +425,7 @@ def test_some_test_examples_in_validation_are_counted() -> None:
 @pytest.mark.parametrize(
     ("more", "part"),
     [
-        (["--set", "task.lenght=3"], "option of Parity 'lenght'; did you mean task.length?"),
+        (["--set", "task.lenght=3"], "unknown option of Parity 'lenght'; did you mean length?"),
         (["--preset", "tiny"], "unknown preset 'tiny' (valid: budget, paper, quick); define "
          "it in a new file configs/tasks/Parity.yaml"),
         (["--protocol", "s5"], "unknown protocol 's5'; did you mean s4? (valid: lra, s4); define"),

@@ -261,7 +261,7 @@ def _suggest(change: Change, names: Iterable[str]) -> str | None:
     ordered = sorted(names, key=lambda name: not name.startswith(f"{section}."))
     by_key = {name.partition(".")[2]: name for name in reversed(ordered)}
     close = get_close_matches(change.key.casefold(), by_key, n=1, cutoff=MIN_SIMILARITY)
-    return by_key[close[0]] if close else None
+    return by_key[close[0]].removeprefix(f"{change.section}.") if close else None
 
 
 def _describe_error(error: Any, name: str, setting: Change | None, owner: str) -> UserError:

@@ -108,28 +108,17 @@ def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...
 
 
 def parse_alternatives(text: str, flag: str) -> list[Change]:
-    """Parse "section.key=a,b" into one change for each value.
+    """Parse "section.key=a,b" into one change for each value; lists in brackets stay whole.
 
-    A list in brackets and a mapping in braces stay whole.
-
-    Args:
-        flag: the flag that the text was given by.
     Raises: UserError for another form, and for an empty value.
     """
     key, equals, values = text.partition("=")
     if not (equals and values.strip()):
         raise UserError(f"{flag} {text}: expected section.key=value,value, like train.lr=1e-3,2e-3")
-    parts: list[str] = []
-    depth = 0
-    for piece in values.split(","):
-        if depth:
-            parts[-1] += f",{piece}"
-        else:
-            parts.append(piece)
-        depth += sum(piece.count(mark) for mark in "[{") - sum(piece.count(m) for m in "]}")
-    if any(not part.strip() for part in parts):
+    if any(not value.strip() for value in values.split(",")):
         raise UserError(f"{flag} {text}: an empty value; write null for none")
-    return [parse_change(f"{key.strip()}={part.strip()}", flag) for part in parts]
+    parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
+    return [parse_change(f"{key}={plain(value)}", flag) for value in parsed]
 
 
 def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
@@ -152,16 +141,12 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
             if not (isinstance(key, str) and key.isidentifier()):  # pyright: ignore
                 name = reprlib.repr(key)
                 raise UserError(f"{origin}: {section}: got {name}, expected the name of a setting")
-            recordable = _recordable(value, f"{origin}: {section}.{key}")
-            found.append(Change(section, key, recordable, origin))
+            try:
+                recorded = json.loads(json.dumps(value, allow_nan=False))  # tuples are lists
+            except (TypeError, ValueError, RecursionError):
+                raise UserError(
+                    f"{origin}: {section}.{key}: got {reprlib.repr(value)}, expected a number, "
+                    f"text, boolean or list"
+                ) from None
+            found.append(Change(section, key, recorded, origin))
     return tuple(found)
-
-
-def _recordable(value: object, origin: str) -> Any:
-    """Return a value as JSON holds it, with lists in place of tuples."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise UserError(
-            f"{origin}: got {reprlib.repr(value)}, expected a number, text, boolean or list"
-        ) from None
