@@ -91,7 +91,13 @@ def options_model(owner: type) -> type[Section]:
             )
         if parameter.kind is not parameter.VAR_POSITIONAL:
             fields[parameter.name] = _describe_option(parameter, hints.get(parameter.name))
-    return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+    try:
+        return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+    except Exception:
+        wrong = ", ".join(name for name in fields if not _is_possible({name: fields[name]}))
+        raise BrokenPromise(
+            f"{wrong} cannot be a setting; use the type of a number, text, boolean or list"
+        ) from None
 
 
 def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
@@ -103,18 +109,16 @@ def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]
         raise BrokenPromise(f"{name}: write Annotated[whole type, mark], not within the type")
     if hint is None:
         hint = type(default) if isinstance(default, (bool, int, float, str)) else Any
-    field: Any = (hint, ... if default is parameter.empty else default)
+    return hint, ... if default is parameter.empty else default
+
+
+def _is_possible(fields: dict[str, Any]) -> bool:
+    """Whether options have types that can be checked; defaults are checked where they are used."""
     try:
-        fields: dict[str, Any] = {name: field}
-        section = create_model("Options", __base__=Section, **fields)
-        if default is not parameter.empty:
-            section.model_validate({})
-    except Exception as error:
-        raise BrokenPromise(
-            f"{name} cannot be a setting ({type(error).__name__}); use a number, text, boolean or "
-            f"list, and a default of the same type"
-        ) from None
-    return field
+        create_model("Options", __base__=Section, **fields)
+    except Exception:
+        return False
+    return True
 
 
 def _has_hidden_mark(hint: Any) -> bool:

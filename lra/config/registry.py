@@ -13,7 +13,7 @@ import inspect
 import os
 import pkgutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
@@ -185,48 +185,47 @@ def _run_file(path: Path, origin: str) -> ModuleType:
     if module.__name__ in sys.modules:
         return sys.modules[module.__name__]
     module.__file__ = str(path)
-    _extend_search_path(path.parent)
     sys.modules[module.__name__] = module  # dataclasses and type hints look names up there
     try:
-        # An import could use bytecode from before an edit.
-        with contextlib.chdir("."):  # restores the working directory
+        with _explain_import(path.parent, origin, str(path)):
+            # An import could use bytecode from before an edit.
             exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
+    except BaseException:
         del sys.modules[module.__name__]
-        raise _describe_failed_import(error, origin, str(path)) from None
+        raise
     return module
 
 
 def _import_module(name: str, origin: str) -> ModuleType:
     """Import a module that is installed, or in the current folder."""
-    _extend_search_path(Path.cwd())
+    with _explain_import(Path.cwd(), origin, name.replace(".", "/"), name):
+        return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _explain_import(folder: Path, origin: str, file: str, module: str = "") -> Iterator[None]:
+    """Let code import from a folder, keep the working directory, and describe what it raises.
+
+    Args:
+        file: a part of the path of the code.
+        module: the module that is imported, if it is no file.
+    """
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
     try:
         with contextlib.chdir("."):
-            return importlib.import_module(name)
+            yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing is not None and f"{name}.".startswith(f"{missing}."):
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if missing and f"{module}.".startswith(f"{missing}."):
             raise UserError(
                 f"{origin}: the module {missing} is neither installed nor in {Path.cwd()}; to name "
                 f"a file, write path/to/file.py:ClassName"
             ) from None
-        raise _describe_failed_import(error, origin, name.replace(".", "/")) from None
-
-
-def _extend_search_path(folder: Path) -> None:
-    """Add a folder to the end of the search path of imports."""
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-
-
-def _describe_failed_import(error: BaseException, origin: str, file: str) -> UserError:
-    text = f"{origin}: its import failed: {describe_error(error, file)}"
-    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
-    if name.startswith(tuple(f"{package}." for package in PACKAGES)):
-        package = name.partition(".")[0]
-        text += f"; {package} is a package of the suite: give a folder of this name another one"
-    return UserError(text)
+        text = f"{origin}: its import failed: {describe_error(error, file)}"
+        package = missing.partition(".")[0]
+        if package in PACKAGES:
+            text += f"; {package} is a package of the suite: give a folder of this name another one"
+        raise UserError(text) from None

@@ -105,9 +105,8 @@ class SettingsFile:
         Raises: UserError for a task that does not exist, and for a preset or protocol that none of
             the tasks has that it is for.
         """
-        for entry in self.entries:
-            if entry.task not in {ALL, *tasks}:
-                raise UnknownName("task", entry.task, {ALL, *GROUPS, *tasks}, self.shown)
+        for task in {entry.task for entry in self.entries} - {ALL, *tasks}:
+            raise UnknownName("task", task, {ALL, *GROUPS, *tasks}, self.shown)
         for kind, names in self.names.items():
             for name in names:
                 own = {e.task for e in self.entries if getattr(e, kind) == name} - {ALL}
