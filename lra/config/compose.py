@@ -274,7 +274,7 @@ def _describe_error(error: Any, name: str, setting: Change | None, owner: str) -
     if not error["loc"]:
         return UserError(str(error.get("ctx", {}).get("error", error["msg"])))
     if error["type"] == "missing":
-        return UserError(f"{name}: this option of {owner} has no default; use --set {name}=VALUE")
+        return UserError(f"{owner}: {name} has no default; use --set {name}=VALUE")
     origin = owner if setting is None else setting.origin
     if error["type"] == "literal_error":
         choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
