@@ -13,7 +13,7 @@ TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would s
 if TYPE_CHECKING:
     from common.errors import DataError
     from lra.api.data import Data, data, mixers, tasks
-    from lra.api.frame import records
+    from lra.api.frame import metrics, records
     from lra.api.model import Built, TrainedRun, build, load
     from lra.api.training import run
     from lra.runtime.errors import UserError
@@ -32,6 +32,7 @@ __all__ = [
     "data",
     "evaluate",
     "load",
+    "metrics",
     "mixers",
     "prepare",
     "record",
@@ -56,6 +57,7 @@ def __getattr__(name: str) -> object:
         "build": "lra.api.model",
         "data": "lra.api.data",
         "load": "lra.api.model",
+        "metrics": "lra.api.frame",
         "mixers": "lra.api.data",
         "records": "lra.api.frame",
         "run": "lra.api.training",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lra.runtime.interrupts import expect_interrupts
+from lra.train.scores import describe_data
 
 if __name__ == "__main__":
     expect_interrupts("lra.prepare")
@@ -20,7 +21,6 @@ from common.untrusted import explain_errors
 from lra.config.compose import compose_task
 from lra.config.registry import TASKS
 from lra.config.request import TaskRequest, flag_changes, parse_changes
-from lra.record.position_losses import describe_data
 from lra.runtime.cli import (
     ALL,
     OWN_CLASS,

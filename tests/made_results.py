@@ -11,14 +11,18 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
 from lra.record.evaluation import EvaluationRecord
-from lra.record.position_losses import PositionLoss, PositionScores, bin_range, perplexity_of
 from lra.record.run import RunRecord, folder_of
+from lra.record.scores import PositionLoss, PositionScores
+from lra.train.scores import bin_range, perplexity_of
 
 VALUES = {
     "run_id": "abc-s0", "task": "listops", "mixer": "tnn", "preset": "paper",
-    "protocol": "s4", "overrides": [], "seed": 0, "status": "done", "message": None,
+    "protocol": "s4", "settings": {}, "origins": {}, "overrides": [], "seed": 0, "status": "done",
+    "message": None,
     "test_accuracy": 40.0, "test_correct": 800, "test_total": 2000, "val_accuracy": 41.0,
     "selected_on": "val", "best_step": 10, "steps": 20, "total_steps": 20, "epochs": 1.0,
     "steps_per_second": 2.5, "flops_per_step": 1e9, "peak_memory_mib": 100.0, "params": 1000,
@@ -44,8 +48,14 @@ SMALL_TEST = 400
 
 
 def record(**changes: object) -> RunRecord:
-    """Make a record whose count of right answers fits its accuracy."""
+    """Make a record whose count of right answers fits its accuracy.
+
+    The field `overrides` has changed settings as `--set` takes them.
+    """
     values: dict[str, Any] = {**VALUES, **changes}
+    given = {one.name: one.value for one in parse_changes(values.pop("overrides"))}
+    values["settings"] = {**values["settings"], **given}
+    values["changed"] = [*given]
     if values["status"] != "done":
         values |= NOT_DONE
     elif "test_correct" not in changes:
@@ -92,7 +102,7 @@ def save_evaluation(results: Path, run: RunRecord, length: int, bits: float) -> 
     """Write what a model needs in windows of another length."""
     EvaluationRecord(
         run_id=run.run_id, task=run.task, mixer=run.mixer, seed=run.seed,
-        config_hash=run.config_hash, length=length, changes=[], trained_length=run.length,
+        config_hash=run.config_hash, length=length, changes={}, trained_length=run.length,
         test_accuracy=50.0, test_correct=500, test_total=1000, loss=bits * math.log(2),
         baselines={"majority class": 17.0}, largest_class=17.0, examples_per_second=9.0,
         positions=scores(bits, length=length), device="CPU", precision="fp32", versions={}, git={},
@@ -102,7 +112,10 @@ def save_evaluation(results: Path, run: RunRecord, length: int, bits: float) -> 
 
 def bench_record(**changes: object) -> BenchRecord:
     """Make the record of a measurement."""
-    return BenchRecord.model_validate({**BENCH_VALUES, **changes})
+    values: dict[str, Any] = {**BENCH_VALUES, **changes}
+    for change in parse_changes(values.pop("overrides", ())):
+        values.setdefault("changes", {})[change.name] = change.value
+    return BenchRecord.model_validate(values)
 
 
 def made_records(count: int) -> list[RunRecord]:
@@ -153,6 +166,16 @@ def save(results: Path, saved: RunRecord) -> Path:
     folder.mkdir(parents=True)
     saved.save(folder)
     return folder / "result.json"
+
+
+def write_as_schema_1(folder: Path) -> None:
+    """Replace the record of a run by the one that earlier versions wrote."""
+    path = folder / "result.json"
+    values = json.loads(path.read_text()) | {"schema_version": 1}
+    settings, changed = values.pop("settings"), values.pop("changed")
+    del values["origins"]
+    values["overrides"] = [*write_changes({name: settings[name] for name in changed})]
+    path.write_text(json.dumps(values, indent=2) + "\n")
 
 
 def save_all(results: Path, records: Iterable[RunRecord]) -> Path:

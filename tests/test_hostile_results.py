@@ -26,6 +26,7 @@ from lra.sweep.plan import Limits, limit_flags
 from lra.train.checkpoint import load_newest
 from lra.train.run_folder import RunFolder
 from made_data import Attack, put
+from made_results import write_as_schema_1
 
 MEAN = "mean"
 RECORD = "lra.record.__main__"
@@ -81,7 +82,9 @@ REFUSED: Mapping[str, str] = {
     "test_total": "minus true",
     "steps": "minus infinite",
     "seed": "text huge",
-    "overrides": "object null",
+    "changed": "object null",
+    "settings": "list null",
+    "origins": "list true",
     "device": "escape long",
     "git": "list",
     "data": "object",
@@ -90,7 +93,7 @@ REFUSED: Mapping[str, str] = {
     "schema_version": "null huge",
 }
 ACCEPTED: Mapping[str, str] = {
-    "overrides": "list",
+    "changed": "list",
     "device": "text up",
     "git": "object",
     "versions": "object",
@@ -110,7 +113,7 @@ def test_fields_of_records(place: Place, done: Path, code: int, field: str, kind
     path = copied(done, place) / "result.json"
     text = json.dumps({**json.loads(path.read_text()), field: BAD[kind]})
     path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    place.attack(RECORD, ["validate"], {code}, says="not a record of schema 1" if code else "")
+    place.attack(RECORD, ["validate"], {code}, says="not a record of schema 2" if code else "")
 
 
 FILES: Mapping[str, bytes] = {
@@ -152,7 +155,12 @@ SHOWN: Mapping[str, Mapping[str, Any]] = {
     "LaTeX": {"device": r"\input{/etc/passwd} & % # _ {", "label": r"$\frac{1}{$"},
     "Markdown": {"device": "a|b`c`*d*", "label": "[l](javascript:x)"},
     "link": {"device": "![l][r] <javascript:x> [r]: javascript:y"},
-    "long": {"overrides": ["train.lr=" + "9" * 1900] * 9, "device": "d" * 200, "params": 2**63 - 1},
+    "long": {
+        "settings": {"train.lr": "9" * 1900},
+        "changed": ["train.lr"],
+        "device": "d" * 200,
+        "params": 2**63 - 1,
+    },
     "letters": {"device": "Ж漢字 💥 مرحبا", "peak_memory_mib": 1e-300, "steps_per_second": 1e-300},
     "never": {"steps_per_second": None, "flops_per_step": None, "best_step": None},
     "label of another row": {"label": "x (train.lr=1) [settings 0]"},
@@ -190,21 +198,22 @@ SETTINGS: Mapping[str, bytes] = {
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_settings_of_runs(place: Place, done: Path, name: str) -> None:
+def test_settings_of_old_runs(place: Place, done: Path, name: str) -> None:
     run = copied(done, place)
+    write_as_schema_1(run)
     (run / "config.yaml").write_bytes(SETTINGS[name])
-    place.attack(RECORD, ["export", "--csv", "all.csv"], {0})
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {0, 1})
     text = (place.folder / "all.csv").read_text()
-    assert len(text.splitlines()) == 2
     assert "\x1b" not in text
     assert not [cell for cell in text.split(",") if cell.strip('"')[:1] in {"=", "@"}]
 
 
 def test_settings_that_are_no_file(place: Place, done: Path) -> None:
     run = copied(done, place)
+    write_as_schema_1(run)
     (run / "config.yaml").unlink()
     os.mkfifo(run / "config.yaml")
-    place.attack(RECORD, ["export", "--csv", "all.csv"], {0}, says="is a pipe")
+    place.attack(RECORD, ["export", "--csv", "all.csv"], {1}, says="is a pipe")
 
 
 PREDICTIONS: Mapping[str, tuple[bytes, str]] = {

@@ -107,10 +107,9 @@ def test_all_values_of_a_setting_share_the_rounds_of_a_length() -> None:
     for case in short:
         settings = case.settings()
         layers = case.config().mixer.model_dump()["rpe_layers"]
-        assert settings["varied"] == ("mixer.rpe_layers=2,1", "model.dim=8")
-        assert settings["overrides"] == (
-            "mixer.rpe_dim=4", f"mixer.rpe_layers={layers}", "model.dim=8",
-        )  # fmt: skip
+        assert settings["varied"] == {"mixer.rpe_layers": [2, 1], "model.dim": [8]}
+        expected = {"mixer.rpe_dim": 4, "mixer.rpe_layers": layers, "model.dim": 8}
+        assert settings["changes"] == expected
 
 
 def test_a_varied_setting_wins_over_flags() -> None:

@@ -98,7 +98,7 @@ def test_the_number_is_that_of_the_best_model_on_the_fresh_test_set(trained: Pat
     ) == 0  # fmt: skip
     (found,) = [one for one in evaluations_of(run)[0] if one.length == 120]
     assert (found.test_correct, found.test_total) == (right, 30)
-    assert found.changes == ["task.max_depth=4"]
+    assert found.changes == {"task.max_depth": 4}
     assert found.label == "120 positions, max_depth=4"
 
 
@@ -176,7 +176,7 @@ def test_a_loss_may_be_as_large_as_numbers_go(tmp_path: Path) -> None:
 
 def test_values_are_in_the_order_of_numbers(tmp_path: Path) -> None:
     for depth in (10, 5, 20):
-        evaluation_record(length=None, changes=[f"task.max_depth={depth}"]).save(tmp_path)
+        evaluation_record(length=None, changes={"task.max_depth": depth}).save(tmp_path)
     found = evaluations_of(tmp_path)[0]
     assert [one.label for one in found] == ["max_depth=5", "max_depth=10", "max_depth=20"]
 
@@ -302,7 +302,7 @@ def evaluation_record(**changes: object) -> EvaluationRecord:
     run = made_record()
     values: dict[str, object] = {
         "run_id": run.run_id, "task": run.task, "mixer": run.mixer, "seed": 0,
-        "config_hash": run.config_hash, "length": 4096, "changes": [], "trained_length": 2048,
+        "config_hash": run.config_hash, "length": 4096, "changes": {}, "trained_length": 2048,
         "test_accuracy": 30.0, "test_correct": 600, "test_total": 2000, "loss": 2.0,
         "baselines": {"majority class": 17.0}, "largest_class": 17.0, "examples_per_second": 9.0,
         "device": "CPU", "precision": "fp32", "versions": {}, "git": {}, "data": run.data,
@@ -321,7 +321,7 @@ def test_the_report_has_a_table_and_figures(tmp_path: Path) -> None:
             evaluation_record(
                 mixer=mixer, length=length, test_correct=correct, test_accuracy=correct / 20
             ).save(folder)
-        evaluation_record(mixer=mixer, length=None, changes=["task.max_depth=20"]).save(folder)
+        evaluation_record(mixer=mixer, length=None, changes={"task.max_depth": 20}).save(folder)
     # Another seed, which was not evaluated, does not count as trained.
     other = made_record(mixer="tnn", run_id="abc-s1", seed=1, test_accuracy=60.0)
     (results / "runs" / "listops" / "tnn" / "abc-s1").mkdir()

@@ -270,7 +270,7 @@ def test_a_record_holds_bits_and_perplexity(made: Path) -> None:
 def run_frame(record: RunRecord) -> dict[str, Any]:
     from lra.record.frame import to_frame
 
-    return to_frame([(Path("nowhere"), record)])[0].iloc[0].to_dict()
+    return to_frame([(Path("nowhere"), record)], Path("nowhere")).iloc[0].to_dict()
 
 
 def test_other_lengths_score_the_same_text(made: Path) -> None:

@@ -250,7 +250,7 @@ def test_the_hash_covers_both_phases() -> None:
     assert "pretrain" not in plain.values() and "pretrain:" not in plain.show()
     assert masked.values()["pretrain"]["masked_share"] == 0.1
     assert "pretrain:" in masked.show()
-    assert masked.overrides == (*plain.overrides, "pretrain.objective=masked")
+    assert masked.changes == {**plain.changes, "pretrain.objective": "masked"}
 
 
 def test_a_pretraining_is_as_long_as_the_training_unless_it_says_otherwise() -> None:
@@ -323,7 +323,7 @@ def test_the_record_tells_both_phases(unbroken: Path, tmp_path: Path) -> None:
 def test_a_pretraining_is_columns_beside_runs_without_one(unbroken: Path) -> None:
     record = load_record(unbroken / "result.json")
     plain = record.model_copy(update={"pretraining": None})
-    frame, _ = to_frame([(unbroken, record), (unbroken, plain)])
+    frame = to_frame([(unbroken, record), (unbroken, plain)], unbroken)
     assert "pretraining" not in frame
     assert frame["pretraining.steps"].tolist()[0] == 12
 

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from conftest import ROOT
 from lra.config.registry import MIXERS
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
@@ -16,7 +15,7 @@ from lra.record.run import all_records, load_record
 from lra.report.published.rows import published_rows, rows_of
 from lra.report.tables.task_table import task_table
 from lra.runtime.errors import UserError
-from made_results import bench_record, record, save
+from made_results import bench_record, record, save, save_evaluation
 
 
 def test_records_survive_a_round_trip(tmp_path: Path) -> None:
@@ -50,7 +49,7 @@ def test_records_out_of_the_schema_are_refused(tmp_path: Path, damage) -> None:
     values = json.loads(path.read_text())
     damage(values)
     path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match="not a record of schema 1"):
+    with pytest.raises(UserError, match="not a record of schema 2"):
         load_record(path)
 
 
@@ -72,11 +71,12 @@ def test_a_record_in_another_runs_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
-    shipped = next((ROOT / "results" / "shipped").rglob("evaluation-*.json"))
-    shutil.copy(shipped, tmp_path / "evaluation-00000000.json")
-    records, faults = evaluations_of(tmp_path)
+    save_evaluation(tmp_path, record(), 4096, 2.0)
+    (path,) = tmp_path.rglob("evaluation-*.json")
+    path.rename(path.with_name("evaluation-00000000.json"))
+    records, faults = evaluations_of(path.parent)
     assert not records
-    assert f"move it to {tmp_path / shipped.name}" in faults[0]
+    assert f"move it to {path}" in faults[0]
 
 
 def cells(table: str) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from filelock import FileLock
 import lra
 from conftest import ROOT
 from lra.record.__main__ import main
-from lra.record.run import RunRecord, all_records, folder_of
+from lra.record.run import all_records, folder_of
 from lra.runtime.cli import HELD
 from lra.runtime.console import csv_table
 from made_results import made_records, record, save, save_all, write_predictions
@@ -122,53 +122,23 @@ def test_mistakes_are_one_line(
     assert message in capsys.readouterr().err
 
 
-def with_settings(results: Path, run: RunRecord, text: str) -> Path:
-    path = folder_of(results, run) / "config.yaml"
-    path.write_text(text)
-    return path
-
-
 def test_the_export_has_every_setting_and_the_folder(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    first, second = record(), record(mixer="s4")
+    first = record(settings={"train.lr": 1e-3, "train.steps": None})
+    second = record(
+        mixer="s4", settings={"train.lr": 0.5, "mixer.sizes": [1, 2], "mixer.kind": "=a"}
+    )
     save_all(tmp_path, [first, second])
-    with_settings(tmp_path, first, "# hash: x\ntrain:\n  lr: 1.0e-3  # default\n  steps: null\n")
-    with_settings(tmp_path, second, 'train:\n  lr: 0.5\nmixer:\n  sizes: [1, 2]\n  kind: "=a"\n')
     assert main(["export", "--results-dir", str(tmp_path)]) == 0
     lines = csv.DictReader(io.StringIO(capsys.readouterr().out))
     rows = {row["mixer"]: row for row in lines}
-    assert {name: float(row["config.train.lr"]) for name, row in rows.items()} == {
-        "tnn": 0.001,
-        "s4": 0.5,
-    }
-    assert [rows[n]["config.mixer.sizes"] for n in ("tnn", "s4")] == ["", "[1, 2]"]
-    assert rows["s4"]["config.mixer.kind"] == "'=a"
-    assert {row["config.train.steps"] for row in rows.values()} == {""}
+    assert {name: float(row["train.lr"]) for name, row in rows.items()} == {"tnn": 0.001, "s4": 0.5}
+    assert [rows[n]["mixer.sizes"] for n in ("tnn", "s4")] == ["", "[1, 2]"]
+    assert rows["s4"]["mixer.kind"] == "'=a"
+    assert {row["train.steps"] for row in rows.values()} == {""}
     for run in (first, second):
         assert rows[run.mixer]["path"] == str(folder_of(tmp_path, run))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", "train: [", "train:\n  lr: &a 1\n  b: *a\n", "unknown:\n  x: 1\n", "- 1\n",
-     'train:\n  "a b\\e": 1\n', "train:\n" + "".join(f"  k{i}: 1\n" for i in range(1001))],
-)  # fmt: skip
-def test_settings_that_cannot_be_read_are_left_empty(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
-) -> None:
-    run = record(mixer="s4")
-    save_all(tmp_path, [record(), run])
-    with_settings(tmp_path, record(), "train:\n  lr: 0.5\n")
-    if text is not None:
-        with_settings(tmp_path, run, text)
-    assert main(["export", "--results-dir", str(tmp_path)]) == 0
-    captured = capsys.readouterr()
-    rows = list(csv.DictReader(io.StringIO(captured.out)))
-    assert [name for name in rows[0] if name.startswith("config.")] == ["config.train.lr"]
-    assert sorted(row["config.train.lr"] for row in rows) == ["", "0.5"]
-    assert f"left empty: settings of {folder_of(tmp_path, run)}" in captured.err
-    assert captured.err.count("\n") == 1
 
 
 def test_shipped_runs_are_exported_on_request(
@@ -191,7 +161,6 @@ def test_shipped_runs_are_exported_on_request(
 
 def test_the_frame_of_python_code_is_that_of_the_export(tmp_path: Path) -> None:
     save_all(tmp_path, [record(overrides=["train.lr=0.5"]), record(mixer="s4")])
-    with_settings(tmp_path, record(), "train:\n  lr: 0.5\n")
     file = tmp_path / "x.csv"
     assert main(["export", "--results-dir", str(tmp_path), "--csv", str(file)]) == 0
     assert csv_table(lra.records(str(tmp_path))) == file.read_text()

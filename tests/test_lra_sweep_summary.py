@@ -29,7 +29,7 @@ def planned(mixer: str, task: str = "listops", seed: int = 0, *overrides: str) -
     )
     folder = RunFolder(Path("results", "runs", task, mixer, f"0123abcd-s{seed}"))
     return PlannedRun(
-        config=resolve(request), mixer=mixer, seed=seed, overrides=overrides, folder=folder,
+        config=resolve(request), mixer=mixer, seed=seed, changes=request.changes, folder=folder,
         data_dir=Path("data"), results_dir=Path("results"),
     )  # fmt: skip
 

@@ -16,10 +16,11 @@ from common.errors import DataError
 from lra.check.__main__ import main as check_main
 from lra.config.schema import RunConfig
 from lra.record.run import RunRecord, load_record
-from lra.record.token_scores import SegmentScore, TokenScores, token_scores
+from lra.record.scores import SegmentScore, TokenScores
 from lra.report.boards.results import Results
 from lra.report.figures.breakdown import accuracies_of_prefixes, join_predictions
 from lra.runtime.errors import UserError
+from lra.train.scores import token_scores
 from lra.train.trainer import Trainer
 from requested import resolve
 from tasks.base import Dataset

@@ -89,7 +89,7 @@ def test_steps_stand_beside_the_reference(
     assert (record.precision, record.batch_size) == ("bf16", 2)
     assert record.ratio_low_quartile and record.ratio_to_reference and record.ratio_high_quartile
     assert record.ratio_low_quartile <= record.ratio_to_reference <= record.ratio_high_quartile
-    assert record.overrides == ()
+    assert record.changes == {}
     assert record.time_breakdown is not None
     assert sum(record.time_breakdown.values()) == pytest.approx(100, abs=1)
     assert "data" in record.time_breakdown
@@ -113,7 +113,7 @@ def test_the_tasks_own_lengths(tmp_path: Path) -> None:
     assert sorted((r.mode, r.lengths, r.length) for r in records) == [
         ("forward", "task", 24), ("step", "task", 24),
     ]  # fmt: skip
-    assert all(len(r.overrides) == 6 for r in records)
+    assert all(len(r.changes) == 6 for r in records)
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -149,11 +149,11 @@ def test_a_setting_is_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert bench.main(arguments) == 0
     records, faults = all_bench_records(tmp_path)
     assert not faults
-    assert {r.varied_values for r in records} == {("mixer.rpe_layers=2",), ("mixer.rpe_layers=10",)}
+    assert [r.varied_changes for r in records] == [{"mixer.rpe_layers": n} for n in (2, 10)]
     for r in records:
         assert r.ratio_to_reference and r.time_breakdown and r.flops_per_step
         assert (r.mode, r.task, r.batch_size) == ("step", "lm", 1)
-        assert r.fixed_overrides == ("model.dim=8", "model.depth=1", "mixer.rpe_dim=4")
+        assert r.common_changes == {"model.dim": 8, "model.depth": 1, "mixer.rpe_dim": 4}
         assert "--vary mixer.rpe_layers=2,10" in bench_command(r)
         assert bench_command(r).count("rpe_layers") == 1
     shown = capsys.readouterr().out
@@ -379,7 +379,7 @@ def test_unreadable_measurements_are_named(tmp_path: Path) -> None:
     bench_record().save(tmp_path / "bench").write_text("{")
     records, faults = all_bench_records(tmp_path)
     assert not records
-    assert "not a record of schema 1" in faults[0]
+    assert "not a record of schema 2" in faults[0]
 
 
 def test_a_measurement_under_another_name_is_refused(tmp_path: Path) -> None:

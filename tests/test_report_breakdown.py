@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from figure_checks import legend_names, overlaps
+from lra.record.intervals import wilson_interval
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import boards
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.predictions import Predictions
 from lra.report.boards.results import Results
 from lra.report.figures.breakdown import (

@@ -10,8 +10,8 @@ import pytest
 from matplotlib.collections import PathCollection
 
 from figure_checks import legend_names, overlaps
+from lra.record.intervals import wilson_interval
 from lra.report.boards.board import boards
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS

@@ -229,7 +229,7 @@ def test_what_cannot_be_read_is_named_and_left_out(
     broken.write_text(content)
     assert report.main(["--results-dir", str(tmp_path)]) == 1
     captured = capsys.readouterr()
-    assert f"left out: {broken}: not a record of schema 1" in captured.err
+    assert f"left out: {broken}: not a record of schema 2" in captured.err
     assert "tnn 40.00" in " ".join(captured.out.split())
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from figure_checks import overlaps
+from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord, folder_of
 from lra.report.boards.board import boards
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
 from lra.report.boards.ranking import BEST, SECOND, ranks_beyond
 from lra.report.boards.results import Results

@@ -194,7 +194,12 @@ def test_models_on_other_data_draw_the_best_rows(tmp_path: Path) -> None:
     runs = mixers()
     save_all(tmp_path, runs)
     for run in runs:
-        for length, changes in ((4096, []), (8192, []), (None, ["task.x=1"]), (None, ["task.x=2"])):
+        for length, changes in (
+            (4096, {}),
+            (8192, {}),
+            (None, {"task.x": 1}),
+            (None, {"task.x": 2}),
+        ):
             EvaluationRecord(
                 run_id=run.run_id, task=run.task, mixer=run.mixer, seed=0, config_hash="abc",
                 length=length, changes=changes, trained_length=run.length,

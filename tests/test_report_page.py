@@ -181,8 +181,7 @@ def test_the_page_of_a_thousand_runs_is_small(page: Path, tmp_path: Path) -> Non
         copy = run.model_copy(
             update={"run_id": f"{run.run_id}{group}", "seed": 10 * (group + 1) + run.seed}
         )
-        record_file = save(folder, copy)
-        shutil.copy(shipped.path(run) / "config.yaml", record_file.parent)
+        save(folder, copy)
     data = ReportData(Results(folder), ReportOptions())
     figures = {path.stem: path.read_bytes() for path in page.parent.glob("figures/*.svg")}
     files = (page.parent / CONTENTS).read_text().split()
@@ -371,7 +370,7 @@ def test_a_mean_opens_the_runs_of_all_its_seeds(browser: Any) -> None:
     assert dialog.find_element("tag name", "h3").text.startswith("tnn, listops: ")
     commands = [part.text for part in dialog.find_elements("tag name", "pre")]
     assert [command.partition("--seed ")[2] for command in commands] == ["0", "1", "2"]
-    assert len(dialog.find_elements("css selector", "a[href$='result.json']")) == 3
+    assert len(dialog.find_elements("css selector", "a[href$='runs.parquet']")) == 3
     dialog.find_element("tag name", "button").click()
     assert browser.find_elements("css selector", "dialog[open]") == []
 

@@ -337,7 +337,7 @@ def test_numbers_stand_below_each_other() -> None:
 
 
 def test_the_document_compiles_without_an_overfull_box(tmp_path: Path) -> None:
-    odd = run("tnn", "text", run_id="o", overrides=[f"mixer.{ODD}"], config_hash="o")
+    odd = run("tnn", "text", run_id="o", overrides=[f"mixer.odd='{ODD}'"], config_hash="o")
     save_all(tmp_path, [*every_task(3), VARIANT, odd])
     paper(tmp_path, "--rows", ALL_ROWS)
     log = compiled(tmp_path / "report" / "paper", "paper")

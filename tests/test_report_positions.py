@@ -16,8 +16,8 @@ from conftest import tiny_settings
 from figure_checks import overlaps
 from lra.evaluate.__main__ import _table as evaluation_text
 from lra.evaluate.__main__ import main as evaluate_main
-from lra.record.position_losses import PositionLoss, PositionScores, position_losses
 from lra.record.run import RunRecord
+from lra.record.scores import PositionLoss, PositionScores
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.position_bits import by_position, by_value, windows_of
@@ -34,6 +34,7 @@ from lra.report.tables.out_of_distribution import evaluation_tables
 from lra.report.tables.position_bits import metadata_tables
 from lra.report.tables.table import Table
 from lra.report.tables.task_table import task_table
+from lra.train.scores import position_losses
 from made_results import next_token_run, record, save, save_all, save_evaluation, scores
 from written_page import read_page
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lra.record.run import RunRecord
-from lra.record.token_scores import SegmentScore, TokenScores
+from lra.record.scores import SegmentScore, TokenScores
 from lra.report.boards.board import boards
 from lra.report.boards.probes import Probe, probes
 from lra.report.boards.results import Results
@@ -36,6 +36,7 @@ def attempt(number: int, accuracy: float, *, language: str = "parity", **changes
         task="languages",
         run_id=run_id,
         config_hash=f"{number:08x}",
+        settings={"task.train": 100, "model.dim": 64, "train.steps": 1000},
         overrides=overrides,
         test_accuracy=accuracy,
         test_correct=round(accuracy),
@@ -50,15 +51,6 @@ def attempt(number: int, accuracy: float, *, language: str = "parity", **changes
 
 def found_in(folder: Path, runs: list[RunRecord]) -> tuple[Results, Probe]:
     save_all(folder, runs)
-    for run in runs:
-        language = run.overrides[0].partition("=")[2]
-        changed = dict(text.split("=") for text in run.overrides)
-        place = folder / "runs" / run.task / run.mixer / run.run_id
-        place.joinpath("config.yaml").write_text(
-            f"task: {{language: {language}, train: 100}}\n"
-            f"model: {{dim: {changed.get('model.dim', 64)}}}\n"
-            f"train: {{steps: {changed.get('train.steps', 1000)}}}\n"
-        )
     results = Results(folder)
     (probe,) = probes(results)
     assert not any("predictions" in fault for fault in results.faults)
@@ -115,12 +107,11 @@ def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     printed = summarize(data, chapters, tmp_path)
     assert "languages, preset" in printed
     assert "95.00" in printed
-    # Without the settings of the run, which are named as missing, the rest is shown.
-    assert any("config.yaml" in fault for fault in results.faults)
 
 
 def test_variants_are_named_by_what_the_command_changed(tmp_path: Path) -> None:
-    settings = {"length": "64", "pairs": "4", "longest": "1024", "mixture": "false", "val": "9"}
+    settings = {"task.length": 64, "task.pairs": 4, "task.longest": 1024, "task.mixture": False,
+                "task.val": 9}  # fmt: skip
     changes = [
         {},
         {"length": "128", "pairs": "8"},
@@ -130,11 +121,9 @@ def test_variants_are_named_by_what_the_command_changed(tmp_path: Path) -> None:
     for number, changed in enumerate(changes):
         overrides = [f"task.{key}={value}" for key, value in changed.items()]
         data = {"source": "generated", "fingerprint": str(number) * 64, "sizes": {"test": 100}}
-        run = record(task="recall", run_id=f"{number:08x}-s0", overrides=overrides, data=data)
+        run = record(task="recall", run_id=f"{number:08x}-s0", overrides=overrides, data=data,
+                     settings=settings)  # fmt: skip
         save_all(tmp_path, [run])
-        options = ", ".join(f"{key}: {value}" for key, value in (settings | changed).items())
-        place = tmp_path / "runs" / "recall" / run.mixer / run.run_id / "config.yaml"
-        place.write_text(f"task: {{{options}}}\n")
     (probe,) = probes(Results(tmp_path))
     assert probe.differing == "length, longest, mixture, pairs"
     assert {variant.name for variant in probe.variants} == {

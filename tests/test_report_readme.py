@@ -11,7 +11,6 @@ import pytest
 import report
 from conftest import ROOT
 from lra.config.registry import MIXERS
-from lra.record.run import folder_of
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
 from lra.report.chapters import ReportData, ReportOptions, readme_slugs
@@ -60,15 +59,13 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def save_two_rows(results: Path) -> None:
     """Save runs of two mixers on five tasks, their settings, and measurements of their speed."""
     runs = [
-        record(task=task, mixer=mixer, test_accuracy=accuracy)
+        record(task=task, mixer=mixer, test_accuracy=accuracy, settings={"train.lr": 0.001})
         for task in FIVE
         for mixer, accuracy in (("tnn", 40.0), ("s4", 50.0))
     ]
     save_all(results, runs)
     for mixer in ("tnn", "s4"):
         bench_record(mixer=mixer).save(results / "bench")
-    for run in runs:
-        (folder_of(results, run) / "config.yaml").write_text("train:\n  lr: 0.001\n")
 
 
 def test_blocks_are_checked_and_written(root: Path, capsys: pytest.CaptureFixture[str]) -> None:

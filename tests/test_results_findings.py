@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import yaml
 
 from lra.classifier.classifier import Classifier
 from lra.config.registry import MIXERS
@@ -37,10 +36,10 @@ def test_of_a_search_the_best_rate_is_taken(tmp_path: Path) -> None:
     for mixer, values in accuracies.items():
         for number, value in enumerate(values):
             status = "stopped" if value == 70.0 else "done"
-            run = record(mixer=mixer, run_id=f"{number}-s0", val_accuracy=value, status=status)
-            save(tmp_path, run)
             rate = 3.0**number / 1000
-            (folder_of(tmp_path, run) / "config.yaml").write_text(f"train:\n  lr: {rate}\n")
+            run = record(mixer=mixer, run_id=f"{number}-s0", val_accuracy=value, status=status,
+                         settings={"train.lr": rate})  # fmt: skip
+            save(tmp_path, run)
     searches = rate_searches(Results(tmp_path))
     assert [(one.task, one.mixer, one.best_rate) for one in searches] == [
         ("listops", "s4", 0.001), ("listops", "tnn", 0.003),
@@ -75,11 +74,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
 
     def add(folder: str, settings: Mapping[str, object], **changes: Any) -> None:
         run = record(
-            **{"preset": "budget", "run_id": f"{next(number)}-s0", "config_hash": "b", **changes}
+            **{"preset": "budget", "run_id": f"{next(number)}-s0", "config_hash": "b", **changes},
+            settings={"train.lr": 0.1, **settings},
         )
         save(tmp_path / folder, run)
         place = folder_of(tmp_path / folder, run)
-        (place / "config.yaml").write_text(yaml.safe_dump({"train": {"lr": 0.1}, **settings}))
         steps = [
             {"step": 10 * k, "seconds": k, name: 50.0 + k}
             for k in (1, 2, 3)
@@ -99,10 +98,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReportData:
     for width, accuracy in ((5, 40.0), (15, 50.0), (61, 55.0)):
         where = ("shipped", "a") if width == 5 else ("findings/locality", f"width {width}")
         for task in ("listops", "image"):
-            add(where[0], {"mixer": {"width": width}}, mixer="conv", task=task,
+            add(where[0], {"mixer.width": width}, mixer="conv", task=task,
                 test_accuracy=accuracy, config_hash=where[1])  # fmt: skip
     for mixer, accuracy in (("conv", 20.0), ("s4d", 30.0)):
-        settings = {"mixer": {"width": 5}} if mixer == "conv" else {}
+        settings = {"mixer.width": 5} if mixer == "conv" else {}
         add("findings/locality", settings, mixer=mixer, task="image", test_accuracy=accuracy,
             overrides=["task.permutation=1"])  # fmt: skip
     for mixer, seed in itertools.product(("s4d", "tnn"), range(5)):

@@ -378,7 +378,7 @@ def test_the_command_repeats_the_run(results: Path) -> None:
     words = shlex.split(text)
     options = run_task.parse_arguments(words[2:])
     config = run_task.configure(options)
-    assert config.overrides == ("model.dim=32", "train.lr=0.003")
+    assert config.changes == {"model.dim": 32, "train.lr": 0.003}
     assert (options.seed, options.label, options.preset) == (3, "a b", "quick")
     assert options.data_dir.name == "my data"
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from common.untrusted import explain_errors
 from lra.api.arguments import PATH, SWITCH, check_arguments
 from lra.record.frame import read_runs, to_frame
+from lra.record.packed import has_file, read_file
+from lra.record.run import LARGEST_METRICS
+from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -19,8 +24,10 @@ logger = logging.getLogger(__name__)
 def records(results_dir: Path | str = "results", *, with_shipped: bool = False) -> pd.DataFrame:
     """Load the runs of a results folder into a data frame with one row per run.
 
-    The columns are the fields of a record (nested ones have names like data.source), each setting
-    (config.train.lr), and `path`, the folder of the run. Files that cannot be read are named in a
+    The columns are the fields of a record (nested ones have names like data.source), the 95 %
+    interval of the test accuracy (test_low, test_high), each setting under its full name
+    (train.lr), `overrides` (the settings that flags changed), `is_own` (false for a run that came
+    with the suite), and `path`, the folder of the run. Files that cannot be read are named in a
     warning.
 
     Args:
@@ -28,10 +35,28 @@ def records(results_dir: Path | str = "results", *, with_shipped: bool = False) 
         with_shipped: whether to add the runs that come with the suite.
     Raises: UserError if there is no such folder.
     """
-    found, faults = read_runs(Path(results_dir), "results_dir", with_shipped=with_shipped)
-    frame, without_settings = to_frame(found)
+    folder = Path(results_dir)
+    found, faults = read_runs(folder, "results_dir", shipped=with_shipped)
     for fault in faults:
         logger.warning(f"left out: {fault}")
-    for fault in without_settings:
-        logger.warning(f"left empty: {fault}")
-    return frame
+    return to_frame(found, folder)
+
+
+@check_arguments("lra.metrics", run=PATH)
+def metrics(run: Path | str) -> pd.DataFrame:
+    """Load the metrics of a run into a data frame with one row per line of metrics.jsonl.
+
+    Training and validation are logged in lines of their own, and share the columns step and
+    seconds.
+
+    Args:
+        run: folder of the run, as in the column `path` of `lra.records`. It may be packed.
+    Raises: UserError if there is no such file.
+    """
+    import pandas as pd
+
+    path = Path(run) / "metrics.jsonl"
+    if not has_file(path):
+        raise UserError(f"run: there is no {path}, expected the folder of a run")
+    with explain_errors(str(path)):
+        return pd.read_json(io.BytesIO(read_file(path, largest=LARGEST_METRICS)), lines=True)

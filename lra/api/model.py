@@ -29,6 +29,7 @@ from lra.classifier.resolve import resolve
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, RunRequest, list_changes
 from lra.config.schema import RunConfig
 from lra.evaluate.trained import load_best_model, prepare_data, recompose_config
+from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything, use_kernels, use_tf32
 from lra.runtime.errors import UnknownName, UserError
@@ -112,7 +113,7 @@ def load(
     if folder.name == RESULT:
         folder = folder.parent
     path = folder / RESULT
-    if not path.is_file():
+    if not has_file(path):
         raise UserError(f"{folder}: there is no {RESULT}, expected the folder of a run")
     record, folder = load_record(path), folder.absolute()
     config = recompose_config(folder, record, trust_code=trust_code)

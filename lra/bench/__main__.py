@@ -237,7 +237,7 @@ def list_classifiers(options: argparse.Namespace) -> list[list[StepCase]]:
                 ),
                 length=length,
                 data_dir=options.data_dir,
-                varied=tuple(options.vary),
+                varied=tuple(alternatives),
             )
             for values in itertools.product(*alternatives)
             for name in mixers

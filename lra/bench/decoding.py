@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -102,12 +103,12 @@ class Decoding:
             for position in self.positions
         ]
 
-    def records(self, mixers: tuple[str, ...], overrides: tuple[str, ...]) -> list[BenchRecord]:
+    def records(self, mixers: tuple[str, ...], changes: Mapping[str, Any]) -> list[BenchRecord]:
         """Make the records of the measurements.
 
         Args:
             mixers: names of the mixers measured in the same rounds.
-            overrides: changed options, each as "mixer.key=value".
+            changes: values of the changed options, by full name.
         """
         made = []
         for part, times in (("recurrence", self.steps), ("prefix", self.forwards)):
@@ -119,7 +120,7 @@ class Decoding:
                         part=part,
                         mixer=self.component.name,
                         mixer_code=self.component.code,
-                        overrides=overrides,
+                        changes=dict(changes),
                         length=position,
                         batch_size=1,
                         channels=self.dim,
@@ -199,5 +200,5 @@ def decode(
     lines += [*wrap_words(state, width), *wrap_words(note, width, indent="")]
     write_out("\n".join([*lines, "", ""]))
     mixers = tuple(decoding.component.name for decoding in decodings)
-    overrides = tuple(change.text for change in parse_changes(options.overrides))
-    return [record for decoding in decodings for record in decoding.records(mixers, overrides)]
+    changes = {one.name: one.value for one in parse_changes(options.overrides)}
+    return [record for decoding in decodings for record in decoding.records(mixers, changes)]

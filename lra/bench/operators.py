@@ -120,7 +120,7 @@ class OperatorCase(Case):
             "part": "product" if self.mixer == PRODUCT else self.part,
             "mixer": name,
             "mixer_code": code,
-            "overrides": tuple(change.text for change in self.changes),
+            "changes": {change.name: change.value for change in self.changes},
             "length": self.length,
             "batch_size": self.batch_size,
             "channels": channels,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from lra.classifier.classifier import Classifier
 from lra.classifier.loss import is_scored
 from lra.classifier.reference import ReferenceClassifier
 from lra.classifier.resolve import resolve
-from lra.config.request import RunRequest
+from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError
@@ -29,7 +29,7 @@ EVALUATED_BATCHES = 4
 evaluation."""
 
 
-RECORDED_APART = {("train", "batch_size"), ("train", "precision")}
+RECORDED_APART = {"train.batch_size", "train.precision"}
 """Changed settings that have a field of their own in a record."""
 
 
@@ -78,8 +78,8 @@ class StepCase(Case):
     length: int | None
     """Positions of synthetic sequences, 0 for the task's longest; None for the task's own data."""
     data_dir: Path
-    varied: tuple[str, ...] = ()
-    """Settings of which several values share the rounds, each as --vary was given it."""
+    varied: tuple[Sequence[Change], ...] = ()
+    """The values of each setting of which several values share the rounds."""
 
     @property
     def varies(self) -> bool:
@@ -153,13 +153,16 @@ class StepCase(Case):
             "task": config.task_name,
             "preset": config.preset,
             "protocol": config.protocol,
-            "overrides": tuple(
-                change.text
+            "changes": {
+                change.name: change.value
                 for change in self.request.changes
                 if change.origin.startswith(("--set ", "--vary "))
-                and (change.section, change.key) not in RECORDED_APART
-            ),
-            "varied": self.varied,
+                and change.name not in RECORDED_APART
+            },
+            "varied": {
+                first.name: [first.value, *(one.value for one in others)]
+                for first, *others in self.varied
+            },
             "lengths": "task" if self.length is None else "full",
             "length": self.info().max_length,
             "batch_size": config.train.batch_size,

@@ -25,9 +25,9 @@ SPEED_ALONE = frozenset({"train.checkpoint_activations", "train.cuda_graphs"})
 """Settings that change no result, only speed and memory: the ones that are marked `NoEffect`."""
 
 
-def can_change_a_result(change: str) -> bool:
-    """Say whether a change, "section.key=value", is of more than speed and memory."""
-    return change.partition("=")[0] not in SPEED_ALONE
+def can_change_a_result(name: str) -> bool:
+    """Whether a setting, "train.lr", changes more than speed and memory."""
+    return name not in SPEED_ALONE
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,11 @@ class Change:
     """The flag and its text, the Python function that was called with the value, or the file."""
     replaced: str = ""
     """Description of the values that this one has replaced, once settings are merged."""
+
+    @property
+    def name(self) -> str:
+        """Full name of the setting: "train.lr"."""
+        return f"{self.section}.{self.key}"
 
     @property
     def name(self) -> str:

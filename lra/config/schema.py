@@ -285,14 +285,19 @@ class RunConfig:
         return {
             f"{section}.{key}": value
             for section in self.sections
-            for key, value in getattr(self, section).model_dump().items()
+            for key, value in getattr(self, section).model_dump(mode="json").items()
         }
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The changed settings, by full name."""
+        settings = self.settings
+        return {name: settings[name] for name in self.changed}
 
     @property
     def overrides(self) -> tuple[str, ...]:
         """The changed settings as `--set` takes them: "train.lr=0.001"."""
-        settings = self.settings
-        return tuple(f"{name}={plain(settings[name])}" for name in self.changed)
+        return tuple(f"{name}={plain(value)}" for name, value in self.changes.items())
 
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""

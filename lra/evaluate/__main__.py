@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from lra.record.scores import unit_of
 from lra.runtime.interrupts import expect_interrupts
 from lra.runtime.threads import choose_threads
 
@@ -21,7 +22,6 @@ from lra.config.request import parse_alternatives
 from lra.evaluate.out_of_distribution import EXAMPLES, OtherData, evaluate_on, is_measured
 from lra.evaluate.trained import read_finished_run, recompose_config
 from lra.record.evaluation import EvaluationRecord, evaluation_order, evaluations_of
-from lra.record.position_losses import unit_of
 from lra.record.run import RunRecord, results_dir_of
 from lra.record.schema import SHIPPED
 from lra.runtime.cli import (

@@ -7,6 +7,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -44,9 +45,9 @@ class OtherData:
     """See `recompose_config`."""
 
     @property
-    def texts(self) -> list[str]:
-        """The changed options as records hold them, sorted."""
-        return sorted(change.text for change in self.changes)
+    def values(self) -> dict[str, Any]:
+        """Values of the changed options as records hold them, by full name."""
+        return {one.name: one.value for one in sorted(self.changes, key=lambda one: one.text)}
 
 
 def compose_other(folder: Path, record: RunRecord, other: OtherData) -> RunConfig:
@@ -94,7 +95,7 @@ def is_measured(folder: Path, record: RunRecord, other: OtherData) -> bool:
     is_drawn = task is not None and task.draws_data
     examples = other.examples or (EXAMPLES if is_drawn else None)
     return any(
-        (found.length, found.changes) == (other.length, other.texts)
+        (found.length, found.changes) == (other.length, other.values)
         and not found.has_changed_code
         and examples in (None, _examples_of(found))
         for found in evaluations_of(folder)[0]
@@ -172,7 +173,7 @@ def _record_of(
         config_hash=run.config_hash,
         has_changed_code=has_changed_code(config, run),
         length=other.length,
-        changes=other.texts,
+        changes=other.values,
         trained_length=run.length,
         test_accuracy=score.accuracy,
         test_correct=score.correct,

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from common.errors import DataError
-from common.strict_yaml import parse_yaml, plain
-from common.untrusted import explain_errors, read_text
+from common.strict_yaml import plain
+from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
-from lra.config.request import Change, RunRequest, parse_changes
+from lra.config.request import Change, RunRequest, parse_change
 from lra.config.schema import RunConfig
-from lra.config.settings_files import mapping
 from lra.evaluate.recorded_code import refuse_changed_code
+from lra.record.changes import section_of, write_changes
+from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.errors import UserError
 from lra.train.checkpoint import read_newest
@@ -29,7 +28,7 @@ def read_finished_run(folder: Path) -> RunRecord:
     Raises: UserError if there is no such run, or it is not finished.
     """
     path = folder / "result.json"
-    if not path.is_file():
+    if not has_file(path):
         raise UserError(
             f"--run {folder}: there is no {path.name} in it; expected the folder of a run, "
             f"results/runs/TASK/MIXER/RUN (python -m lra.record list names them)"
@@ -60,12 +59,14 @@ def recompose_config(
         mixer=record.mixer_from or record.mixer,
         preset=record.preset,
         protocol=record.protocol,
-        changes=parse_changes(record.overrides, "the run's --set"),
+        changes=tuple(
+            parse_change(text, "the run's --set") for text in write_changes(record.changes)
+        ),
     )
     config = resolve(request)
     if _with_code_of(config, record).hash != record.config_hash:
         raise UserError(
-            f"{folder}: its settings cannot be composed again: {_difference(folder, config)}; "
+            f"{folder}: its settings cannot be composed again: {_difference(record, config)}; "
             f"go back to the settings files, or the options, of the run (its commit: "
             f"{record.git.get('commit') or 'not known'})"
         )
@@ -90,22 +91,14 @@ def _with_code_of(config: RunConfig, record: RunRecord) -> RunConfig:
     )
 
 
-def _difference(folder: Path, config: RunConfig) -> str:
-    """Name the first settings that are no longer those that a run has kept."""
-    kept = folder / "config.yaml"
-    try:
-        then = mapping(parse_yaml(read_text(kept), str(kept)), str(kept))
-    except (UserError, DataError, OSError):
-        return "settings files have changed since"
-    changed: list[str] = []
-    for section in ("task", "mixer", "model", "train"):
-        before: dict[str, Any] = mapping(then.get(section), f"{kept}: {section}")
-        now = getattr(config, section).model_dump(mode="json")
-        changed += [
-            f"{section}.{key} was {plain(before.get(key))}, is {plain(now.get(key))}"
-            for key in sorted(before.keys() | now.keys())
-            if before.get(key) != now.get(key)
-        ]
+def _difference(record: RunRecord, config: RunConfig) -> str:
+    """Name the first settings that are no longer those of a run."""
+    before, now = record.settings, config.settings
+    changed = [
+        f"{name} was {plain(before.get(name))}, is {plain(now.get(name))}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name) != now.get(name) and section_of(name) not in ("pretrain", "log")
+    ]
     more = f" and {len(changed) - 3} others" if len(changed) > 3 else ""  # noqa: PLR2004
     return f"{', '.join(changed[:3])}{more}" if changed else "settings files have changed since"
 

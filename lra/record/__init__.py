@@ -2,12 +2,14 @@
 
 __all__ = [
     "benchmark",
+    "changes",
     "evaluation",
     "frame",
+    "intervals",
     "merge_results",
-    "position_losses",
+    "packed",
     "remove_runs",
     "run",
     "schema",
-    "token_scores",
+    "scores",
 ]

@@ -1,4 +1,4 @@
-"""Checking, listing, exporting, merging and removing runs: `python -m lra.record --help`."""
+"""Checking, listing, exporting, copying and removing runs: `python -m lra.record --help`."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ if __name__ == "__main__":
 import argparse
 import logging
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from common.files import write_atomically
 from lra.record.benchmark import all_bench_records
 from lra.record.evaluation import evaluations_of
 from lra.record.frame import read_runs, to_frame
 from lra.record.merge_results import merge_results, read_folder
+from lra.record.packed import PACK, unpack
 from lra.record.remove_runs import remove_runs
-from lra.record.run import RunRecord, folder_of
+from lra.record.run import RUNS, RunRecord, folder_of
+from lra.record.schema import SHIPPED_RESULTS
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
 from lra.runtime.console import MISSING, csv_table, write_out
 from lra.runtime.plain_table import plain_table
@@ -32,7 +33,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
         prog="python -m lra.record",
-        description="Check, list, export and merge the records of runs, or remove runs.",
+        description="Check, list, export, merge, ship, unpack and remove the records of runs.",
         epilog="Exit codes: 0 done, 1 some records could not be read (each is named), 2 mistake "
         "in the command, or records in conflict, 6 a process is at work on a run to remove, 130 "
         "interrupted. python -m lra.record COMMAND --help lists the flags of a command.",
@@ -43,45 +44,54 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--results-dir", type=absolute_path, default="results",
         help="folder of the results, with runs/ in it (default: results)",
     )  # fmt: skip
-    commands.add_parser(
-        "validate", parents=[folder],
-        help="check every record, and print the ones that are not valid",
-        description="Check every record, and print the ones that are not valid.",
-    )  # fmt: skip
-    commands.add_parser(
-        "list", parents=[folder], help="print one line for each run",
-        description="Print one line for each run.",
-    )  # fmt: skip
-    export = commands.add_parser(
-        "export", parents=[folder],
-        help="write a CSV file with one row for each run",
-        description="Write a CSV file with one row for each run: every field of its record, every "
-        "setting, and its folder.",
+
+    def add(name: str, text: str, more: str = "") -> Parser:
+        description = f"{text[0].upper()}{text[1:]}. {more}".strip()
+        return commands.add_parser(name, parents=[folder], help=text, description=description)
+
+    def add_runs(command: Parser, count: str, text: str) -> None:
+        command.add_argument("runs", nargs=count, metavar="RUN", help=text)
+
+    add("validate", "check every record, and print the ones that are not valid")
+    add("list", "print one line for each run")
+    export = add(
+        "export", "write a CSV file with one row for each run",
+        "A row has every field of a record, every setting, and the folder of the run.",
     )  # fmt: skip
     export.add_argument("--csv", type=new_file, help="file to write (default: standard output)")
     export.add_argument(
         "--with-shipped", action="store_true",
         help="include the runs that come with the repository",
     )  # fmt: skip
-    merge = commands.add_parser(
-        "merge", parents=[folder],
-        help="copy the runs of other results folders into one",
-        description="Copy the runs of other results folders into the folder --results-dir.",
-    )  # fmt: skip
+    merge = add("merge", "copy the runs of other results folders into --results-dir")
     merge.add_argument(
         "folders", nargs="+", type=absolute_path, metavar="FOLDER",
         help="results folder to copy from, with runs/ in it",
     )  # fmt: skip
-    remove = commands.add_parser(
-        "remove", parents=[folder],
-        help="move runs out of the results; no file is deleted",
-        description="Move runs out of the results, into the folder removed/ of the results folder. "
-        "No file is deleted, and the runs can be moved back.",
+    ship = add(
+        "ship", "add runs to the packed results that come with the repository",
+        "The file runs.parquet of a results folder gets their records, metrics and predictions, "
+        "and no checkpoints.",
     )  # fmt: skip
-    remove.add_argument(
-        "runs", nargs="+", metavar="RUN",
-        help="TASK/MIXER/RUN, as the command list prints it, or the folder of a run",
+    add_runs(
+        ship, "*", "TASK/MIXER/RUN, as the command list prints it (default: all runs and "
+        "measurements)",
     )  # fmt: skip
+    ship.add_argument(
+        "--to", type=absolute_path, default=SHIPPED_RESULTS, metavar="FOLDER",
+        help="results folder to add to (default: results/shipped of this checkout)",
+    )  # fmt: skip
+    unpack = add("unpack", "write packed runs into folders of files, as a run leaves them")
+    add_runs(unpack, "*", "TASK/MIXER/RUN (default: all runs and measurements)")
+    unpack.add_argument(
+        "--to", type=absolute_path, metavar="FOLDER",
+        help="results folder to write into (default: --results-dir)",
+    )  # fmt: skip
+    remove = add(
+        "remove", "move runs out of the results; no file is deleted",
+        "They are in the folder removed/ of the results folder, and can be moved back.",
+    )  # fmt: skip
+    add_runs(remove, "+", "TASK/MIXER/RUN, as the command list prints it, or the folder of a run")
     return parser.parse_args(arguments)
 
 
@@ -104,54 +114,79 @@ def list_runs(records: Sequence[RunRecord]) -> str:
 
 def carry(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
-    folder = options.results_dir
-    if options.command == "remove":
-        _remove(folder, options.runs)
-        return 0
-    if options.command == "merge":
-        copied, present, faults = merge_results(folder, options.folders)
-        write_out(f"{copied} records copied into {folder}, {present} were there already\n")
-    elif options.command == "export":
-        faults = _export(folder, options.csv, with_shipped=options.with_shipped)
-    else:
-        records, faults = read_folder(folder, "--results-dir")
-        if options.command == "list":
-            write_out(list_runs(records))
-        else:
-            measured, others = all_bench_records(folder)
-            faults += others
-            count = len(records) + len(measured)
-            for record in records:
-                evaluated, others = evaluations_of(folder_of(folder, record))
-                count += len(evaluated)
-                faults += others
-            write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
+    faults = COMMANDS[options.command](options)
     for fault in faults:
         logger.warning(f"left out: {fault}")
     return INCOMPLETE if faults else 0
 
 
-def _remove(folder: Path, names: Sequence[str]) -> None:
+def _validate(options: argparse.Namespace) -> list[str]:
+    folder = options.results_dir
+    records, faults = read_folder(folder, "--results-dir")
+    measured, others = all_bench_records(folder)
+    count, faults = len(records) + len(measured), faults + others
+    for record in records:
+        evaluated, others = evaluations_of(folder_of(folder, record))
+        count += len(evaluated)
+        faults += others
+    write_out(f"valid records: {count:,}; invalid files: {len(faults):,}\n")
+    return faults
+
+
+def _list(options: argparse.Namespace) -> list[str]:
+    records, faults = read_folder(options.results_dir, "--results-dir")
+    write_out(list_runs(records))
+    return faults
+
+
+def _merge(options: argparse.Namespace) -> list[str]:
+    folder = options.results_dir
+    copied, present, faults = merge_results(folder, options.folders)
+    write_out(f"{copied} records copied into {folder}, {present} were there already\n")
+    return faults
+
+
+def _ship(options: argparse.Namespace) -> list[str]:
+    source, target = [options.results_dir], options.to
+    copied, present, faults = merge_results(target, source, options.runs, packed=True)
+    write_out(f"{copied} records added to {target / PACK}, {present} were there already\n")
+    return faults
+
+
+def _unpack(options: argparse.Namespace) -> list[str]:
+    target = options.to or options.results_dir
+    folders = unpack(options.results_dir, target, [f"{RUNS}/{run}" for run in options.runs])
+    write_out(f"{len(folders)} folders are unpacked in {target}\n")
+    return []
+
+
+def _remove(options: argparse.Namespace) -> list[str]:
     """Move runs out of the results, and say how they can be moved back."""
-    moved = remove_runs(folder, names)
+    moved = remove_runs(options.results_dir, options.runs)
     lines = [f"{len(moved)} run{'s' * (len(moved) != 1)} removed from the results. To undo it:"]
     for old, new in moved:
         lines += wrap_command(" ", ["mv", str(new), str(old.parent)], terminal_width())
     write_out("\n".join([*lines, ""]))
+    return []
 
 
-def _export(folder: Path, file: Path | None, *, with_shipped: bool) -> list[str]:
-    """Write runs as CSV into a file, or to standard output; return the faults of records."""
-    found, faults = read_runs(folder, "--results-dir", with_shipped=with_shipped)
-    frame, without_settings = to_frame(found)
-    for fault in without_settings:
-        logger.warning(f"left empty: {fault}")
-    text = csv_table(frame)
+def _export(options: argparse.Namespace) -> list[str]:
+    """Write runs as CSV into a file, or to standard output."""
+    folder, file = options.results_dir, options.csv
+    found, faults = read_runs(folder, "--results-dir", shipped=options.with_shipped)
+    text = csv_table(to_frame(found, folder))
     if file is None:
         write_out(text)
     else:
         write_atomically(file, text.encode())
     return faults
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], list[str]]] = {
+    "validate": _validate, "list": _list, "export": _export, "merge": _merge, "ship": _ship,
+    "unpack": _unpack, "remove": _remove,
+}  # fmt: skip
+"""What carries out each command, and returns the faults of what it left out."""
 
 
 def main(arguments: list[str] | None = None) -> int:

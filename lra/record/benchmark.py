@@ -5,23 +5,25 @@ from __future__ import annotations
 import hashlib
 import re
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+from pydantic import Field
+
+from lra.record.changes import SettingName, Settings, write_changes
+from lra.record.packed import list_files
 from lra.record.schema import (
+    SCHEMA_VERSION,
     Amount,
     Count,
     FileName,
     GitFacts,
     Positive,
     PositiveCount,
-    PrintableText,
     Record,
     ShortText,
     ThreadsRecord,
     read_all,
 )
-
-SCHEMA_VERSION = 1
 
 Objective = Literal["next", "masked"]
 
@@ -29,7 +31,7 @@ Objective = Literal["next", "masked"]
 class BenchRecord(Record):
     """One mixer at one length on one device, measured in interleaved rounds with others."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     mode: Literal["step", "forward", "pretraining", "op", "decode"]
     """What is measured. step: whole training steps of the classifier; forward: batches of an
     evaluation; pretraining, which earlier versions measured: training steps of a language model;
@@ -52,11 +54,11 @@ class BenchRecord(Record):
     """Task that the classifier is for; null for op and decode, as are preset and protocol."""
     preset: FileName | None = None
     protocol: FileName | None = None
-    overrides: tuple[PrintableText, ...] = ()
-    """Settings that --set and --vary changed, each as "section.key=value"."""
-    varied: tuple[PrintableText, ...] = ()
-    """Settings of which several values were measured in the same interleaved rounds, each as
-    "section.key=value,value"; this record's own values are among `overrides`."""
+    changes: Settings = Field(default_factory=dict)
+    """Settings that --set and --vary changed."""
+    varied: dict[SettingName, tuple[Any, ...]] = Field(default_factory=dict)
+    """Settings of which several values were measured in the same interleaved rounds, with these;
+    this record's own values are among `changes`."""
     lengths: Literal["full", "task"] = "full"
     """Whether sequences are synthetic and all of one length, or the task's own."""
     length: PositiveCount
@@ -107,15 +109,14 @@ class BenchRecord(Record):
         return self.mixer if self.mixer_code is None else f"{self.mixer} ({self.mixer_code[:8]})"
 
     @property
-    def varied_values(self) -> tuple[str, ...]:
-        """Those of the overrides that are values of the varied settings."""
-        names = {text.partition("=")[0].strip() for text in self.varied}
-        return tuple(text for text in self.overrides if text.partition("=")[0] in names)
+    def varied_changes(self) -> dict[str, Any]:
+        """Those of the changes that are values of the varied settings."""
+        return {name: value for name, value in self.changes.items() if name in self.varied}
 
     @property
-    def fixed_overrides(self) -> tuple[str, ...]:
-        """The overrides that all measurements of the same rounds have in common."""
-        return tuple(text for text in self.overrides if text not in self.varied_values)
+    def common_changes(self) -> dict[str, Any]:
+        """The changes that all measurements of the same rounds have in common."""
+        return {name: value for name, value in self.changes.items() if name not in self.varied}
 
     @property
     def extra_memory_mib(self) -> float | None:
@@ -135,8 +136,9 @@ class BenchRecord(Record):
         parts += ["task" if self.lengths == "task" else None, str(self.length)]
         if self.rpe_layers is not None:
             parts += [f"{self.rpe_layers}-layers"]
-        if self.overrides:
-            parts += [hashlib.sha256("\n".join(self.overrides).encode()).hexdigest()[:8]]
+        if self.changes:
+            text = "\n".join(write_changes(self.changes))
+            parts += [hashlib.sha256(text.encode()).hexdigest()[:8]]
         return f"{device}/{'-'.join(part for part in parts if part)}.json"
 
     def path(self, results_dir: Path) -> Path:
@@ -148,7 +150,11 @@ class BenchRecord(Record):
         return self.write(folder / self.name)
 
 
-def all_bench_records(results_dir: Path) -> tuple[list[BenchRecord], list[str]]:
-    """Read every measurement below a results folder; list the faults of unreadable files."""
-    paths = results_dir.glob("bench/*/*.json")
-    return read_all(BenchRecord, paths, SCHEMA_VERSION, lambda record: record.path(results_dir))
+def all_bench_records(results_dir: Path, name: str = "*") -> tuple[list[BenchRecord], list[str]]:
+    """Read the measurements of a results folder; list the faults of unreadable files.
+
+    Args:
+        name: a pattern of the names of their files, without the ending.
+    """
+    paths = list_files(results_dir, f"bench/*/{name}.json")
+    return read_all(BenchRecord, paths, lambda record: record.path(results_dir))

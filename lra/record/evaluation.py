@@ -10,8 +10,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lra.record.position_losses import PositionScores
+from common.strict_yaml import plain
+from lra.record.changes import Settings, write_changes
+from lra.record.packed import list_files_of
 from lra.record.schema import (
+    SCHEMA_VERSION,
     Amount,
     Count,
     DataRecord,
@@ -19,16 +22,14 @@ from lra.record.schema import (
     GitFacts,
     Percent,
     PositiveCount,
-    PrintableText,
     Record,
     ShortText,
     ThreadsRecord,
     read_all,
     refuse_excess,
 )
-from lra.record.token_scores import TokenScores, refuse_other_accuracy
+from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
 
-SCHEMA_VERSION = 1
 FILES = "evaluation-*.json"
 """Pattern of the names of these records' files in a run's folder."""
 
@@ -36,7 +37,7 @@ FILES = "evaluation-*.json"
 class EvaluationRecord(Record):
     """What a trained model scores out of distribution."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     run_id: FileName
     task: FileName
     mixer: FileName
@@ -47,8 +48,8 @@ class EvaluationRecord(Record):
     """Whether a plug-in's code was no longer that of the run."""
     length: PositiveCount | None
     """Length that was asked for, in positions; null if none was."""
-    changes: list[PrintableText]
-    """Other options of the task that were changed, each as "task.key=value"."""
+    changes: Settings
+    """Other options of the task that were changed, in the order of their names."""
     trained_length: PositiveCount
     """Positions of the longest sequence that the task admitted in training."""
     status: Literal["done"] = "done"
@@ -91,14 +92,14 @@ class EvaluationRecord(Record):
         """Name of the data in tables."""
         parts = [] if self.length is None else [f"{self.length:,} positions"]
         marks = ["code changed since training"] if self.has_changed_code else []
-        changes = [text.removeprefix("task.") for text in self.changes]
+        changes = [text.removeprefix("task.") for text in write_changes(self.changes)]
         return ", ".join([*parts, *changes, *marks])
 
     @property
     def path(self) -> str:
         """The file in the run's folder; repeating the evaluation replaces it."""
         marks = ["changed code"] if self.has_changed_code else []
-        text = "\n".join([str(self.length), *self.changes, *marks])
+        text = "\n".join([str(self.length), *write_changes(self.changes), *marks])
         return f"evaluation-{hashlib.sha256(text.encode()).hexdigest()[:8]}.json"
 
     def save(self, folder: Path) -> Path:
@@ -109,19 +110,18 @@ class EvaluationRecord(Record):
 def evaluations_of(folder: Path) -> tuple[list[EvaluationRecord], list[str]]:
     """Read what a run's model scored out of distribution; list the faults of unreadable files."""
     found, faults = read_all(
-        EvaluationRecord, folder.glob(FILES), SCHEMA_VERSION, lambda record: folder / record.path
+        EvaluationRecord, list_files_of(folder, FILES), lambda record: folder / record.path
     )
     return sorted(found, key=evaluation_order), faults
 
 
 def evaluation_order(record: EvaluationRecord) -> tuple[int, int, Sequence[tuple[str, float, str]]]:
     """Return a sort key: fewer changes first, then shorter data, then changes with 5 before 10."""
-    return len(record.changes), record.length or 0, [_by_value(text) for text in record.changes]
-
-
-def _by_value(change: str) -> tuple[str, float, str]:
-    key, _, value = change.partition("=")
-    try:
-        return key, float(value), value
-    except ValueError:
-        return key, math.inf, value
+    return (
+        len(record.changes),
+        record.length or 0,
+        [
+            (name, float(value) if isinstance(value, (int, float)) else math.inf, plain(value))
+            for name, value in record.changes.items()
+        ],
+    )

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from filelock import FileLock
 
 from common.errors import DataError
 from common.files import remove_leftovers, write_atomically
-from common.untrusted import read_regular
 from lra.record.benchmark import all_bench_records
-from lra.record.evaluation import FILES as EVALUATIONS
+from lra.record.evaluation import evaluations_of
+from lra.record.packed import has_file, read_file, read_pack, write_pack
 from lra.record.run import RunRecord, all_records, folder_of
+from lra.record.schema import Record
 from lra.runtime.errors import UserError
 
-COPIED = (
-    "config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "result.json", "task.py",
-)  # fmt: skip
-"""Files of a run that a report reads; checkpoints stay where they are."""
+COPIED = ("config.yaml", "metrics.jsonl", "mixer.py", "predictions.csv", "task.py")
+"""Files of a run that a report reads beside its record; checkpoints stay where they are."""
 
 LARGEST = 2**30
 """Most bytes of a file that is copied."""
 
 _PARTIAL = ".merge-"
 """Start of the names of folders that runs are copied into before they get their own."""
+
+Found = dict[Path, tuple[Path, Record]]
+"""Records by the relative path of their file, each with its results folder."""
 
 
 def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
@@ -39,77 +41,108 @@ def read_folder(folder: Path, flag: str) -> tuple[list[RunRecord], list[str]]:
     return all_records(folder)
 
 
-def merge_results(target: Path, folders: Sequence[Path]) -> tuple[int, int, list[str]]:
+def merge_results(
+    target: Path, folders: Sequence[Path], runs: Collection[str] = (), *, packed: bool = False
+) -> tuple[int, int, list[str]]:
     """Copy the records of other results folders into one, or nothing if any of them conflicts.
 
     Runs, measurements and evaluations that the target has with the same record are left alone.
     What leads out of the folder that it is in, by a symbolic link, is left out and named.
 
+    Args:
+        target: results folder to copy into.
+        folders: results folders to copy from.
+        runs: the only runs to copy, each as TASK/MIXER/RUN; empty: everything.
+        packed: whether the files are added to the packed files of the target.
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
-    Raises: UserError listing what the target has with another record.
+    Raises: UserError listing what the target has with another record, and for an unknown run.
     """
     _, faults = all_records(target)
-    _choose(target, folders)  # so that a mistake makes no folder
+    _choose(target, folders, runs, packed=packed)  # so that a mistake makes no folder
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
         # Another merge may have copied meanwhile.
-        taken, present, more = _choose(target, folders)
-        _remove_leftovers(target)
-        for place, (root, new) in taken.items():
-            if new.is_dir():
-                _copy_run(root, new, place)
-            else:
-                place.parent.mkdir(parents=True, exist_ok=True)
-                write_atomically(place, _read_inside(root, new))
-    return len(taken), present, faults + more
+        new, present, more = _choose(target, folders, runs, packed=packed)
+        if packed:
+            files = {place.as_posix(): content for place, content in _read_all(new).items()}
+            write_pack(target, read_pack(target) | files)
+        else:
+            _remove_leftovers(target)
+            for place, (root, record) in new.items():
+                _copy(target, place, _read_one(root, place, record))
+    return len(new), present, faults + more
 
 
 def _choose(
-    target: Path, folders: Sequence[Path]
-) -> tuple[dict[Path, tuple[Path, Path]], int, list[str]]:
+    target: Path, folders: Sequence[Path], runs: Collection[str], *, packed: bool
+) -> tuple[Found, int, list[str]]:
     """Choose what is to be copied.
 
-    Returns: by its new place, the source and the file or folder; how many were already there; and
-        the faults of files.
+    Returns: what is new; how many records were already there; and the faults of files.
     """
-    taken: dict[Path, tuple[Path, Path]] = {}
+    new: Found = {}
     conflicts: list[str] = []
     faults: list[str] = []
     present = 0
+    here = _read_records(target)[0] if target.is_dir() else {}
     for folder in folders:
-        records, more = read_folder(folder, "merge")
-        measured, others = all_bench_records(folder)
-        faults += more + others
-        found = [(folder_of(target, r), folder_of(folder, r)) for r in records]
-        found += [(r.path(target), r.path(folder)) for r in measured]
-        found += [
-            (folder_of(target, r) / path.name, path)
-            for r in records
-            for path in folder_of(folder, r).glob(EVALUATIONS)
-        ]
-        for place, new in found:
-            if (outside := _outside(folder, new)) is not None:
+        found, more = _read_records(folder, runs)
+        faults += more
+        for place, (_, record) in found.items():
+            if (outside := _outside(folder, place)) is not None:
                 faults.append(outside)
                 continue
-            _, old = taken.get(place, (target, place))
-            if old == place and not place.exists():
-                taken[place] = folder, new
-            elif _record_in(new) == _record_in(old):
+            root, other = new.get(place) or here.get(place) or (target, None)
+            is_run = place.name == "result.json"
+            is_begun = is_run and not packed and (target / place).parent.is_dir()
+            if other is None and not is_begun:
+                new[place] = folder, record
+            elif record == other:
                 present += 1
             else:
-                conflicts.append(f"{new} and {old}")
+                conflicts.append(f"{_named(folder / place)} and {_named(root / place)}")
     if conflicts:
         raise UserError(
             f"nothing was merged, as these have the same name and different records: "
             f"{'; '.join(conflicts)}; keep one of each"
         )
-    return taken, present, faults
+    return new, present, faults
 
 
-def _outside(root: Path, path: Path) -> str | None:
-    """Name the first of the files of a run, or the file itself, that leads out of its folder."""
-    files = [path / name for name in COPIED] if path.is_dir() else [path]
-    for file in [path, *files]:
+def _named(path: Path) -> Path:
+    return path.parent if path.name == "result.json" else path
+
+
+def _read_records(folder: Path, runs: Collection[str] = ()) -> tuple[Found, list[str]]:
+    """Read the records of all kinds in a results folder, or those of some runs."""
+    records, faults = read_folder(folder, "merge")
+    named = {f"{one.task}/{one.mixer}/{one.run_id}": one for one in records}
+    if missing := [name for name in runs if name not in named]:
+        raise UserError(f"there is no run {folder / 'runs' / missing[0]}, or it has no result")
+    found: Found = {}
+    for record in [named[name] for name in runs] or records:
+        place = folder_of(Path(), record)
+        found[place / "result.json"] = folder, record
+        evaluated, more = evaluations_of(folder / place)
+        found |= {place / one.path: (folder, one) for one in evaluated}
+        faults += more
+    if not runs:
+        measured, more = all_bench_records(folder)
+        found |= {one.path(Path()): (folder, one) for one in measured}
+        faults += more
+    return found, faults
+
+
+def _files_of(root: Path, place: Path) -> list[Path]:
+    """List the files that are copied together with a record."""
+    beside = COPIED if place.name == "result.json" else ()
+    return [file for name in beside if has_file(root / (file := place.with_name(name)))]
+
+
+def _outside(root: Path, place: Path) -> str | None:
+    """Name the first file of a record that leads out of its results folder."""
+    beside = COPIED if place.name == "result.json" else ()
+    for file in [root / place.parent, *(root / place.with_name(n) for n in (place.name, *beside))]:
         try:
             file.resolve()
         except (OSError, RuntimeError):  # as older versions of Python say it
@@ -119,29 +152,35 @@ def _outside(root: Path, path: Path) -> str | None:
     return None
 
 
-def _read_inside(root: Path, path: Path) -> bytes:
-    """Read a file that lies in a folder of somebody else."""
-    if (outside := _outside(root, path)) is not None:
+def _read_one(root: Path, place: Path, record: Record) -> dict[Path, bytes]:
+    """Read the files of a record that lies in a folder of somebody else."""
+    if (outside := _outside(root, place)) is not None:
         raise DataError(outside)
-    return read_regular(path, largest=LARGEST)
+    beside = {file: read_file(root / file, largest=LARGEST) for file in _files_of(root, place)}
+    return {**beside, place: record.content}
 
 
-def _record_in(path: Path) -> bytes | None:
-    """Read the record of a run's folder, or of a measurement or evaluation; None without one."""
-    file = path / "result.json" if path.is_dir() else path
-    return read_regular(file, largest=LARGEST) if file.is_file() else None
+def _read_all(found: Found) -> dict[Path, bytes]:
+    files: dict[Path, bytes] = {}
+    for place, (root, record) in found.items():
+        files |= _read_one(root, place, record)
+    return files
 
 
-def _copy_run(root: Path, folder: Path, place: Path) -> None:
-    """Copy a run so that its folder appears complete or not at all."""
-    place.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=place.parent))
+def _copy(target: Path, place: Path, files: Mapping[Path, bytes]) -> None:
+    """Write the files of a record; the folder of a run appears complete or not at all."""
+    folder = target / place.parent
+    if place.name != "result.json":
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(target / place, files[place])
+        return
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder.parent))
     try:
-        for name in COPIED:
-            if (folder / name).exists():
-                write_atomically(temporary / name, _read_inside(root, folder / name))
+        for file, content in files.items():
+            write_atomically(temporary / file.name, content)
         temporary.chmod(0o755)
-        temporary.rename(place)
+        temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

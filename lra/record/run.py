@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from lra.record.position_losses import PositionScores
+from lra.record.changes import Origins, SettingName, Settings, write_changes
+from lra.record.packed import list_files
 from lra.record.schema import (
+    SCHEMA_VERSION,
     Amount,
     Count,
     DataRecord,
@@ -28,9 +30,8 @@ from lra.record.schema import (
     refuse_excess,
     shipped_dir,
 )
-from lra.record.token_scores import TokenScores, refuse_other_accuracy
+from lra.record.scores import PositionScores, TokenScores, refuse_other_accuracy
 
-SCHEMA_VERSION = 1
 NO_PREDICTION = -1
 """Class in predictions.csv of an example that the model gave no answer to."""
 RUNS = "runs"
@@ -62,7 +63,7 @@ class PretrainingRecord(Record):
 class RunRecord(Record):
     """Everything that tables need to know of a run; null stands for what was not measured."""
 
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[2] = SCHEMA_VERSION
     run_id: FileName
     task: FileName
     mixer: FileName
@@ -76,8 +77,12 @@ class RunRecord(Record):
     """Argument of --task, if it named a plug-in."""
     preset: FileName
     protocol: FileName
-    overrides: list[PrintableText]
-    """Settings changed by flags; a run with any of them differs from its preset."""
+    settings: Settings
+    """Every setting of the run, by full name: "train.lr"."""
+    origins: Origins
+    """Where each setting that is not a default comes from, and what it replaced."""
+    changed: list[SettingName]
+    """Names of the settings that flags changed; a run with any of them differs from its preset."""
     label: RowLabel | None = None
     """Name in tables that the user gave, in the place of changed settings and a plug-in's code."""
     seed: Count
@@ -147,6 +152,8 @@ class RunRecord(Record):
 
     @model_validator(mode="after")
     def _consistent(self) -> RunRecord:
+        if unknown := set(self.changed) - self.settings.keys():
+            raise ValueError(f"changed settings without a value: {', '.join(sorted(unknown))}")
         tested = (self.test_accuracy, self.test_correct, self.test_total)
         if (self.status == "done") != (None not in tested) or (
             self.status != "done" and tested != (None, None, None)
@@ -158,6 +165,16 @@ class RunRecord(Record):
             )
         refuse_excess(self.test_correct, self.test_non_finite, self.test_total)
         return self
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """The settings that flags changed, by name."""
+        return {name: self.settings[name] for name in self.changed}
+
+    @property
+    def overrides(self) -> tuple[str, ...]:
+        """The settings that flags changed, as `--set` takes them."""
+        return write_changes(self.changes)
 
     def flops(self, step: int) -> float | None:
         """Return the FLOPs up to a step, those of a pretraining included; None if not known."""
@@ -204,7 +221,7 @@ def load_record(path: Path) -> RunRecord:
 
     Raises: UserError naming the file and what is wrong with it.
     """
-    return read_record(RunRecord, path, SCHEMA_VERSION)
+    return read_record(RunRecord, path)
 
 
 def folder_of(results_dir: Path, record: RunRecord) -> Path:
@@ -218,12 +235,18 @@ def results_dir_of(folder: Path) -> Path | None:
     return parents[3] if len(parents) > 3 and parents[2].name == RUNS else None  # noqa: PLR2004
 
 
-def all_records(results_dir: Path) -> tuple[list[RunRecord], list[str]]:
-    """Read every record below a results folder; list the faults of unreadable files."""
+def all_records(
+    results_dir: Path, task: str = "*", mixer: str = "*"
+) -> tuple[list[RunRecord], list[str]]:
+    """Read the records of a results folder; list the faults of unreadable files.
+
+    Args:
+        task: the only task, or * for all of them.
+        mixer: the only mixer, or * for all of them.
+    """
     return read_all(
         RunRecord,
-        results_dir.glob(f"{RUNS}/*/*/*/result.json"),
-        SCHEMA_VERSION,
+        list_files(results_dir, f"{RUNS}/{task}/{mixer}/*/result.json"),
         lambda record: folder_of(results_dir, record) / "result.json",
     )
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -12,11 +14,14 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, 
 
 from common.errors import DataError
 from common.files import write_atomically
-from common.untrusted import read_regular
+from lra.record.packed import read_file
+from lra.record.upgrade import upgrade_record
 from lra.runtime.errors import UserError
 from lra.runtime.threads import Threads, Waiting, threads
 from tasks.base import Dataset
 
+SCHEMA_VERSION = 2
+"""Of all kinds of records."""
 ROUNDING = 1e-6
 """Percentage points by which an accuracy may differ from the one that its counts give."""
 
@@ -60,8 +65,8 @@ def _trimmed(text: str) -> str:
 RowLabel = Annotated[PrintableText, Field(max_length=LONGEST_LABEL), AfterValidator(_trimmed)]
 """What a user calls a row of a table."""
 
-LONGEST_GIT_FACTS = 100_000
-"""Most letters of all that git says."""
+LONGEST_FACTS = 100_000
+"""Most letters of all that git says, and of all settings."""
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -74,14 +79,18 @@ def _texts(value: object) -> Iterator[str]:
         yield from (text for part in value for text in _texts(part))
 
 
-def _all_printable(facts: dict[str, Any]) -> dict[str, Any]:
+def refuse_control_characters(facts: dict[str, Any]) -> dict[str, Any]:
+    """Check all texts in what JSON holds, names of fields among them.
+
+    Raises: ValueError for control characters, and for too many letters.
+    """
     text = _printable("".join(_texts(facts)))
-    if len(text) > LONGEST_GIT_FACTS:
-        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_GIT_FACTS:,}")
+    if len(text) > LONGEST_FACTS:
+        raise ValueError(f"holds {len(text):,} letters, expected at most {LONGEST_FACTS:,}")
     return facts
 
 
-GitFacts = Annotated[dict[str, Any], AfterValidator(_all_printable)]
+GitFacts = Annotated[dict[str, Any], AfterValidator(refuse_control_characters)]
 """What git says of the code: the commit, whether files differ from it, all commits of a run."""
 
 SHIPPED = "shipped"
@@ -121,10 +130,15 @@ class Record(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
+    @property
+    def content(self) -> bytes:
+        """The record as JSON."""
+        return (self.model_dump_json(indent=2) + "\n").encode()
+
     def write(self, path: Path) -> Path:
         """Write the record as JSON; return the path."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, (self.model_dump_json(indent=2) + "\n").encode())
+        write_atomically(path, self.content)
         return path
 
 
@@ -221,30 +235,41 @@ def row_label(text: str, flag: str) -> str:
         ) from None
 
 
-def read_record(kind: type[AnyRecord], path: Path, version: int) -> AnyRecord:
-    """Read and check a record of a kind and a version of its schema.
+def read_record(kind: type[AnyRecord], path: Path) -> AnyRecord:
+    """Read and check a record of a kind; an older one is upgraded.
 
     Raises: UserError naming the file and what is wrong with it.
     """
     try:
-        return kind.model_validate_json(read_regular(path))
-    except (DataError, OSError, ValidationError) as error:
+        content = read_file(path)
+        if (values := _values_of_schema_1(content)) is not None:
+            return kind.model_validate(upgrade_record(values, path))
+        return kind.model_validate_json(content)
+    except (DataError, UserError, OSError, ValidationError) as error:
         what = fault_of(error) if isinstance(error, ValidationError) else str(error)
         raise UserError(
-            f"{path}: not a record of schema {version}: {what}; move it away if it is of "
-            f"no more use"
+            f"{path}: not a record of schema {SCHEMA_VERSION}: {what}; move it away if it is of no "
+            f"more use"
         ) from None
 
 
+def _values_of_schema_1(content: bytes) -> dict[str, Any] | None:
+    """Parse a record of schema 1; None for any other content."""
+    if re.match(rb'\s*\{\s*"schema_version": 1\b', content) is None:
+        return None
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(content)
+    return None
+
+
 def read_all(
-    kind: type[AnyRecord], paths: Iterable[Path], version: int, path_of: Callable[[AnyRecord], Path]
+    kind: type[AnyRecord], paths: Iterable[Path], path_of: Callable[[AnyRecord], Path]
 ) -> tuple[list[AnyRecord], list[str]]:
     """Read records of a kind; list the faults of files that are unreadable or misplaced.
 
     Args:
         kind: of all the records.
         paths: files, read in the order of their names.
-        version: of the records' schema.
         path_of: returns the file that a record belongs into.
     """
     records: list[AnyRecord] = []
@@ -253,7 +278,7 @@ def read_all(
         if path.parent.name.startswith("."):
             continue  # what a merge that was killed had copied so far
         try:
-            record = read_record(kind, path, version)
+            record = read_record(kind, path)
             if (own := path_of(record)) != path:
                 raise UserError(f"{path}: a record under the name of another; move it to {own}")
         except UserError as error:

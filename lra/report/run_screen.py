@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.config.schema import RunConfig
-from lra.record.position_losses import PositionScores, unit_of
+from lra.record.changes import write_changes
+from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord, folder_of
+from lra.record.scores import PositionScores, unit_of
 from lra.report.boards.cells import is_at_chance
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.measures import best_baseline
 from lra.report.boards.results import read_metrics
 from lra.report.boards.speeds import is_busy
@@ -193,16 +195,16 @@ class Screen:
         }
         examples = record.micro_batch or record.batch_size
         changes = {
-            "diverged": f"train.lr={self.config.train.lr / LOWER_RATE:.3g}",
-            "oom": f"train.micro_batch={max(1, examples // 2)}",
+            "diverged": {"train.lr": float(f"{self.config.train.lr / LOWER_RATE:.3g}")},
+            "oom": {"train.micro_batch": max(1, examples // 2)},
         }
-        words = self._run_command(changes.get(record.status))
+        words = self._run_command(changes.get(record.status, {}))
         if record.status == "done":
             flags = ["--preset", record.preset]
             words = command_words("report", *flags, results_dir=self.results_dir)
         return wrap_command(f"  {labels[record.status]}", words, self.width)
 
-    def _run_command(self, change: str | None) -> list[str]:
+    def _run_command(self, change: Mapping[str, Any]) -> list[str]:
         """Write the command of this run, or of one with another setting changed."""
         config, record = self.config, self.record
         words = ["--task", config.task_component.spec, "--mixer", config.mixer_component.spec]
@@ -212,9 +214,8 @@ class Screen:
             words += ["--protocol", record.protocol]
         if record.seed:
             words += ["--seed", str(record.seed)]
-        changes = [*config.overrides, change] if change else [*config.overrides]
-        by_key = {text.partition("=")[0]: text for text in changes}  # of several the last one holds
-        words += [word for text in by_key.values() for word in ("--set", text)]
+        changes = write_changes({**record.changes, **change})
+        words += [word for text in changes for word in ("--set", text)]
         if record.label is not None:
             words += ["--label", record.label]
         return command_words(

@@ -18,6 +18,10 @@ from tasks.base import Task
 logger = logging.getLogger(__name__)
 
 
+def _task_changes(run: PlannedRun) -> list[str]:
+    return [change.text for change in run.changes if change.section == "task"]
+
+
 class SweepData:
     """The data sets that runs need: one for each task and choice of its options.
 
@@ -41,7 +45,7 @@ class SweepData:
         for run, *others in found.values():
             name = run.config.task_name
             if tasks.count(name) > 1:
-                name = " ".join([name, *(t for t in run.overrides if t.startswith("task."))])
+                name = " ".join([name, *_task_changes(run)])
             self.runs[name] = run
             self._names |= {one.name: name for one in (run, *others)}
 
@@ -83,8 +87,8 @@ class SweepData:
         """Return the words of the command that prepares a data set."""
         run, config = self.runs[name], self.runs[name].config
         words = ["--task", config.task_component.spec, "--preset", config.preset]
-        changes = [text for text in run.overrides if text.startswith("task.")]
-        words += ["--protocol", config.protocol, *(w for text in changes for w in ("--set", text))]
+        changes = (word for text in _task_changes(run) for word in ("--set", text))
+        words += ["--protocol", config.protocol, *changes]
         return command_words("prepare", *words, data_dir=run.data_dir)
 
     def _attempt(self, action: Callable[[str, Task, PlannedRun], object], fault: str) -> None:

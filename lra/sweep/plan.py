@@ -119,7 +119,7 @@ class PlannedRun:
     mixer: str
     """Argument of --mixer: a name, or the file and class of a user's own mixer."""
     seed: int
-    overrides: tuple[str, ...]
+    changes: tuple[Change, ...]
     folder: RunFolder
     data_dir: Path
     results_dir: Path
@@ -141,7 +141,7 @@ class PlannedRun:
         line += ["--preset", config.preset]
         line += ["--protocol", config.protocol, "--seed", str(self.seed)]
         line += ["--data-dir", str(self.data_dir), "--results-dir", str(self.results_dir)]
-        return [*line, *(part for text in self.overrides for part in ("--set", text))]
+        return [*line, *(part for one in self.changes for part in ("--set", one.text))]
 
     def failure(self) -> Failure | None:
         """Read how the run failed; None if it did not fail or has gone on since."""
@@ -269,7 +269,7 @@ def plan(options: SweepOptions) -> list[PlannedRun]:
             config=config,
             mixer=request.mixer,
             seed=seed,
-            overrides=tuple(change.text for change in request.changes),
+            changes=request.changes,
             folder=choose_folder(options.results_dir, config, seed, "auto", attempts),
             data_dir=options.data_dir,
             results_dir=options.results_dir,

@@ -46,8 +46,9 @@ class RunState:
 
 def varied_settings(runs: Sequence[PlannedRun]) -> list[str]:
     """Write the settings of each run that not all runs have, those of --grid for instance."""
-    common = set.intersection(*(set(run.overrides) for run in runs))
-    return [" ".join(text for text in run.overrides if text not in common) for run in runs]
+    written = [[change.text for change in run.changes] for run in runs]
+    common = set.intersection(*map(set, written))
+    return [" ".join(text for text in texts if text not in common) for texts in written]
 
 
 def runs_table(

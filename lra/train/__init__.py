@@ -13,6 +13,7 @@ __all__ = [
     "run",
     "run_folder",
     "run_length",
+    "scores",
     "self_pretraining",
     "session",
     "setup",

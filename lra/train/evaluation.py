@@ -14,17 +14,10 @@ from tqdm import tqdm
 
 from common.progress import is_live
 from lra.classifier.loss import compute_losses, is_scored
-from lra.record.position_losses import (
-    PositionLoss,
-    PositionScores,
-    bin_of,
-    bits_per_byte_of,
-    perplexity_of,
-    position_losses,
-)
 from lra.record.run import NO_PREDICTION
-from lra.record.token_scores import TokenScores, token_scores
+from lra.record.scores import PositionLoss, PositionScores, TokenScores
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
+from lra.train.scores import bin_of, bits_per_byte_of, perplexity_of, position_losses, token_scores
 from models.layers.kernel_cache import cache_kernels
 from tasks.base import Batch, Dataset, Split, TaskInfo
 from tasks.order import evaluation_batches

@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from lra.classifier.decoders import count_state
 from lra.config.schema import RunConfig
-from lra.record.position_losses import PositionScores
 from lra.record.run import NO_PREDICTION, PretrainingRecord, RunRecord
 from lra.record.schema import DataRecord, Status, ThreadsRecord, fault_of
+from lra.record.scores import PositionScores
 from lra.runtime.environment import is_gpu_shared, versions
 from lra.runtime.errors import UserError
 from lra.train.evaluation import Score, compute_position_scores
@@ -80,7 +80,9 @@ class Recorder:
             task_from=config.task_component.spec if config.task_component.code else None,
             preset=config.preset,
             protocol=config.protocol,
-            overrides=list(config.overrides),
+            settings=config.settings,
+            origins=dict(config.origins),
+            changed=list(config.changed),
             label=self.label,
             seed=self.seed,
             status=status,

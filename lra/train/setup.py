@@ -8,13 +8,13 @@ from pathlib import Path
 import torch
 
 from lra.config.schema import RunConfig
-from lra.record.position_losses import describe_data
 from lra.runtime.allocator import keep_freed_memory
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
 from lra.runtime.environment import device_name
 from lra.runtime.launch import is_restart
 from lra.train.run import Run
 from lra.train.run_folder import choose_folder
+from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
 from lra.train.training_time import Timings, TrainingTime
 from tasks.base import Dataset

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lra.config.schema import RunConfig, TrainConfig
-from lra.record import benchmark, run
-from lra.record.benchmark import BenchRecord
-from lra.record.run import RunRecord
-from lra.record.schema import read_all, shipped_dir, was_busy
+from lra.record.benchmark import BenchRecord, all_bench_records
+from lra.record.changes import select_sections
+from lra.record.run import RunRecord, all_records
+from lra.record.schema import shipped_dir, was_busy
 from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
@@ -20,7 +21,7 @@ from lra.train.run_length import RunLength
 from lra.train.self_pretraining import pretraining_config
 from lra.train.stopping import StopRequest
 
-_CHANGE_A_STEP = ("train.bucketing=", "train.checkpoint_activations=", "train.micro_batch=")
+_CHANGE_A_STEP = {"train.bucketing", "train.checkpoint_activations", "train.micro_batch"}
 """Settings of training that change how long a step takes; of the others only the batch does."""
 SMALL_STEP = 4096
 """Positions of a step; in a smaller one each of them takes longer."""
@@ -81,18 +82,8 @@ class Timings:
         runs: list[RunRecord] = []
         measured: list[BenchRecord] = []
         for root in (results_dir, shipped_dir(results_dir)):  # of equals one's own come first
-            runs += read_all(
-                RunRecord,
-                root.glob(f"runs/{task}/{mixer}/*/result.json"),
-                run.SCHEMA_VERSION,
-                lambda record, root=root: run.folder_of(root, record) / "result.json",
-            )[0]
-            measured += read_all(
-                BenchRecord,
-                root.glob(f"bench/*/step-{task}-*.json"),
-                benchmark.SCHEMA_VERSION,
-                lambda record, root=root: record.path(root),
-            )[0]
+            runs += all_records(root, task, mixer)[0]
+            measured += all_bench_records(root, f"step-{task}-*")[0]
         return cls(runs, measured, results_dir)
 
     def command(self, *flags: str, device: str) -> list[str]:
@@ -108,14 +99,14 @@ class Timings:
         train = config.train
         if train.minutes is not None:
             return None
-        data = _select_sections(config.overrides, "task.")
+        data = select_sections(config.changes, "task")
         examples = next(
             (
                 record.data.sizes["train"]
                 for record in self.runs
                 if (record.task, record.task_code, record.preset, record.protocol)
                 == (config.task_name, config.task_component.code, config.preset, config.protocol)
-                and _select_sections(record.overrides, "task.") == data
+                and select_sections(record.changes, "task") == data
                 and "train" in record.data.sizes
             ),
             config.build_task().training_examples(),
@@ -233,13 +224,10 @@ def is_cpu(device: str) -> bool:
     return "CPU" in device
 
 
-def _select_sections(overrides: Sequence[str], *sections: str) -> set[str]:
-    return {text for text in overrides if text.startswith(sections)}
-
-
-def _select_relevant(overrides: Sequence[str]) -> set[str]:
+def _select_relevant(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Keep the changed settings that a step's duration depends on, its batch apart."""
-    return _select_sections(overrides, "task.", "mixer.", "model.", *_CHANGE_A_STEP)
+    of_training = {name: changes[name] for name in _CHANGE_A_STEP & changes.keys()}
+    return select_sections(changes, "task", "mixer", "model") | of_training
 
 
 def _is_comparable(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
@@ -248,15 +236,13 @@ def _is_comparable(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     of_run = (config.task_name, config.mixer_name, config.mixer_component.code)
     if of_record != (*of_run, config.preset, config.protocol):
         return False
-    is_at_preset = _select_relevant(record.overrides) == _select_sections(record.overrides, "task.")
+    is_at_preset = _select_relevant(record.changes) == select_sections(record.changes, "task")
     return is_at_preset or _has_settings(record, config)
 
 
 def _has_settings(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     same_precision = record.precision == config.train.precision
-    return same_precision and _select_relevant(record.overrides) == _select_relevant(
-        config.overrides
-    )
+    return same_precision and _select_relevant(record.changes) == _select_relevant(config.changes)
 
 
 def _rank(

@@ -9,7 +9,6 @@ __all__ = [
     "evaluations",
     "finding_runs",
     "grids",
-    "intervals",
     "locality",
     "measures",
     "position_bits",

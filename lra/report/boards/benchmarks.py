@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
 from lra.report.boards.cells import IsOwn, none_own
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import bench_anchor, slugify
@@ -66,9 +67,9 @@ def bench_boards(
         note = f"{_NOTES[r.mode]} {_SEQUENCES[r.lengths]} {memory}"
         slug = " ".join(["bench", r.mode, *_bench_setting(r, r.preset, r.protocol)])
         board = (r.device, _bench_title(r), slug, note, _UNITS[r.mode])
-        board += r.measured_with, r.rounds_rpe_layers, r.varied
+        board += r.measured_with, r.rounds_rpe_layers, str(r.varied)
         row = found.setdefault(board, {})
-        varied = " ".join(r.varied_values) or None
+        varied = " ".join(write_changes(r.varied_changes)) or None
         workload = Workload(
             r.task or r.part or r.mode, r.length, r.batch_size, r.rpe_layers, varied
         )
@@ -95,8 +96,8 @@ def bench_boards(
 
 def _bench_order(r: BenchRecord) -> tuple[object, ...]:
     return (list(_NOTES).index(r.mode), r.task or "", r.preset or "", r.protocol or "", r.device,
-            r.overrides, r.precision, r.objective != "next", r.method, r.part or "", r.length,
-            r.rpe_layers or 0)  # fmt: skip
+            write_changes(r.changes), r.precision, r.objective != "next", r.method, r.part or "",
+            r.length, r.rpe_layers or 0)  # fmt: skip
 
 
 def _bench_title(r: BenchRecord) -> str:
@@ -113,4 +114,4 @@ def _bench_setting(r: BenchRecord, preset: str | None, protocol: str | None) -> 
         parts.append(f"{r.channels} channels")
     if r.lengths == "task":
         parts.append("own lengths")
-    return [*parts, r.precision, *r.fixed_overrides]
+    return [*parts, r.precision, *write_changes(r.common_changes)]

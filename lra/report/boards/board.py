@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE
 from lra.report.boards.cells import Cell, IsOwn, cell_of, none_own
@@ -192,7 +193,7 @@ def _selected_on(records: Iterable[RunRecord]) -> str:
 
 def _task_changes(records: Sequence[RunRecord]) -> set[str]:
     """Return the changes of the task's options that all of these runs have in common."""
-    changes = [{text for text in r.overrides if text.startswith("task.")} for r in records]
+    changes = [set(write_changes(select_sections(r.changes, "task"))) for r in records]
     return set.intersection(*changes)
 
 

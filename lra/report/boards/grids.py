@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
+from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.row_names import changes_of
 
 Cells = Mapping[str, Cell[RunRecord]]
 """The cells of a row, by task."""
@@ -32,8 +32,8 @@ def choose_from_grids(board: Board) -> Board:
 
 def _grid_of(cells: Cells) -> Hashable:
     run = next(iter(cells.values())).runs[0]
-    changed = {text.partition("=")[0] for text in changes_of(run) if not text.startswith("train.")}
-    return run.mixer, run.mixer_code, run.label, frozenset(changed)
+    changed = frozenset(select_sections(run.changes, "mixer", "model", "pretrain"))
+    return run.mixer, run.mixer_code, run.label, changed
 
 
 def _best_cells(rows: Sequence[Cells]) -> Cells:

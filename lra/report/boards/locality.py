@@ -55,9 +55,9 @@ def read_locality(
 
 
 def _add(found: TaskLocality, run: RunRecord, accuracy: float, results: Results) -> None:
-    is_permuted = any(text.startswith("task.permutation=") for text in run.overrides)
+    is_permuted = "task.permutation" in run.changes
     if run.mixer == CONVOLUTION:
-        width = results.settings(run).get("config.mixer.width")
+        width = run.settings.get("mixer.width")
         if isinstance(width, int):
             by_width = found.permuted_convolutions if is_permuted else found.convolutions
             by_width[width] = accuracy

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.record.evaluation import EvaluationRecord
-from lra.record.position_losses import PositionScores, unit_of
 from lra.record.run import RunRecord
+from lra.record.scores import PositionScores, unit_of
 from lra.report.boards.ranking import ranks
 from lra.runtime.console import MISSING
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from lra.record.evaluation import EvaluationRecord
-from lra.record.position_losses import PositionLoss
+from lra.record.scores import PositionLoss
 from lra.report.boards.board import Board
 from lra.report.boards.evaluations import EvaluationBoard, lengths_of
 from lra.report.boards.measures import Result

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from common.untrusted import explain_errors, read_regular
+from common.untrusted import explain_errors
+from lra.record.packed import read_file
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.runtime.console import without_apostrophe
 from tasks.base import LONGEST_WORD, MOST_CLASSES, OUTCOMES, is_word
@@ -71,7 +72,7 @@ def read_predictions(record: RunRecord, path: Path) -> Predictions:
     import pandas as pd
 
     with explain_errors("its text"):
-        content = read_regular(path, largest=LARGEST_PREDICTIONS)
+        content = read_file(path, largest=LARGEST_PREDICTIONS)
         frame = pd.read_csv(io.BytesIO(content), keep_default_na=False, na_values={})
     columns = {
         without_apostrophe(str(name)): _read_cells(column.to_numpy())

@@ -59,7 +59,7 @@ def preset_speeds(
         r
         for r in records
         if (r.mode, r.preset, r.protocol) == ("step", preset, protocol)
-        and not r.overrides
+        and not r.changes
         and r.mixer_code is None
     ]
     devices = Counter(sorted(r.device for r in measured)).most_common(1)

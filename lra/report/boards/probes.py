@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
+from lra.record.changes import select_sections
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell, cell_of
@@ -20,17 +21,18 @@ SUCCESS = 90.0
 
 DEFAULT = "default"
 """Name of the variant whose options are those of the preset."""
-_SIZES = ("train", "val", "test")
-_WIDTH = "model.dim="
+_SIZES = ("task.train", "task.val", "task.test")
+_WIDTH = "model.dim"
 _BUDGET = {
-    "steps": "{:,} steps",
-    "epochs": "{:,} epochs",
-    "minutes": "{:g} minutes",
-    "batch_size": "batch size {}",
+    "train.steps": "{:,} steps",
+    "train.epochs": "{:,} epochs",
+    "train.minutes": "{:g} minutes",
+    "train.batch_size": "batch size {}",
 }
 """Settings of training that say how much of it there is, and how they are written."""
-_WHAT_IS_COMPARED = ("mixer.", "model.")
-"""Settings in which rows differ. Others, such as the learning rate, are attempts of one row."""
+_WHAT_IS_COMPARED = ("mixer", "model")
+"""Sections of settings in which rows differ. In others, such as the learning rate, attempts of one
+row differ."""
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -98,20 +100,17 @@ class Probe:
 def probes(results: Results) -> list[Probe]:
     """Sort the results on probes by task, preset and protocol, and then by variant."""
     records = [record for record in results.records if record.task in PROBES]
-    settings = {results.path(run): results.settings(run) for run in records}
     rows, families = _name_rows(results, records), _name_rows(results, records, _WIDTH)
     found: list[Probe] = []
     groups = _group(records, lambda run: (PROBES.index(run.task), run.preset, run.protocol))
     for _, runs in sorted(groups.items()):
         task, preset, protocol = runs[0].task, runs[0].preset, runs[0].protocol
         by_data = _group(runs, lambda run: (run.data.source, run.data.fingerprint))
-        options = [settings[results.path(group[0])] for group in by_data.values()]
-        changed = [group[0].overrides for group in by_data.values()]
-        names, differing = _name_variants(options, changed, [key[1] for key in by_data])
+        names, differing = _name_variants([group[0] for group in by_data.values()])
         variants = [
             _variant(results, ", ".join(filter(None, [name, budget])), group, rows)
             for name, same_data in zip(names, by_data.values(), strict=True)
-            for budget, group in _by_budget(results, same_data, settings).items()
+            for budget, group in _by_budget(same_data).items()
         ]
         found.append(
             Probe(
@@ -121,10 +120,7 @@ def probes(results: Results) -> list[Probe]:
                 sorted(variants, key=lambda variant: natural_order(variant.name)),
                 differing,
                 {rows[path]: families[path] for path in map(results.path, runs)},
-                {
-                    rows[path]: settings[path].get("config.model.dim", 0)
-                    for path in map(results.path, runs)
-                },
+                {rows[results.path(run)]: run.settings.get("model.dim", 0) for run in runs},
             )
         )
     return found
@@ -144,10 +140,10 @@ def _name_rows(results: Results, records: Sequence[RunRecord], *left_out: str) -
     compared = [
         run.model_copy(
             update={
-                "overrides": [
-                    text
-                    for text in run.overrides
-                    if text.startswith(_WHAT_IS_COMPARED) and not text.startswith(left_out)
+                "changed": [
+                    name
+                    for name in select_sections(run.changes, *_WHAT_IS_COMPARED)
+                    if name not in left_out
                 ],
                 "config_hash": "",
             }
@@ -158,66 +154,46 @@ def _name_rows(results: Results, records: Sequence[RunRecord], *left_out: str) -
     return {results.path(run): names.of(run) for run in compared}
 
 
-def _name_variants(
-    settings: Sequence[Mapping[str, Any]],
-    overrides: Sequence[Sequence[str]],
-    fingerprints: Sequence[str],
-) -> tuple[list[str], str]:
+def _name_variants(runs: Sequence[RunRecord]) -> tuple[list[str], str]:
     """Name variants by the options in which they differ, or by their data if there is none.
 
     Args:
-        settings: all settings of a run of each variant, by dotted key.
-        overrides: what the command of this run changed, such as "task.length=128".
-        fingerprints: of the data of each variant.
+        runs: a run of each variant.
     Returns: the names, and the options.
     """
-    start = "config.task."
-    options = [
-        {key.removeprefix(start): value for key, value in one.items() if key.startswith(start)}
-        for one in settings
-    ]
-    keys = sorted({key for one in options for key in one})
-    differing = [key for key in keys if len({str(one.get(key)) for one in options}) > 1]
-    for chosen in ([key for key in differing if key not in _SIZES], differing):
-        names = [
-            _write_options(one, chosen, changed)
-            for one, changed in zip(options, overrides, strict=True)
-        ]
-        if len(set(names)) == len(names):
-            return names, ", ".join(chosen)
-    return [f"data {fingerprint[:8]}" for fingerprint in fingerprints], "data"
+    options = [select_sections(run.settings, "task") for run in runs]
+    names = sorted({name for one in options for name in one})
+    differing = [name for name in names if len({str(one.get(name)) for one in options}) > 1]
+    for chosen in ([name for name in differing if name not in _SIZES], differing):
+        written = [_write_options(run, chosen) for run in runs]
+        if len(set(written)) == len(written):
+            return written, ", ".join(map(_option_of, chosen))
+    return [f"data {run.data.fingerprint[:8]}" for run in runs], "data"
 
 
-def _write_options(
-    options: Mapping[str, Any], keys: Sequence[str], overrides: Sequence[str]
-) -> str:
+def _write_options(run: RunRecord, names: Sequence[str]) -> str:
     """Write the value of a single option, or which of several options the command changed."""
-    if len(keys) == 1:
-        return str(options.get(keys[0]))
-    changed = [key for key in keys if any(text.startswith(f"task.{key}=") for text in overrides)]
-    written = (key if options[key] is True else f"{key} {options[key]}" for key in changed)
-    return ", ".join(written) or (DEFAULT if keys else "")
+    if len(names) == 1:
+        return str(run.settings.get(names[0]))
+    changed = {_option_of(name): run.settings[name] for name in names if name in run.changed}
+    written = (name if value is True else f"{name} {value}" for name, value in changed.items())
+    return ", ".join(written) or (DEFAULT if names else "")
 
 
-def _by_budget(
-    results: Results, runs: Sequence[RunRecord], settings: Mapping[Path, Mapping[str, Any]]
-) -> dict[str, list[RunRecord]]:
+def _option_of(name: str) -> str:
+    return name.partition(".")[2]
+
+
+def _by_budget(runs: Sequence[RunRecord]) -> dict[str, list[RunRecord]]:
     """Group runs on the same data by how much training they had, "" where all had as much."""
+    budgets = {name: {run.settings.get(name) for run in runs} for name in _BUDGET}
+    differing = [name for name, values in budgets.items() if len(values) > 1]
 
-    def budget_of(run: RunRecord) -> list[Any]:
-        found = settings[results.path(run)]
-        return [found.get(f"config.train.{key}") for key in _BUDGET]
+    def describe(run: RunRecord) -> str:
+        values = {name: run.settings.get(name) for name in differing}
+        return ", ".join(_BUDGET[n].format(v) for n, v in values.items() if v is not None)
 
-    budgets = [budget_of(run) for run in runs]
-    differs = [len({values[k] for values in budgets}) > 1 for k in range(len(_BUDGET))]
-    return _group(
-        runs,
-        lambda run: ", ".join(
-            text.format(value)
-            for text, value, is_named in zip(_BUDGET.values(), budget_of(run), differs, strict=True)
-            if is_named and value is not None
-        ),
-    )
+    return _group(runs, describe)
 
 
 def _variant(

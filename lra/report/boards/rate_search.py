@@ -56,7 +56,7 @@ def rate_searches(results: Results) -> list[RateSearch]:
     """
     found: dict[tuple[str, str, int], dict[float, float]] = {}
     for run in results.records:
-        rate = results.settings(run).get("config.train.lr")
+        rate = run.settings.get("train.lr")
         if isinstance(rate, float) and run.status in ("done", "diverged"):
             key = run.task, run.mixer, run.total_steps
             found.setdefault(key, {})[rate] = run.val_accuracy or 0.0

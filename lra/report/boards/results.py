@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from common.errors import DataError
-from common.untrusted import read_regular
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.frame import read_runs, settings_of
+from lra.record.frame import read_runs
+from lra.record.packed import has_file, read_file
 from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.report.boards.predictions import Predictions, read_predictions
-from lra.runtime.errors import UserError
 
 MOST_VALIDATIONS = 10_000
 """Most validations of a run whose curve is drawn."""
@@ -48,12 +47,12 @@ class MetricsLine(BaseModel):
 
 def read_metrics(path: Path) -> tuple[list[MetricsLine], list[str]]:
     """Read a metrics.jsonl, in order of steps, and list its faults; nothing if there is none."""
-    if not path.is_file():
+    if not has_file(path):
         return [], []
     found: list[MetricsLine] = []
     wrong: list[str] = []
     try:
-        content = read_regular(path, largest=LARGEST_METRICS)
+        content = read_file(path, largest=LARGEST_METRICS)
     except (DataError, OSError) as error:
         return [], [f"{path}: {error}"]
     for number, line in enumerate(content.splitlines(), start=1):
@@ -89,7 +88,7 @@ class Results:
 
     def __init__(self, folder: Path, *, is_alone: bool = False) -> None:
         self.folder = folder
-        found, self.faults = read_runs(folder, "--results-dir", with_shipped=not is_alone)
+        found, self.faults = read_runs(folder, "--results-dir", shipped=not is_alone)
         self.records = [record for _, record in found]
         self._folders = {_key(record): place for place, record in found}
         self.bench: list[BenchRecord] = []
@@ -141,14 +140,6 @@ class Results:
                 self.add_fault(fault)
         return self._metrics[path]
 
-    def settings(self, record: RunRecord) -> dict[str, Any]:
-        """Read every setting of a run, as `settings_of`; none of one that cannot be read."""
-        try:
-            return settings_of(self.path(record))
-        except (DataError, UserError, OSError) as error:
-            self.add_fault(f"settings of {self.path(record)}: {error}")
-            return {}
-
     def evaluations(self, record: RunRecord) -> list[EvaluationRecord]:
         """Read the records of evaluations of a run's model out of distribution."""
         folder = self.path(record)
@@ -160,7 +151,7 @@ class Results:
 
     def has_predictions(self, record: RunRecord) -> bool:
         """Whether a run is finished and has a file of predictions."""
-        return record.status == "done" and (self.path(record) / "predictions.csv").is_file()
+        return record.status == "done" and has_file(self.path(record) / "predictions.csv")
 
     def predictions(self, record: RunRecord) -> Predictions | None:
         """Read the predictions of a finished run.

@@ -7,6 +7,7 @@ from pathlib import PurePath
 
 from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import section_of, write_changes
 from lra.record.run import RunRecord
 from lra.runtime.errors import UnknownName, UserError
 
@@ -21,7 +22,13 @@ Changes = frozenset[str]
 def changes_of(run: RunRecord) -> Changes:
     """Return the settings that a run changes of its preset, without those of the task."""
     return frozenset(
-        text for text in run.overrides if not text.startswith("task.") and can_change_a_result(text)
+        write_changes(
+            {
+                name: value
+                for name, value in run.changes.items()
+                if section_of(name) != "task" and can_change_a_result(name)
+            }
+        )
     )
 
 

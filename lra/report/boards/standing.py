@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lra.config.request import DEFAULT_PROTOCOL
+from lra.record.changes import select_sections
 from lra.record.run import RunRecord, folder_of, with_shipped
 from lra.record.schema import is_shipped
 from lra.report.boards.board import Board, boards, position_boards
@@ -123,7 +124,7 @@ class Standing:
         where = "at this preset"
         if record.protocol != DEFAULT_PROTOCOL:
             where += f" and protocol {record.protocol}"
-        has_changed_data = any(text.startswith("task.") for text in record.overrides)
+        has_changed_data = bool(select_sections(record.changes, "task"))
         return f"{where} with the same data" if has_changed_data else where
 
 

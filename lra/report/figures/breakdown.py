@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lra.record.intervals import wilson_interval
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.report.boards.board import Board
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.predictions import Predictions
 from lra.report.boards.results import Results
 from lra.report.boards.slugs import natural_order, slugify

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import MetricsLine, Results
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result

@@ -7,8 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lra.record.intervals import wilson_interval
 from lra.report.boards.cells import AnyResult, Cell
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.figures.series import mark
 

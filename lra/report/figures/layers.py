@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank
@@ -51,16 +52,16 @@ class _Conditions(NamedTuple):
     batch_size: int
     precision: str
     preset: str
-    overrides: tuple[str, ...]
+    changes: tuple[str, ...]
     mixers: tuple[str, ...]
     layers: tuple[int, ...]
-    varied: tuple[str, ...]
+    varied: str
 
     @property
     def facts(self) -> list[str]:
         """Say what was measured."""
         size = f"{self.length:,} positions", f"batch {self.batch_size}", self.precision
-        return [f"Preset {self.preset}", *size, *self.overrides, self.device]
+        return [f"Preset {self.preset}", *size, *self.changes, self.device]
 
 
 class _StepsPerSecond(NamedTuple):
@@ -77,9 +78,8 @@ def _varied_number(record: BenchRecord) -> tuple[str, float] | None:
     """Return the one setting that has several values, and its value here; None unless a number."""
     if record.rpe_layers is not None:
         return LAYERS, record.rpe_layers
-    with suppress(ValueError):
-        (value,) = record.varied_values
-        setting, _, number = value.partition("=")
+    with suppress(ValueError, TypeError):
+        ((setting, number),) = record.varied_changes.items()
         return setting, float(number)
     return None
 
@@ -99,8 +99,9 @@ def layer_figures(
         if (found := _varied_number(r)) is not None and r.steps_per_second is not None:
             setting, number = found
             conditions = _Conditions(setting, str(r.task), r.mode, r.device, r.length, r.batch_size,
-                                     r.precision, str(r.preset), r.fixed_overrides, r.measured_with,
-                                     r.rounds_rpe_layers, r.varied)  # fmt: skip
+                                     r.precision, str(r.preset), write_changes(r.common_changes),
+                                     r.measured_with,
+                                     r.rounds_rpe_layers, str(r.varied))  # fmt: skip
             model = _Model(names.of_mixer(r), r.objective)
             quartiles = (r.low_quartile or 0.0, r.high_quartile or 0.0)
             speed = _StepsPerSecond(r.steps_per_second, *quartiles)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
+from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, averages
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.preset_speeds import PresetSpeeds
 from lra.report.boards.slugs import slugify
 from lra.report.figures.bubble_panels import Bubble, Panel

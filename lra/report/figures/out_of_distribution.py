@@ -7,8 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lra.record.evaluation import EvaluationRecord
+from lra.record.intervals import wilson_interval
 from lra.report.boards.evaluations import EvaluationBoard, lengths_of
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.slugs import slugify
 from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.breakdown import GroupAccuracy, plot_group_accuracies

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 
+from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 
 
@@ -37,9 +39,10 @@ def bench_command(record: BenchRecord) -> str:
     length = "task" if record.lengths == "task" else str(record.length)
     words += ["--mixers", ",".join(dict.fromkeys(record.measured_with)), "--lengths", length]
     layers = ",".join(map(str, record.rounds_rpe_layers))
-    for values in record.varied or ([f"mixer.rpe_layers={layers}"] if layers else []):
-        words += ["--vary", values]
-    changes = list(record.fixed_overrides)
+    varied = [f"{name}={','.join(map(plain, values))}" for name, values in record.varied.items()]
+    for text in varied or ([f"mixer.rpe_layers={layers}"] if layers else []):
+        words += ["--vary", text]
+    changes = [*write_changes(record.common_changes)]
     if record.precision != "fp32":
         changes.append(f"train.precision={record.precision}")
     for change in changes:

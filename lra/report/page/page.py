@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
+from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import mixer_of
@@ -193,7 +195,7 @@ def _number(value: float | None, text: str) -> str:
 
 
 def _link(path: Path, out: Path) -> str:
-    return Path(os.path.relpath(path.resolve(), out.resolve())).as_posix()
+    return Path(os.path.relpath(file_on_disk(path).resolve(), out.resolve())).as_posix()
 
 
 def _code(git: Mapping[str, object]) -> str:
@@ -248,7 +250,7 @@ def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -
     speed = _number(record.steps_per_second, "{:.2f} a second")
     layers = "" if record.rpe_layers is None else layers_in_words(record.rpe_layers)
     named = ["benchmark", record.mode, record.part, record.objective, record.task, name, layers,
-             record.preset, record.protocol, *record.overrides]  # fmt: skip
+             record.preset, record.protocol, *write_changes(record.changes)]  # fmt: skip
     ratio = [record.ratio_low_quartile, record.ratio_to_reference, record.ratio_high_quartile]
     quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]
     return ListedRun(

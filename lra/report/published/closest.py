@@ -10,6 +10,7 @@ from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
 from lra.config.request import PAPER, can_change_a_result
 from lra.config.settings_files import published_presets
+from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, mean_over
 from lra.report.published.rows import PUBLISHED, PublishedRow, rows_of
@@ -95,7 +96,8 @@ def _differences(row: PublishedRow, run: PublishedRun | None, record: RunRecord)
 
 
 def _changes(record: RunRecord) -> set[str]:
-    return set(filter(can_change_a_result, record.overrides))
+    changes = {name: value for name, value in record.changes.items() if can_change_a_result(name)}
+    return set(write_changes(changes))
 
 
 def cite(source: str) -> str:

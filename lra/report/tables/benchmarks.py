@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lra.record.benchmark import BenchRecord
+from lra.record.changes import write_changes
 from lra.report.boards.benchmarks import _LEARNED, _bench_order
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import BUSY, Speed, SpeedBoard, is_busy, layers_in_words
@@ -118,7 +119,7 @@ def against_reference(
         ratios = r.ratio_to_reference, r.ratio_low_quartile, r.ratio_high_quartile
         rows.append(
             [
-                ", ".join([_measured(r), *r.overrides]),
+                ", ".join([_measured(r), *write_changes(r.changes)]),
                 names.of_mixer(r),
                 f"{r.batch_size} x {r.length:,}" + (f" x {r.channels}" if r.channels else ""),
                 "the task's own" if r.lengths == "task" else "full",

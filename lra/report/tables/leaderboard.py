@@ -7,10 +7,10 @@ import math
 import statistics
 from collections.abc import Mapping
 
+from lra.record.intervals import wilson_interval
 from lra.report.boards.averages import AVERAGES, FIVE, averages, mean_over
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.measures import ACCURACY
 from lra.report.boards.preset_speeds import PresetSpeed, PresetSpeeds
 from lra.report.boards.row_names import changes_of

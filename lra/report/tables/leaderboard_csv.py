@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from lra.record.frame import to_frame
+from lra.record.intervals import wilson_interval
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
-from lra.report.boards.intervals import wilson_interval
 from lra.report.boards.results import Results
 from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset
 from lra.runtime.console import csv_table
@@ -23,14 +23,14 @@ COLUMNS = {
     "best_step": "best_step",
     "steps": "steps",
     "batch_size": "batch_size",
-    "learning_rate": "config.train.lr",
-    "weight_decay": "config.train.weight_decay",
-    "channels": "config.model.dim",
-    "blocks": "config.model.depth",
-    "norm": "config.model.norm",
-    "axes": "config.model.axes",
-    "pooling": "config.model.pooling",
-    "positions": "config.model.positions",
+    "learning_rate": "train.lr",
+    "weight_decay": "train.weight_decay",
+    "channels": "model.dim",
+    "blocks": "model.depth",
+    "norm": "model.norm",
+    "axes": "model.axes",
+    "pooling": "model.pooling",
+    "positions": "model.positions",
     "longest_sequence": "length",
     "parameters": "params",
     "train_seconds": "train_seconds",
@@ -53,9 +53,7 @@ def leaderboard_csv(results: Results, board: Board) -> str:
     rows = rows_at_preset(board)
     runs = [run for cells in rows.values() for cell in cells.values() for run in cell.runs]
     runs.sort(key=lambda run: (board.tasks.index(run.task), run.mixer, run.seed, run.run_id))
-    frame, faults = to_frame((results.path(run), run) for run in runs)
-    for fault in faults:
-        results.add_fault(fault)
+    frame = to_frame(((results.path(run), run) for run in runs), results.folder)
     chosen = frame.reindex(columns=[*COLUMNS.values()]).set_axis([*COLUMNS], axis="columns")
     place = [*COLUMNS].index("test_accuracy") + 1
     baselines = next(iter(best_trivial_baseline(board).values()), {})

@@ -1,0 +1,141 @@
+"""What records hold beside accuracies: losses of positions, and scores of labels of positions."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from pydantic import Field, model_validator
+
+from lra.record.schema import ROUNDING, Amount, Count, PositiveCount, Record, ShortText
+
+
+class PositionLoss(Record):
+    """The mean loss of targets at a range of positions of their windows."""
+
+    field: ShortText = ""
+    """A field of metadata by which the windows are told apart; empty: all windows."""
+    value: ShortText = ""
+    """What the field is in these windows."""
+    first: Count
+    """First position of the range, 0-based."""
+    last: Count
+    """Last position of the range."""
+    targets: PositiveCount
+    loss: Amount | None
+    """Mean loss in nats; null if it is not finite."""
+    ideal: Amount | None = None
+    """Mean loss of the best possible predictor; null where the law of the data is not known."""
+
+
+class PositionScores(Record):
+    """What a record holds, beside accuracies, where targets are positions; null is not measured."""
+
+    val_loss: Amount | None = None
+    """Mean loss in nats on the validation set, at the best step."""
+    loss: Amount | None = None
+    """Mean loss in nats on the test set; null also if it is not finite, as for the next two."""
+    bits_per_byte: Amount | None = None
+    """Bits that the test targets take, over the bytes of text that they stand for."""
+    perplexity: Amount | None = None
+    """Exponential of the mean test loss."""
+    text_bytes: PositiveCount | None = None
+    """Bytes of the text that the test targets stand for; null where they are no text."""
+    baseline_bits: dict[ShortText, Amount] = Field(default_factory=dict)
+    """What trivial baselines take, by name: bits per byte of text or, without text, per target."""
+    lowest_bits: dict[ShortText, Amount] = Field(default_factory=dict)
+    """What no model is below on average, by name, in the same unit, where the law is known."""
+    by_position: list[PositionLoss] = Field(default_factory=list)
+    """Test losses by where in their windows the targets stand."""
+
+    @property
+    def bits(self) -> float | None:
+        """Bits of the test set: per byte of text or, without text, per target."""
+        if self.loss is None or self.text_bytes is not None:
+            return self.bits_per_byte
+        return self.loss / math.log(2)
+
+    @property
+    def text(self) -> str:
+        """Bits and perplexity of the test set, as commands print them."""
+        if self.bits is None:
+            return "loss not finite"
+        text = f"{self.bits:.3f} bits per {unit_of(self.text_bytes)}"
+        return text if self.perplexity is None else f"{text}, perplexity {self.perplexity:.4g}"
+
+
+def unit_of(text_bytes: int | None) -> str:
+    """Name what bits are counted for: a byte, or a token of what is no text."""
+    return "token" if text_bytes is None else "byte"
+
+
+class SegmentScore(Record):
+    """The score of one segment of a split."""
+
+    name: ShortText
+    """The value of the field "segment"; empty where a split has no segments."""
+    examples: PositiveCount
+    correct_examples: Count
+    """Examples all of whose labels were predicted."""
+    targets: PositiveCount
+    """Positions that have a label."""
+    correct: Count
+    """Positions whose label was predicted."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SegmentScore:
+        if self.correct > self.targets or self.correct_examples > self.examples:
+            raise ValueError(f"segment {self.name!r} has more right answers than questions")
+        return self
+
+    @property
+    def token_accuracy(self) -> float:
+        """Percent of the labels that were predicted."""
+        return 100.0 * self.correct / self.targets
+
+    @property
+    def sequence_accuracy(self) -> float:
+        """Percent of the examples all of whose labels were predicted."""
+        return 100.0 * self.correct_examples / self.examples
+
+
+class TokenScores(Record):
+    """Token and sequence accuracy of a split: the means over its segments."""
+
+    segments: list[SegmentScore] = Field(min_length=1)
+
+    @property
+    def accuracy(self) -> float:
+        """Token accuracy in percent, the mean over segments."""
+        return statistics.mean(segment.token_accuracy for segment in self.segments)
+
+    @property
+    def sequence_accuracy(self) -> float:
+        """Sequence accuracy in percent, the mean over segments."""
+        return statistics.mean(segment.sequence_accuracy for segment in self.segments)
+
+    @property
+    def examples(self) -> int:
+        """Number of examples, which are independent of each other, as their tokens are not."""
+        return sum(segment.examples for segment in self.segments)
+
+
+def refuse_other_accuracy(
+    accuracy: float, correct: int, total: int, tokens: TokenScores | None
+) -> None:
+    """Refuse an accuracy in percent that is not that of the counts beside it.
+
+    Args:
+        correct: right answers.
+        total: targets.
+        tokens: the scores where some positions have labels; the accuracy is then theirs.
+    Raises: ValueError saying so.
+    """
+    expected, origin = 100.0 * correct / total, f"{correct} in {total}"
+    if tokens is not None:
+        sums = [(one.correct, one.targets) for one in tokens.segments]
+        if (correct, total) != tuple(map(sum, zip(*sums, strict=True))):
+            raise ValueError(f"the segments do not add up to {correct} of {total} right answers")
+        expected, origin = tokens.accuracy, "its segments"
+    if abs(expected - accuracy) > ROUNDING:
+        raise ValueError(f"test_accuracy is {accuracy}, expected that of {origin}")
