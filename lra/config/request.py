@@ -49,11 +49,6 @@ class Change:
         return f"{self.section}.{self.key}"
 
     @property
-    def name(self) -> str:
-        """Full name of the setting: "train.lr"."""
-        return f"{self.section}.{self.key}"
-
-    @property
     def text(self) -> str:
         """Write the change as `--set` takes it."""
         return f"{self.name}={plain(self.value)}"

@@ -115,32 +115,13 @@ class SettingsFile:
                     raise UnknownName(kind, name, known, self.shown)
 
 
-def mapping(body: Any, origin: str) -> dict[str, Any]:
-    """Check that a parsed value is a mapping; None, an empty section, counts as an empty one.
-
-    Raises: UserError naming the origin otherwise.
-    """
+def _mapping(body: Any, origin: str) -> dict[str, Any]:
+    """Check that a parsed value is a mapping; None, an empty section, counts as an empty one."""
     if body is None:
         return {}
     if not isinstance(body, dict):
         raise UserError(f"{origin}: got {body!r}, expected keys with values")
     return {str(key): value for key, value in body.items()}
-
-
-def parse_sections(
-    body: Any, origin: str, sections: Collection[str] = SECTIONS
-) -> dict[tuple[str, str], Any]:
-    """Read a parsed mapping {section: {key: value}}.
-
-    Raises: UserError for an unknown section, or a value that is not a mapping.
-    """
-    values: dict[tuple[str, str], Any] = {}
-    for section, entries in mapping(body, origin).items():
-        if section not in sections:
-            raise UnknownName("section", section, sections, origin)
-        for key, value in mapping(entries, f"{origin}: {section}").items():
-            values[section, key] = value
-    return values
 
 
 def _require_text(value: Any, origin: str) -> None:
@@ -155,14 +136,14 @@ def _split_blocks(body: dict[str, Any], place: Entry) -> Iterator[tuple[Entry, d
         place: names the preset and the protocol of the settings; their entries are made from it.
     """
     kinds = [k for k in ("preset", "protocol") if not (getattr(place, k) or place.protocol)]
-    nested = {k: mapping(body.pop(f"{k}s", None), f"{place.origin}: {k}s") for k in kinds}
+    nested = {k: _mapping(body.pop(f"{k}s", None), f"{place.origin}: {k}s") for k in kinds}
     yield place, body
     for kind, blocks in nested.items():
         for name, settings in blocks.items():
             where = f"{kind}s.{name})"
             origin = f"{place.origin[:-1]}.{where}" if place.preset else f"{place.origin} ({where}"
             inner = replace(place, origin=origin, **{kind: name})
-            yield from _split_blocks(mapping(settings, origin), inner)
+            yield from _split_blocks(_mapping(settings, origin), inner)
 
 
 def _parse_block(body: dict[str, Any], place: Entry) -> Iterator[Entry]:
@@ -170,8 +151,11 @@ def _parse_block(body: dict[str, Any], place: Entry) -> Iterator[Entry]:
         for entry in _parse_tasks(body.pop(CITED), replace(place, section=CITED)):
             _require_text(entry.value, f"{place.origin}: {CITED}")
             yield entry
-    for (section, key), value in parse_sections(body, place.origin, (*SECTIONS, STARTS)).items():
-        yield from _parse_tasks(value, replace(place, section=section, key=key))
+    for section, settings in body.items():
+        if section not in (*SECTIONS, STARTS):
+            raise UnknownName("section", section, (*SECTIONS, STARTS), place.origin)
+        for key, value in _mapping(settings, f"{place.origin}: {section}").items():
+            yield from _parse_tasks(value, replace(place, section=section, key=key))
 
 
 def _parse_tasks(value: Any, place: Entry) -> Iterator[Entry]:
@@ -232,9 +216,9 @@ def _name_source(entry: Entry, sources: Mapping[str, str]) -> Entry:
 @functools.lru_cache(maxsize=256)
 def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
-    body = mapping(parse_yaml(text, shown), shown)
-    rows = mapping(body.pop("rows", None), f"{shown}: rows")
-    sources = mapping(body.pop("sources", None), f"{shown}: sources")
+    body = _mapping(parse_yaml(text, shown), shown)
+    rows = _mapping(body.pop("rows", None), f"{shown}: rows")
+    sources = _mapping(body.pop("sources", None), f"{shown}: sources")
     for source in sources.values():
         _require_text(source, f"{shown}: sources")
     blocks = [*_split_blocks(body, Entry(shown))]
