@@ -347,6 +347,7 @@ def test_the_later_flag_wins() -> None:
     config = tnn("train.lr=1.0", "train.lr=2.0")
     assert config.train.lr == 2.0
     assert config.overrides == ("train.lr=2.0",)
+    assert "--set train.lr=2.0, in place of 0.0005 of configs/mixers/tnn.yaml" in config.show()
 
 
 @pytest.mark.parametrize(
