@@ -30,7 +30,7 @@ class Section(BaseModel):
 
     @field_validator("*")
     @classmethod
-    def _recordable(cls, value: Any) -> Any:
+    def _refuse_unrecordable(cls, value: Any) -> Any:
         try:
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError):
