@@ -218,6 +218,27 @@ def test_interruptions_while_code_is_compiled(tmp_path: Path) -> None:
     assert told == "lra.prepare: error: interrupted\n"
 
 
+SWALLOWED = """
+import signal, sys
+from lra.runtime.interrupts import expect_interrupts
+expect_interrupts("x")
+from lra.runtime.cli import run_command
+def act():
+    try:
+        signal.raise_signal(signal.SIGINT)
+    except KeyboardInterrupt:
+        raise ValueError from None  # as numpy does within `np.asarray`
+sys.exit(run_command("x", act))
+"""
+
+
+def test_an_interruption_that_a_library_turns_into_another_error() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SWALLOWED], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (INTERRUPTED, "x: error: interrupted\n")
+
+
 # Kills
 
 KILLS = {"run_task": 14, "listops": 9, "pathfinder": 9, "report": 9, "merge": 9, "evaluate": 9,

@@ -21,7 +21,7 @@ from lra.runtime.errors import (
     user_code,
 )
 from lra.runtime.foreign_flags import describe_unknown_flag
-from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin
+from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin, is_interrupted
 from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
 
@@ -287,7 +287,7 @@ def _end_of(error: BaseException) -> tuple[int, str] | None:
         return HELD if isinstance(error, HeldError) else USER_ERROR, message(error)
     if isinstance(error, OSError):
         return USER_ERROR, describe_os_error(error)
-    if isinstance(error, KeyboardInterrupt):
+    if isinstance(error, KeyboardInterrupt) or is_interrupted():
         return INTERRUPTED, "interrupted"
     if isinstance(error, (MemoryError, RuntimeError)):
         # It imports torch, which takes seconds: an interrupt is to be met before that, too.

@@ -20,10 +20,11 @@ _NOT_TO_BE_LEFT = ("<frozen importlib._bootstrap>", "numba/core/dispatcher.py")
 
 
 class _Start:
-    """Which command is starting, and whether it has begun to work."""
+    """Which command is starting, whether it has begun to work, and whether Ctrl-C was pressed."""
 
     program = "lra"
     has_begun = False
+    is_interrupted = False
 
 
 def expect_interrupts(program: str) -> None:
@@ -35,7 +36,7 @@ def expect_interrupts(program: str) -> None:
     Args:
         program: how messages call the command.
     """
-    _Start.program, _Start.has_begun = program, False
+    _Start.program, _Start.has_begun, _Start.is_interrupted = program, False, False
     signal.signal(signal.SIGINT, _on_interrupt)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `start_with_whole_heap`
     if (fault := describe_shadow() or describe_missing()) is not None:
@@ -48,10 +49,16 @@ def begin() -> None:
     _Start.has_begun = True
 
 
+def is_interrupted() -> bool:
+    """Whether Ctrl-C was pressed; a library may raise another error for it."""
+    return _Start.is_interrupted
+
+
 def _on_interrupt(number: int, frame: FrameType | None) -> None:
     while frame is not None and not frame.f_code.co_filename.endswith(_NOT_TO_BE_LEFT):
         frame = frame.f_back
     if frame is None and _Start.has_begun:
+        _Start.is_interrupted = True
         raise KeyboardInterrupt
     os.write(2, f"{_Start.program}: error: interrupted\n".encode())
     os._exit(INTERRUPTED)
