@@ -78,7 +78,7 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
         chosen = compose_options(mixer, changes)
         return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
     task = find_task(target, "--task")
-    chosen = compose_options(task, changes, "task")
+    chosen = compose_options(task, changes)
     return task, carry_out(task, task_checks(task, chosen, changes))
 
 
@@ -90,7 +90,7 @@ def check(options: argparse.Namespace) -> int:
     passed = [result for result in results if result.fault is None]
     count = len(results)
     verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
-    kind = component.flag.removeprefix("--")
+    kind = component.kind
     width = terminal_width()
     if failed:
         step = wrap_words("next: correct what failed, and run the same command again", width)

@@ -27,6 +27,8 @@ from tasks.own import DATA_SEED, DataSeed, OwnTask
 class Component:
     """A class of the suite, or a plug-in: a class in a user's own file or module."""
 
+    kind: ClassVar[str]
+    """mixer or task."""
     expected: ClassVar[str]
     """Description of the classes that can be of this kind, for error messages."""
 
@@ -87,6 +89,15 @@ class Component:
                 raise
             raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
 
+    @contextmanager
+    def _explain_construction(self, what: str) -> Iterator[None]:
+        """Explain errors as `explain_errors`; a ValueError says which options do not fit."""
+        with self.explain_errors(what):
+            try:
+                yield
+            except ValueError as error:
+                raise UserError(f"{self.kind} {self.name}: {error}") from None
+
 
 def describe_error(error: BaseException, file: str) -> str:
     """Describe an exception and its line, in a file whose path contains `file` if possible."""
@@ -114,6 +125,7 @@ class MixerComponent(Component):
     A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests whether it behaves as one.
     """
 
+    kind: ClassVar[str] = "mixer"
     expected: ClassVar[str] = "a subclass of torch.nn.Module"
     cls: type[Mixer]
 
@@ -133,11 +145,8 @@ class MixerComponent(Component):
         Raises: UserError for options that contradict one another or the context, and for
             any error of a plug-in's constructor.
         """
-        with self.explain_errors("its constructor failed"):
-            try:
-                return self.cls(context, **dict(options))
-            except ValueError as error:
-                raise UserError(f"mixer {self.name}: {error}") from None
+        with self._explain_construction("its constructor failed"):
+            return self.cls(context, **dict(options))
 
     def share(self, context: MixerContext, options: Section) -> nn.Module | None:
         """Build the module that the mixers of all blocks share, see `Mixer.shared`.
@@ -146,17 +155,15 @@ class MixerComponent(Component):
         """
         if not issubclass(self.cls, Mixer):
             return None
-        with self.explain_errors("its `shared` failed"):
-            try:
-                return self.cls.shared(context, **dict(options))
-            except ValueError as error:
-                raise UserError(f"mixer {self.name}: {error}") from None
+        with self._explain_construction("its `shared` failed"):
+            return self.cls.shared(context, **dict(options))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TaskComponent(Component):
     """A task's class and its origin: a subclass of `Task`, or a class with `examples`."""
 
+    kind: ClassVar[str] = "task"
     expected: ClassVar[str] = (
         "one with a method examples(self, split, rng), or a subclass of tasks.base.Task"
     )
@@ -196,14 +203,11 @@ class TaskComponent(Component):
     def construct(self, options: Section) -> Task:
         """Construct a new task; a plug-in draws its data again."""
         values: dict[str, Any] = dict(options)
-        with self.explain_errors("its constructor failed"):
-            try:
-                if issubclass(self.cls, Task):
-                    return self.cls(**values)
-                seed = values.pop(DATA_SEED)
-                own = self.cls(**values)
-            except ValueError as error:
-                raise UserError(f"task {self.name}: {error}") from None
+        seed: int = 0 if issubclass(self.cls, Task) else values.pop(DATA_SEED)
+        with self._explain_construction("its constructor failed"):
+            own = self.cls(**values)
+        if isinstance(own, Task):
+            return own
         with self.explain_errors("it failed"):
             return OwnTask(
                 own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from common.strict_yaml import plain
-from lra.config.components import Component, MixerComponent, TaskComponent
+from lra.config.components import Component
 from lra.config.options import Section
 from lra.config.registry import find_mixer, find_task
 from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
@@ -56,8 +56,7 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     files = read_files(request, task.name, mixer.name, configs)
     initial = _merge_files(files, request, task.name)
     settings = _merge_layer(initial, request.changes, has_flags=True)
-    components = {"task": task, "mixer": mixer}
-    sections = _validate(settings, request.changes, components, RUN_SECTIONS, "a run")
+    sections = _validate(settings, request.changes, [task, mixer], RUN_SECTIONS, "a run")
     changed = [
         name
         for name in dict.fromkeys(change.name for change in request.changes)
@@ -88,22 +87,19 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     task = find_task(request.task, "--task")
     initial = _merge_files(read_files(request, task.name, None, configs), request, task.name)
     settings = _merge_layer(initial, request.changes, has_flags=True)
-    sections = _validate(settings, request.changes, {"task": task}, {}, "the data")
+    sections = _validate(settings, request.changes, [task], {}, "the data")
     with name_origins(_list_origins(settings)):
         return task.build(sections["task"])
 
 
-def compose_options(
-    component: MixerComponent | TaskComponent, changes: Sequence[Change], section: str = "mixer"
-) -> Section:
+def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     """Compose the options of a mixer or a task alone: defaults, but for changes.
 
-    Args:
-        section: mixer or task.
     Raises: UserError, also for a change of anything else.
     """
+    kind = component.kind
     settings = _merge_layer({}, changes, has_flags=True)
-    return _validate(settings, changes, {section: component}, {}, f"a {section} alone")[section]
+    return _validate(settings, changes, [component], {}, f"a {kind} alone")[kind]
 
 
 def _merge_files(
@@ -197,7 +193,7 @@ def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
 def _validate(
     settings: Mapping[str, Change],
     changes: Iterable[Change],
-    components: Mapping[str, Component],
+    components: Iterable[Component],
     types: Mapping[str, type[Section]],
     what: str,
 ) -> dict[str, Any]:
@@ -210,16 +206,17 @@ def _validate(
         types: the classes of the other sections.
         what: the thing that is configured, as messages call it.
     """
-    types = {**{name: component.options for name, component in components.items()}, **types}
-    owners = {name: component.name for name, component in components.items()}
+    owners = {component.kind: component for component in components}
+    types = {**{kind: component.options for kind, component in owners.items()}, **types}
     names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
     for change in changes:
         _check_section(change, types, names, what)
     for name, setting in settings.items():
         if setting.section in types and name not in names:
-            kind = f"option of {owners.get(setting.section, setting.section)}"
-            valid = types[setting.section].model_fields
-            raise UnknownName(kind, setting.key, valid, setting.origin, _suggest(setting, names))
+            owner = owners[setting.section].name if setting.section in owners else setting.section
+            valid, suggestion = types[setting.section].model_fields, _suggest(setting, names)
+            what = f"option of {owner}"
+            raise UnknownName(what, setting.key, valid, setting.origin, suggestion)
     found: dict[str, Any] = {}
     for section, cls in types.items():
         try:
@@ -229,7 +226,7 @@ def _validate(
         except ValidationError as error:
             first = error.errors()[0]
             name = f"{section}.{first['loc'][0]}" if first["loc"] else ""
-            origin = components[section].origin if section in components else section
+            origin = owners[section].origin if section in owners else section
             described = _describe_error(first, name, settings.get(name), origin)
             with nullcontext() if name else name_origins(_list_origins(settings)):
                 raise described from None

@@ -106,7 +106,7 @@ def _find(
     try:
         return component(spec=spec, cls=registry.get(spec, flag), flag=flag)
     except UserError as error:
-        raise UserError(f"{error}; write a {registry.kind} of your own as {FORMS}") from None
+        raise UserError(f"{error}; write a {component.kind} of your own as {FORMS}") from None
 
 
 def _find_plug_in(
@@ -121,7 +121,7 @@ def _find_plug_in(
             raise UserError(f"{origin}: {name} is abstract; define {missing}")
         if name.casefold() in {key.casefold() for key in registry.classes}:  # as folders compare
             raise UserError(
-                f"{origin}: the suite has a {registry.kind} of that name; rename your class, or "
+                f"{origin}: the suite has a {component.kind} of that name; rename your class, or "
                 f"use {name.casefold()} without a file for that of the suite"
             )
         file = inspect.getfile(cls)
