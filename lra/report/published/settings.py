@@ -84,7 +84,7 @@ def _compare(owner: str, file: SettingsFile) -> Iterator[Difference]:
     groups: dict[Entry, list[str]] = {}
     for entry in file.entries:
         if entry.has_other:
-            groups.setdefault(replace(entry, source="", task=ALL), []).append(entry.task)
+            groups.setdefault(replace(entry, origin="", source="", task=ALL), []).append(entry.task)
     for entry, tasks in groups.items():
         kind = "initial " if entry.section == STARTS else f"{entry.section}."
         named_tasks = tuple(task for task in tasks if task != ALL)
