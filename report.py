@@ -145,14 +145,14 @@ def choose_runs(options: argparse.Namespace, folder: Path) -> Results:
     Raises: UserError for a preset or protocol that no run has.
     """
     from lra.report.boards.results import Results
-    from lra.runtime.errors import unknown
+    from lra.runtime.errors import UnknownName
 
     results = Results(folder)
     for name in ("preset", "protocol"):
         chosen = getattr(options, name)
         known = {getattr(record, name) for record in [*results.records, *results.bench]} - {None}
         if chosen is not None and chosen not in known:
-            raise unknown(f"{name} among the runs", chosen, known, f"--{name}")
+            raise UnknownName(f"{name} among the runs", chosen, known, f"--{name}")
         results.keep(lambda r, n=name, c=chosen: c is None or getattr(r, n) == c)
     return results
 
@@ -163,12 +163,12 @@ def chosen_formats(options: argparse.Namespace) -> list[str]:
     Raises: UserError for an unknown format.
     """
     from lra.report.page.write import FORMATS
-    from lra.runtime.errors import unknown
+    from lra.runtime.errors import UnknownName
 
     formats = [name.strip() for name in options.format.split(",")]
     for name in formats:
         if name not in FORMATS:
-            raise unknown("format", name, FORMATS, "--format")
+            raise UnknownName("format", name, FORMATS, "--format")
     return formats
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 
 from common.errors import DataError, UserError, describe, format_value
+from common.tensors import send
 from tasks.vocabulary import Numbers, Vocabulary
 
 if TYPE_CHECKING:
@@ -58,13 +59,6 @@ class TaskInfo:
     targets: Literal["example", "position", "token"] = "example"
     """What has a label. example: each example. position: each position, whose label is the next
     token. token: some positions, whose labels are classes; the others are not scored."""
-
-
-def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor to a device; to a GPU from pinned memory, so that nothing waits for it."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        tensor = tensor.pin_memory()
-    return tensor.to(device, non_blocking=True)
 
 
 @dataclass(frozen=True)

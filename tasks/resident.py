@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, send
+from common.tensors import send
+from tasks.base import NOT_SCORED, Batch, Dataset, Split
 from tasks.labelled import LabelledTokens
 from tasks.next_token import NextToken
 from tasks.splits import PackedTokens, Pixels

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from common.errors import DataError
-from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo, send
+from common.tensors import send
+from tasks.base import NOT_SCORED, Batch, Dataset, Split, TaskInfo
 from tasks.random_words import RandomWords
 
 VALIDATION_SEED = 2310_02980

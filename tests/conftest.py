@@ -16,11 +16,11 @@ import torch
 from torch import nn
 
 from attack import Place
+from common.strict_yaml import parse_yaml
 from fake_cuda_cases import CountingProcess
 from forked import Forked
+from lra.config.compose import EXCLUSIVE
 from lra.config.registry import MIXERS
-from lra.config.settings_layers import list_exclusive_settings
-from lra.config.strict_yaml import parse_yaml
 from lra.record import schema
 from lra.runtime.errors import user_code
 from models.base import MixerContext
@@ -53,10 +53,8 @@ TINY = [
 
 def tiny_settings(*changes: str) -> list[str]:
     """List the settings of a tiny run, without those that changes of them exclude."""
-    keys = [text.partition("=")[0].partition(".") for text in changes]
-    excluded = {
-        ".".join(other) for key in keys for other in list_exclusive_settings((key[0], key[2]))
-    }
+    names = [text.partition("=")[0] for text in changes]
+    excluded = {other for name in names for other in EXCLUSIVE.get(name, ())}
     return [text for text in TINY if text.partition("=")[0] not in excluded] + list(changes)
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from common.kernel_choice import KERNEL_CHOICE
 from models.base import MixerContext
 from models.delta import Delta
 from models.hgrn import HGRN
@@ -27,7 +28,7 @@ from models.mamba2 import Mamba2
 from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
-from models.ops.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN, use_public_kernels
+from models.ops.public_kernels import DECAYING_ATTENTION, DELTA_RULE, SCAN
 from models.ops.reference import reference_forms
 from models.ops.scan import scan, scan_both_ways
 
@@ -132,7 +133,7 @@ def of_mixer(kind: Callable[..., nn.Module], dim: int, *, causal: bool, **option
 def outcome(compute: Callable[[], Tensor], leaves: Sequence[Tensor]) -> list[Tensor]:
     """Return a value and its gradients, those of float64 by our reference forms."""
     precise = leaves[0].dtype == torch.float64
-    use_public_kernels(None if precise else "cpu")
+    KERNEL_CHOICE.device = None if precise else "cpu"
     if precise:
         with reference_forms():
             value = compute()
@@ -194,7 +195,7 @@ def main() -> None:
     for name, found in itertools.chain(operators(), mixers()):
         cases[name] = {**found, "calls": len(calls)}
         calls.clear()
-    json.dump({"cases": cases, "used": public_kernels.used_packages()}, sys.stdout)
+    json.dump({"cases": cases, "used": KERNEL_CHOICE.used}, sys.stdout)
 
 
 if __name__ == "__main__":

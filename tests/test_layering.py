@@ -32,8 +32,8 @@ ORDER = (
     "tasks.unlabelled", "tasks.splits", "tasks.base", "tasks.vocabulary",
     "tasks.random_words",
     "models", "models.layers", "models.base", "models.ops",
-    "common", "common.cores", "common.progress", "common.untrusted", "common.files",
-    "common.errors", "common.options",
+    "common", "common.cores", "common.kernel_choice", "common.progress", "common.strict_yaml",
+    "common.tensors", "common.untrusted", "common.files", "common.errors", "common.options",
 )  # fmt: skip
 """From the top down: what a name here covers imports itself and what stands behind it.
 
@@ -164,6 +164,17 @@ def test_an_upward_import_is_noticed(module: str, line: str) -> None:
     assert len(faults(module, f"{source}\n{line}\n")) == 1
 
 
+def test_the_runtime_knows_no_mixers_and_no_tasks() -> None:
+    found = {
+        name
+        for module, path in MODULES.items()
+        if module.startswith("lra.runtime")
+        for name, _ in imports(path.read_text())
+        if name.partition(".")[0] in ("models", "tasks")
+    }
+    assert found == {"models.layers.norms"}  # batch norm, which has a form for several processes
+
+
 def test_no_modules_import_each_other() -> None:
     """Nor in a circle of more, whatever room they are in."""
     below = {
@@ -271,7 +282,7 @@ BOUNDARY = {
     "tasks.sources.archives": "archives, whose headers and sizes are counted",
     "tasks.pathfinder.format": "arrays out of files that were read",
     "tasks.cache": "arrays of an unfinished cache, whose request was compared; files to be synced",
-    "lra.config.strict_yaml": "YAML, without references and deep nesting",
+    "common.strict_yaml": "YAML, without references and deep nesting",
     "lra.train.checkpoint": "checkpoints, whose content is checked",
     "lra.report.boards.predictions": "predictions, which are checked",
     "lra.report.page.page": "a template of this repository",

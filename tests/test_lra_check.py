@@ -12,8 +12,7 @@ from lra.check.__main__ import main
 from lra.check.checks import carry_out
 from lra.check.contract import contract_checks
 from lra.config.compose import compose_options
-from lra.config.mixers import find_mixer
-from lra.config.registry import MIXERS
+from lra.config.registry import MIXERS, find_mixer
 from models.base import MixerContext
 from own_tasks import OWN_TASKS, PARITY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import shutil
 from importlib.util import module_from_spec
 from itertools import product
@@ -11,19 +12,15 @@ import pytest
 import yaml
 
 import lra.config.compose
-from lra.config import strict_yaml
-from lra.config.registry import MIXERS, TASKS, Registry, options_model
+from common import strict_yaml
+from common.strict_yaml import parse_yaml
+from lra.config.options import options_model
+from lra.config.registry import MIXERS, TASKS, Registry
 from lra.config.request import RunRequest, flag_changes
-from lra.config.settings_blocks import Entry
-from lra.config.settings_files import (
-    CONFIGS,
-    published_presets,
-    read_mixer_file,
-    read_settings_file,
-)
-from lra.config.strict_yaml import parse_yaml
+from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_file
 from lra.record.table import read_runs
 from lra.runtime.errors import UserError
+from models.promises import BrokenPromise
 from requested import NOT_CAUSAL, compose_task, resolve
 from tasks.base import BENCHMARK
 
@@ -188,12 +185,10 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
         ({"mixer": "tn"}, ["--mixer", "did you mean tnn?", "transformer"]),
         ({"mixer": "S4D"}, ["--mixer", "did you mean s4d?"]),
         ({"set": "lr=1e-3"}, ["expected section.key=value", "did you mean train.lr?"]),
-        ({"set": "d_model=64"}, ["expected section.key=value", "did you mean model.dim?"]),
-        ({"set": "num_layers=2"}, ["expected section.key=value", "did you mean model.depth?"]),
-        ({"set": "train.learning_rate=1"}, ["option of train", "did you mean train.lr?"]),
+        ({"set": "wieght_decay=0"}, ["expected section.key", "did you mean train.weight_decay?"]),
         ({"set": "train.LR=1"}, ["option of train", "did you mean lr?"]),
-        ({"set": "model.num_layers=2"}, ["option of model", "did you mean model.depth?"]),
-        ({"set": "model.d_model=2"}, ["option of model", "did you mean model.dim?"]),
+        ({"set": "train.step=1"}, ["option of train", "did you mean steps?"]),
+        ({"set": "pretrain.step=1"}, ["option of pretrain", "did you mean steps?"]),
         ({"set": "train.dim=2"}, ["option of train", "did you mean model.dim?"]),
         ({"set": "model.rpe_dim=2"}, ["option of model", "did you mean mixer.rpe_dim?"]),
         ({"set": "task.max_depht=3"}, ["option of listops", "did you mean max_depth?"]),
@@ -203,7 +198,8 @@ def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
         ({"set": "mixer.rpe_layer=2"}, ["--set mixer.rpe_layer=2", "did you mean rpe_layers?"]),
         ({"set": "task.min_lenth=2"}, ["--set task.min_lenth=2", "did you mean min_length?"]),
         ({"set": "optimizer.lr=2"}, ["unknown section 'optimizer'", "did you mean train.lr?"]),
-        ({"set": "trian.lr=2"}, ["unknown section 'trian'", "did you mean train?"]),
+        ({"set": "trian.lr=2"}, ["unknown section 'trian'", "did you mean train.lr?"]),
+        ({"set": "pretrian.steps=2"}, ["section 'pretrian'", "did you mean pretrain.steps?"]),
         ({"set": "train.lr=fast"}, ["--set train.lr=fast", "'fast'", "valid number"]),
         ({"set": "train.lr=-1"}, ["got -1", "greater than 0"]),
         ({"set": "train.steps=1.5"}, ["got 1.5", "valid integer"]),
@@ -352,6 +348,7 @@ def test_the_later_flag_wins() -> None:
     config = tnn("train.lr=1.0", "train.lr=2.0")
     assert config.train.lr == 2.0
     assert config.overrides == ("train.lr=2.0",)
+    assert "--set train.lr=2.0, in place of 0.0005 of configs/mixers/tnn.yaml" in config.show()
 
 
 @pytest.mark.parametrize(
@@ -431,15 +428,18 @@ def test_task_alone_takes_task_settings_only() -> None:
 
 def test_options_must_be_named() -> None:
     class Swallowing:
-        def __init__(self, context: object, **options: int) -> None: ...
+        def __init__(self, **options: int) -> None: ...
 
-    class Positional:
-        def __init__(self, context: object, state: int = 4) -> None: ...
-
-    with pytest.raises(TypeError, match="name the options"):
+    with pytest.raises(BrokenPromise, match=r"takes \*\*options, .*; name each option"):
         options_model(Swallowing)
-    with pytest.raises(TypeError, match="make state keyword-only"):
-        options_model(Positional)
+
+
+@pytest.mark.parametrize("name", [*MIXERS.classes, *TASKS.classes])
+def test_options_of_the_suite_are_keyword_only(name: str) -> None:
+    owner = {**MIXERS.classes, **TASKS.classes}[name]
+    parameters = inspect.signature(owner.__init__).parameters
+    options = [parameters[key] for key in options_model(owner).model_fields]
+    assert {option.kind for option in options} <= {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,8 +464,8 @@ def test_a_name_used_twice_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def tasks_of(mixer: str) -> set[str]:
     """List the tasks that a mixer has settings of its own for, beyond those of presets."""
-    (block, *_) = read_mixer_file(mixer).blocks
-    return block.tasks
+    entries = read_file("mixers", mixer).entries
+    return {entry.task for entry in entries if not (entry.preset or entry.protocol)} - {ALL}
 
 
 def test_a_mixer_has_settings_for_all_tasks_of_the_benchmark_or_for_none() -> None:
@@ -476,19 +476,23 @@ def test_a_mixer_has_settings_for_all_tasks_of_the_benchmark_or_for_none() -> No
 
 def test_a_key_may_name_several_tasks_once_each(tmp_path: Path) -> None:
     def rates(text: str) -> dict[str, Entry]:
-        write(tmp_path, "tnn.yaml", f"train: {{lr: {text}}}")
-        (block,) = read_settings_file(tmp_path / "tnn.yaml", "tnn.yaml").blocks
-        return dict(block.settings["train", "lr"])
+        write(tmp_path, "mixers/tnn.yaml", f"train: {{lr: {text}}}")
+        return {entry.task: entry for entry in read_file("mixers", "tnn", tmp_path).entries}
 
-    assert rates("{lm periodic: 0.1}") == {"lm": Entry(0.1), "periodic": Entry(0.1)}
-    assert rates("0.1") == {"all": Entry(0.1)}
-    assert rates("{benchmark: [0.1, 'a b']}") == dict.fromkeys(BENCHMARK, Entry(0.1, "a b"))
-    lines = rates("{lm text: [0.1, 'a {b c}:{1 2}'], groups: [0.1, 'a {b c}']}")
-    assert {task: entry.source for task, entry in lines.items()} == {
+    def values(text: str) -> dict[str, tuple[object, str]]:
+        return {task: (entry.value, entry.source) for task, entry in rates(text).items()}
+
+    assert values("{lm periodic: 0.1}") == {"lm": (0.1, ""), "periodic": (0.1, "")}
+    assert values("0.1") == {"all": (0.1, "")}
+    assert values("{benchmark: [0.1, 'a b']}") == dict.fromkeys(BENCHMARK, (0.1, "a b"))
+    lines = values("{lm text: [0.1, 'a {b c}:{1 2}'], groups: [0.1, 'a {b c}']}")
+    assert {task: source for task, (_, source) in lines.items()} == {
         "lm": "a b:1", "text": "a c:2", "groups": "a {b c}",
     }  # fmt: skip
     other = rates("{lm: {is: 0.1, theirs: null, from: a b, why: c}}")["lm"]
-    assert other == Entry(0.1, "a b", has_other=True, theirs=None, why="c")
+    assert (other.value, other.source, other.why) == (0.1, "a b", "c")
+    assert other.has_other and other.theirs is None
+    assert other.origin == "configs/mixers/tnn.yaml: a b, which states null"
     with pytest.raises(UserError, match="the task text occurs twice"):
         rates("{lm text: 0.1, text: 0.2}")
 

@@ -9,12 +9,13 @@ import pytest
 
 from common.options import Added
 from conftest import ROOT
-from lra.config.registry import NoEffect, Section, options_model
+from lra.config.options import NoEffect, Section, options_model
 from lra.config.request import SPEED_ALONE
-from lra.config.schema import ModelConfig, RunConfig, TrainConfig
+from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
 from lra.record.run import RunRecord
 from lra.record.table import read_runs
 from models.base import MixerContext
+from models.promises import BrokenPromise
 from models.tnn import TNN
 from requested import compose
 from tasks.listops import ListOps
@@ -68,15 +69,15 @@ def add_option(patch: pytest.MonkeyPatch, owner: type, mark: type) -> None:
     def found(cls: type) -> type[Section]:
         return Later if cls is owner else options_model(cls)
 
-    patch.setattr("lra.config.plugin.options_model", found)
+    patch.setattr("lra.config.components.options_model", found)
 
 
 def add_to_model(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lra.config.compose.ModelConfig", LaterModel)
+    patch.setitem(RUN_SECTIONS, "model", LaterModel)
 
 
 def add_to_train(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("lra.config.compose.TrainConfig", LaterTrain)
+    patch.setitem(RUN_SECTIONS, "train", LaterTrain)
 
 
 ADDITIONS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], str]] = {
@@ -123,7 +124,7 @@ class HiddenMark(TNN):
 
 
 def test_a_mark_without_effect_is_refused() -> None:
-    with pytest.raises(TypeError, match="later: write Annotated"):
+    with pytest.raises(BrokenPromise, match="later: write Annotated"):
         options_model(HiddenMark)
 
 
@@ -156,5 +157,5 @@ def test_without_the_mark_every_hash_moves(monkeypatch: pytest.MonkeyPatch) -> N
     class Unmarked(ModelConfig):
         later: int = 1
 
-    monkeypatch.setattr("lra.config.compose.ModelConfig", Unmarked)
+    monkeypatch.setitem(RUN_SECTIONS, "model", Unmarked)
     assert all(composed(record).hash != record.config_hash for record in SHIPPED)

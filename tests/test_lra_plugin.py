@@ -13,8 +13,7 @@ import torch
 
 import run_task
 from conftest import tiny_arguments
-from lra.config.mixers import find_mixer
-from lra.config.registry import MIXERS
+from lra.config.registry import MIXERS, find_mixer
 from lra.config.schema import RunConfig
 from lra.record.run import load_record
 from lra.runtime.errors import UserError
@@ -217,8 +216,15 @@ def test_mistakes_in_importing_it(source: str, part: str, spec: str) -> None:
     [
         (module_with(options=", **more"), "takes **more, which would accept misspelt options"),
         (module_with(options=", size: int"), "use --set mixer.size=VALUE"),
-        (module_with(options=", act=nn.GELU"), "act cannot be a setting ("),
-        (module_with(options=", act: nn.Module = None"), "act cannot be a setting ("),
+        (
+            module_with(options=", act=nn.GELU"),
+            "mixer.act: got <class 'torch.nn.modules.activation.GELU'>; value error, a "
+            "record cannot hold a type; use a number, text, boolean or list",
+        ),
+        (
+            module_with(options=", act: nn.Module = None"),
+            "--mixer own.py:Own: act cannot be a setting; use the type of a number",
+        ),
         (module_with(options=", size: Unknown = 3"), "name 'Unknown' is not defined"),
         (module_with(before="raise ValueError('no such size')"), "mixer Own: no such size"),
         (module_with("return x[:, :1]"), "forward returned (2, 1, 64) float32 for x (2, 5, 64)"),
@@ -271,8 +277,10 @@ def test_mistakes_in_the_class(source: str, part: str) -> None:
         ("class Own(nn.Module):\n    def __init__(self, context):\n        pass\n",
          "its constructor does not call super().__init__()"),
         (module_with(options=", copy=3"), "an option cannot be called copy"),
-        (module_with(options=", size: int = 'three'"), "size cannot be a setting"),
-        (module_with(options=", size=float('inf')"), "size cannot be a setting"),
+        (module_with(options=", size: int = 'three'"),
+         "mixer.size: got 'three'; input should be a valid integer"),
+        (module_with(options=", size=float('inf')"),
+         "mixer.size: got inf; input should be a finite number"),
     ],
 )  # fmt: skip
 def test_faults_of_its_code_are_one_line_with_their_place(source: str, part: str) -> None:

@@ -601,7 +601,7 @@ def test_mistakes_about_the_cluster_are_one_line(
 def test_a_mistake_in_a_grid_is_named_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(arguments(tmp_path, "--grid", "train.learning_rate=1,2")) == 2
+    assert main(arguments(tmp_path, "--grid", "train.weight_decoy=1,2")) == 2
     shown = capsys.readouterr().err
-    assert "--grid train.learning_rate=1: unknown option of train" in shown
-    assert "did you mean train.lr?" in shown
+    assert "--grid train.weight_decoy=1: unknown option of train" in shown
+    assert "did you mean weight_decay?" in shown

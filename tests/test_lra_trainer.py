@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from common.kernel_choice import KERNEL_CHOICE
 from conftest import tiny_settings
 from lra.classifier.block import GLU, Block
 from lra.config.schema import ModelConfig, RunConfig, TrainConfig
@@ -27,7 +28,6 @@ from lra.train.optimizer import rate_factor
 from lra.train.plateau import Plateau
 from lra.train.state import capture, restore
 from lra.train.trainer import Diverged, Trainer
-from models.ops import public_kernels
 from requested import resolve
 from tasks.base import Dataset
 
@@ -120,10 +120,10 @@ def test_kernels_are_chosen_for_a_gpu_alone(dataset: Dataset) -> None:
     )
     for device, kernels, chosen in choices:
         use_kernels(torch.device(device), kernels)
-        assert public_kernels._CHOICE.device == chosen
+        assert KERNEL_CHOICE.device == chosen
     use_kernels(torch.device("cuda"), "auto")
     trace(dataset)
-    assert public_kernels._CHOICE.device is None
+    assert KERNEL_CHOICE.device is None
     assert config_of("train.kernels=auto").hash != config_of().hash
     assert "kernels" not in config_of().values()["train"]
 

@@ -14,7 +14,7 @@ import torch.nn.utils.parametrize
 from pydantic import ValidationError
 
 from conftest import EVERY_MIXER, build_mixer
-from lra.config.registry import Section, options_model
+from lra.config.options import Section, options_model
 from models import promises
 from models.base import Mixer, RecurrentMixer, begin_step
 from references import assert_prefill_equals_steps

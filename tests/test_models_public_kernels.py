@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from common.kernel_choice import KERNEL_CHOICE
 from conftest import ROOT
 from lra.runtime.environment import versions
 from lra.train.session import common_facts
@@ -24,7 +25,6 @@ from models.mamba2 import Mamba2
 from models.ops import public_kernels
 from models.ops.decaying_attention import decaying_attention
 from models.ops.delta_rule import delta_rule
-from models.ops.public_kernels import use_public_kernels
 from models.ops.scan import scan
 from models.ops.selective_scan import selective_scan
 from references import assert_equal_with_gradients, by_reference
@@ -74,10 +74,10 @@ def messages(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     forget()
     said: list[str] = []
     monkeypatch.setattr(public_kernels.logger, "debug", said.append)
-    monkeypatch.setattr(public_kernels, "_USED", {})
-    use_public_kernels("cpu")
+    monkeypatch.setattr(KERNEL_CHOICE, "used", {})
+    KERNEL_CHOICE.device = "cpu"
     yield said
-    use_public_kernels(None)
+    KERNEL_CHOICE.device = None
     forget()
 
 
@@ -151,7 +151,7 @@ def test_processes_of_one_run_must_have_the_same_public_kernels(
 def test_public_kernels_run_where_they_are_allowed_alone(
     device: str | None, messages: list[str], stand_in: Callable[[], int]
 ) -> None:
-    use_public_kernels(device)
+    KERNEL_CHOICE.device = device
     selective_scan(*draw_selective())
     assert (stand_in(), messages) == (0, [])
     assert "mamba-ssm" not in versions()

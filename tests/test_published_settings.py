@@ -15,15 +15,16 @@ import torch
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.match_params import count_parameters
+from lra.config.compose import list_layers
 from lra.config.registry import MIXERS
 from lra.config.schema import RunConfig
-from lra.config.settings_blocks import Entry
 from lra.config.settings_files import (
+    CITED,
     CONFIGS,
+    Entry,
     SettingsFile,
-    list_mixer_files,
-    list_task_files,
-    read_mixer_file,
+    list_files,
+    read_file,
 )
 from lra.report.published.repeats import repeats
 from lra.report.published.settings import published_runs
@@ -44,12 +45,10 @@ HASHES = Path(__file__).parent / "golden" / "published_hashes.json"
 
 def every_entry() -> Iterator[tuple[SettingsFile, str, Entry]]:
     """List all that settings files say, each with where it stands."""
-    for file in [*list_task_files().values(), *list_mixer_files().values()]:
-        for block in file.blocks:
-            named = {**{".".join(key): by for key, by in block.settings.items()}, **block.starts}
-            for name, by in named.items():
-                for task, entry in by.items():
-                    yield file, f"{block.origin}: {name} on {task}", entry
+    for file in [*list_files("tasks").values(), *list_files("mixers").values()]:
+        for entry in file.entries:
+            if entry.section != CITED:
+                yield file, f"{entry.origin}: {entry.section}.{entry.key} on {entry.task}", entry
 
 
 def test_published_values_have_a_known_source_and_a_line() -> None:
@@ -317,17 +316,9 @@ KNOWN = (*BENCHMARK, "lm")
 
 def published_entry(model: Model, task: str, key: str) -> Entry | None:
     """Find what the settings file says of a published setting."""
-    section, _, name = key.partition(".")
-    found: Entry | None = None
-    blocks = [
-        block
-        for block in read_mixer_file(model.mixer).blocks
-        if block.matches(model.protocol, model.preset)
-    ]
-    for block in sorted(blocks, key=lambda block: block.level):
-        by = block.settings.get((section, name), {})
-        found = by.get(task, by.get("all", found))
-    return found if found is not None and found.source else None
+    layers = list_layers([read_file("mixers", model.mixer)], task, model.preset, model.protocol)
+    entries = [e for layer in layers for e in layer if f"{e.section}.{e.key}" == key]
+    return entries[-1] if entries and entries[-1].source else None
 
 
 def published_value(model: Model, task: str, key: str) -> Any:

@@ -14,17 +14,16 @@ from torch import Tensor
 
 from lra.classifier.classifier import Classifier
 from lra.classifier.initialization import compute_fans, match_patterns
-from lra.config.initial_values import (
+from lra.config.request import parse_alternatives
+from lra.config.settings_files import CONFIGS, STARTS, list_files
+from lra.runtime.errors import UserError
+from models.initial_values import (
     INITIAL_DISTRIBUTIONS,
     Fan,
     InitialDistribution,
     Initialization,
     parse_initial_distribution,
 )
-from lra.config.request import parse_alternatives
-from lra.config.settings_blocks import Block, ByTask, Entry
-from lra.config.settings_files import CONFIGS, list_mixer_files
-from lra.runtime.errors import UserError
 from requested import LRA_ALONE, resolve
 
 
@@ -53,29 +52,35 @@ MEASURES: Mapping[str, InitialDistribution] = {
     ),
 }  # fmt: skip
 """The laws of settings files: those that settings know, and the moments of others."""
-OF_NORMS: Mapping[str, ByTask] = {
-    "*norm*.weight": {"all": Entry("ones")},
-    "*norm*.bias": {"all": Entry("zeros")},
-    "*norm*.scale": {"all": Entry("ones")},
+Laws = dict[str, dict[str, str]]
+"""Laws by pattern, and by task or "all"."""
+OF_NORMS: Laws = {
+    "*norm*.weight": {"all": "ones"},
+    "*norm*.bias": {"all": "zeros"},
+    "*norm*.scale": {"all": "ones"},
 }
 """Every library starts norms so, and no source states it."""
-MODELS = [
-    (mixer, number)
-    for mixer, file in list_mixer_files().items()
-    for number, block in enumerate(file.blocks)
-    if block.starts
-]
-"""Mixers, and the blocks of their files that state how released parameters start."""
+Place = tuple[str | None, str | None]
+"""A preset and a protocol, whose settings are in one place of a file."""
 
 
-def block_of(mixer: str, number: int, configs: Path = CONFIGS) -> Block:
-    return list_mixer_files(configs)[mixer].blocks[number]
+def stated_laws(mixer: str, configs: Path = CONFIGS) -> dict[Place, Laws]:
+    """Read how released parameters start, by the place in the file of a mixer."""
+    found: dict[Place, Laws] = {}
+    for entry in list_files("mixers", configs)[mixer].entries:
+        if entry.section == STARTS:
+            laws = found.setdefault((entry.preset, entry.protocol), {})
+            laws.setdefault(entry.key, {})[entry.task] = str(entry.value)
+    return found
 
 
-def shallow(mixer: str, task: str, *overrides: str, block: Block | None = None) -> Classifier:
-    """Build a model of one block, with the settings of a block of its file."""
-    protocol = (block and block.protocol) or ("lra" if mixer in LRA_ALONE else "s4")
-    preset = (block and block.preset) or "paper"
+MODELS = [(mixer, place) for mixer in list_files("mixers") for place in stated_laws(mixer)]
+"""Mixers, and the places of their files that state how released parameters start."""
+
+
+def shallow(mixer: str, task: str, *overrides: str, place: Place = (None, None)) -> Classifier:
+    """Build a model of one block, with the settings of a place of its file."""
+    preset, protocol = place[0] or "paper", place[1] or ("lra" if mixer in LRA_ALONE else "s4")
     config = resolve(
         task, mixer, preset=preset, protocol=protocol, overrides=["model.depth=1", *overrides]
     )
@@ -95,24 +100,22 @@ def fault(start: Initialization, values: Tensor) -> str | None:
     return f"{found}; expected {start.mean:.4g}, {start.deviation:.4g}"
 
 
-def faults(mixer: str, block: Block) -> list[str]:
-    """Measure all parameters of a block's models; those of a pattern and law together."""
-    stated = {**block.starts, **OF_NORMS}
+def faults(mixer: str, place: Place, own: Laws) -> list[str]:
+    """Measure all parameters of a mixer's models; those of a pattern and law together."""
+    stated = {**own, **OF_NORMS}
     found: list[str] = []
     measured: dict[tuple[str, str], list[Tensor]] = defaultdict(list)
     laws: dict[tuple[str, str], Initialization] = {}
-    for task in sorted({task for by in block.starts.values() for task in by}):
-        model = shallow(mixer, task, block=block)
+    for task in sorted({task for by in own.values() for task in by}):
+        model = shallow(mixer, task, place=place)
         fan_of = compute_fans(model)
         for parameter, tensor in model.named_parameters():
             pattern = next(reversed(match_patterns(parameter, stated)), None)
-            entry = (
-                None if pattern is None else stated[pattern].get(task, stated[pattern].get("all"))
-            )
-            if pattern is None or entry is None:
+            law = None if pattern is None else stated[pattern].get(task, stated[pattern].get("all"))
+            if pattern is None or law is None:
                 found.append(f"{parameter} on {task}: no law is stated")
                 continue
-            start = parse_initial_distribution(str(entry.value), MEASURES)(fan_of[parameter])
+            start = parse_initial_distribution(law, MEASURES)(fan_of[parameter])
             key = pattern, f"{start.mean:.6g} {start.deviation:.6g}"
             measured[key].append(tensor.detach().flatten())
             laws[key] = start
@@ -122,23 +125,24 @@ def faults(mixer: str, block: Block) -> list[str]:
         if (what := fault(laws[pattern, law], torch.cat(tensors))) is not None
     ]
     used = {pattern for pattern, _ in measured}
-    return found + [f"{p}: fits nothing" for p in block.starts if p not in used]
+    return found + [f"{pattern}: fits nothing" for pattern in own if pattern not in used]
 
 
-@pytest.mark.parametrize(("mixer", "number"), MODELS)
-def test_parameters_start_as_released_or_as_a_word_says(mixer: str, number: int) -> None:
-    assert faults(mixer, block_of(mixer, number)) == []
+@pytest.mark.parametrize(("mixer", "place"), MODELS)
+def test_parameters_start_as_released_or_as_a_word_says(mixer: str, place: Place) -> None:
+    assert faults(mixer, place, stated_laws(mixer)[place]) == []
 
 
 def test_another_law_or_none_is_named(tmp_path: Path) -> None:
     shutil.copytree(CONFIGS, tmp_path / "configs")
     path = tmp_path / "configs" / "mixers" / "tnn.yaml"
     text = path.read_text()
+    everywhere = (None, None)
     path.write_text(text.replace("[fan_out_normal,", "[normal 1,"))
-    (found,) = faults("tnn", block_of("tnn", 0, tmp_path / "configs"))
+    (found,) = faults("tnn", everywhere, stated_laws("tnn", tmp_path / "configs")[everywhere])
     assert found.startswith("embedding.table.weight: mean ")
     path.write_text(text.replace("  '*.unit.*':", "  '*.units.*':"))
-    found = faults("tnn", block_of("tnn", 0, tmp_path / "configs"))
+    found = faults("tnn", everywhere, stated_laws("tnn", tmp_path / "configs")[everywhere])
     assert "blocks.0.mixer.unit.gate.weight on lm: no law is stated" in found
     assert "*.units.*: fits nothing" in found
 

@@ -13,7 +13,8 @@ import models
 import run_task
 from conftest import ROOT, python_example, tiny_arguments
 from lra.check import __main__ as check
-from lra.config.registry import MIXERS, Registry, options_model
+from lra.config.options import options_model
+from lra.config.registry import MIXERS, Registry
 from lra.record.run import load_record
 from models.base import Mixer, MixerContext, RecurrentMixer
 

@@ -32,7 +32,7 @@ from lra.evaluate.trained import load_best_model, prepare_data, recompose_config
 from lra.record.packed import has_file
 from lra.record.run import RunRecord, load_record
 from lra.runtime.environment import choose_device, seed_everything, use_kernels, use_tf32
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 from lra.train.checkpoint import describe_missing
 from lra.train.evaluation import Evaluator
 from tasks.base import Batch, Dataset, TaskInfo, check_indices
@@ -224,7 +224,7 @@ class TrainedRun:
         Raises: UserError for an unknown split or index.
         """
         if split not in self.dataset.splits:
-            raise unknown("split", split, self.dataset.splits, "split")
+            raise UnknownName("split", split, self.dataset.splits, "split")
         examples = self.dataset.splits[split]
         count = len(examples)
         chosen = np.arange(count) if indices is None else check_indices(indices, count)

@@ -28,7 +28,7 @@ from lra.record.schema import row_label
 from lra.runtime.allocator import return_freed_memory
 from lra.runtime.console import display_messages, make_absolute
 from lra.runtime.environment import choose_device
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 from lra.runtime.launch import is_launched
 from lra.train.setup import set_up_run
 from lra.train.stopping import StopRequest
@@ -100,7 +100,7 @@ def run(
         this run; DataError for data that can neither be found nor made.
     """
     if resume not in RESUME:
-        raise unknown("value", resume, RESUME, "lra.run: resume")
+        raise UnknownName("value", resume, RESUME, "lra.run: resume")
     if label is not None:
         row_label(label, "lra.run: label")
     if is_launched():

@@ -16,7 +16,7 @@ from common.progress import progress
 from lra.bench.operators import default_mixer
 from lra.bench.own_process import synchronize
 from lra.bench.rounds import quartiles
-from lra.config.mixers import MixerComponent
+from lra.config.components import MixerComponent
 from lra.config.request import parse_changes
 from lra.record.benchmark import BenchRecord
 from lra.record.schema import ThreadsRecord

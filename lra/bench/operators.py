@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from lra.bench.case import Case, Subject
 from lra.classifier.plugin_check import check_plug_in
+from lra.config.components import MixerComponent
 from lra.config.compose import compose_options
-from lra.config.mixers import MixerComponent, find_mixer
+from lra.config.registry import find_mixer
 from lra.config.request import Change
 from lra.runtime.environment import choose_device
 from lra.runtime.errors import UserError

@@ -14,12 +14,10 @@ import sys
 from lra.check.checks import CheckResult, carry_out
 from lra.check.mixers import mixer_checks
 from lra.check.tasks import task_checks
-from lra.config.component import Component
+from lra.config.components import Component, MixerComponent, TaskComponent
 from lra.config.compose import compose_options
-from lra.config.mixers import MIXER, find_mixer
-from lra.config.plugin import FORMS, load_class
+from lra.config.registry import FORMS, find_mixer, find_task, load_class
 from lra.config.request import Change, parse_changes
-from lra.config.tasks import TASK, find_task
 from lra.runtime.cli import Parser, positive_int
 from lra.runtime.cli import run_command as carry_out_command
 from lra.runtime.console import display_messages, write_out
@@ -69,18 +67,18 @@ def try_out(options: argparse.Namespace) -> tuple[Component, list[CheckResult]]:
         raise UserError(f"{target}: expected {FORMS}")
 
     def fits(cls: type) -> bool:
-        return MIXER.fits(cls) or TASK.fits(cls)
+        return MixerComponent.fits(cls) or TaskComponent.fits(cls)
 
-    expected = f"a mixer ({MIXER.expected}) or a task ({TASK.expected})"
+    expected = f"a mixer ({MixerComponent.expected}) or a task ({TaskComponent.expected})"
     _, cls = load_class(target, target, fits, expected)
-    section = "mixer" if MIXER.fits(cls) else "task"
+    section = "mixer" if MixerComponent.fits(cls) else "task"
     changes = _changes(options, section)
     if section == "mixer":
         mixer = find_mixer(target, "--mixer")
         chosen = compose_options(mixer, changes)
         return mixer, carry_out(mixer, mixer_checks(mixer, chosen, options.dim))
     task = find_task(target, "--task")
-    chosen = compose_options(task, changes, "task")
+    chosen = compose_options(task, changes)
     return task, carry_out(task, task_checks(task, chosen, changes))
 
 
@@ -92,7 +90,7 @@ def check(options: argparse.Namespace) -> int:
     passed = [result for result in results if result.fault is None]
     count = len(results)
     verdict = f"{len(failed)} of {count} checks failed" if failed else f"all {count} checks passed"
-    kind = component.flag.removeprefix("--")
+    kind = component.kind
     width = terminal_width()
     if failed:
         step = wrap_words("next: correct what failed, and run the same command again", width)

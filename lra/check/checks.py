@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from common.errors import KnownError, message
-from lra.config.component import Component
+from lra.config.components import Component
 
 
 class NotChecked(KnownError):

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from lra.check.checks import Check
-from lra.config.mixers import MixerComponent
-from lra.config.registry import Section
+from lra.config.components import MixerComponent
+from lra.config.options import Section
 from lra.runtime.errors import UserError
 from models import promises
 from models.base import MixerContext, RecurrentMixer

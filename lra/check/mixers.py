@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from lra.check.checks import Check, NotChecked
 from lra.check.contract import contract_checks
 from lra.classifier.plugin_check import plug_in_checks
-from lra.config.mixers import MixerComponent
-from lra.config.registry import Section
+from lra.config.components import MixerComponent
+from lra.config.options import Section
 from lra.runtime.errors import UserError
 from models import promises
 from models.base import Mixer, MixerContext

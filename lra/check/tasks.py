@@ -13,9 +13,9 @@ import torch
 from common.errors import DataError
 from lra.check.checks import Check
 from lra.classifier.resolve import resolve
-from lra.config.registry import Section
+from lra.config.components import TaskComponent
+from lra.config.options import Section
 from lra.config.request import Change, RunRequest, list_changes
-from lra.config.tasks import TaskComponent
 from lra.train.trainer import Trainer
 from tasks.base import Dataset, Task, TaskInfo
 from tasks.own import SPLITS, OwnTask

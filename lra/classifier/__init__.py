@@ -10,7 +10,7 @@ __all__ = [
     "match_params",
     "packing",
     "plugin_check",
-    "position_targets",
     "reference",
     "resolve",
+    "unfit_settings",
 ]

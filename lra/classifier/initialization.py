@@ -8,9 +8,9 @@ from fnmatch import fnmatchcase
 import torch
 from torch import nn
 
-from lra.config.initial_values import Fan, parse_initial_distribution
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError
+from models.initial_values import Fan, parse_initial_distribution
 
 
 def compute_fans(model: nn.Module) -> dict[str, Fan]:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from lra.classifier.classifier import Classifier
-from lra.config.mixers import find_mixer
+from lra.config.registry import find_mixer
 from lra.config.request import Change, RunRequest
 from lra.config.schema import RunConfig
 from lra.runtime.errors import UserError

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from lra.config.mixers import MixerComponent
+from lra.config.components import MixerComponent
 from models import promises
 from models.base import Mixer, MixerContext
 

@@ -1,23 +1,50 @@
-"""Composing a configuration from settings files and changed settings."""
+"""Composing a configuration: settings are merged in one order, checked, and made typed sections.
+
+Each of these replaces the ones before it: the defaults in the code; the settings files for all
+runs, for the protocol, for the preset, for the preset under this protocol; `--set` and other flags.
+In each step the mixer's file replaces the task's, and a value for one task that for all tasks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
-from lra.config.changes import effective_changes
-from lra.config.component import Component
-from lra.config.mixers import MixerComponent, find_mixer
-from lra.config.precedence import read_settings, read_task_settings
-from lra.config.registry import Section
-from lra.config.request import Change, RunRequest, TaskRequest
-from lra.config.schema import LogConfig, ModelConfig, PretrainConfig, RunConfig, TrainConfig
-from lra.config.setting_names import check_names
-from lra.config.settings_files import CONFIGS
-from lra.config.settings_layers import MergedSettings, add_origins, merge_layers
-from lra.config.tasks import TaskComponent, find_task
-from lra.config.validate import validate_sections
+from pydantic import ValidationError
+
+from common.strict_yaml import plain
+from lra.config.components import Component
+from lra.config.options import Section
+from lra.config.registry import find_mixer, find_task
+from lra.config.request import SECTIONS, Change, RunRequest, TaskRequest
+from lra.config.schema import RUN_SECTIONS, RunConfig
+from lra.config.settings_files import ALL, CONFIGS, Entry, SettingsFile, read_files
+from lra.runtime.errors import UnknownName, UserError
 from tasks.base import Task
+
+EXCLUSIVE: Mapping[str, Sequence[str]] = {
+    "train.steps": ("train.epochs", "train.minutes"),
+    "train.epochs": ("train.steps", "train.minutes"),
+    "train.minutes": ("train.steps", "train.epochs", "train.schedule_steps"),
+    "train.warmup_steps": ("train.warmup_share",),
+    "train.warmup_share": ("train.warmup_steps",),
+    "pretrain.steps": ("pretrain.epochs", "pretrain.minutes"),
+    "pretrain.epochs": ("pretrain.steps", "pretrain.minutes"),
+    "pretrain.minutes": ("pretrain.steps", "pretrain.epochs"),
+}
+"""Settings that a setting replaces unless it is null."""
+
+IN_PLACE_OF = ", in place of "
+"""What is between the origin of a setting and what it replaced."""
+
+MIN_SIMILARITY = 0.8
+"""Least similarity at which another setting is suggested."""
 
 
 def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
@@ -26,24 +53,26 @@ def compose(request: RunRequest, configs: Path = CONFIGS) -> RunConfig:
     Raises: UserError naming the value, its origin, and the valid ones.
     """
     task, mixer = find_task(request.task, "--task"), find_mixer(request.mixer, "--mixer")
-    layers, citation = read_settings(task.name, mixer.name, request, configs)
-    merged = merge_layers(layers, request.changes)
-    types = {
-        "task": task.options, "mixer": mixer.options, "model": ModelConfig, "train": TrainConfig,
-        "pretrain": PretrainConfig, "log": LogConfig,
-    }  # fmt: skip
-    components = {"task": task, "mixer": mixer}
-    check_names(merged, types, components)
-    sections = validate_sections(merged, types, components)
+    files = read_files(request, task.name, mixer.name, configs)
+    initial = _merge_files(files, request, task.name)
+    settings = _merge_layer(initial, request.changes, has_flags=True)
+    sections = _validate(settings, request.changes, [task, mixer], RUN_SECTIONS, "a run")
+    changed = [
+        name
+        for name in dict.fromkeys(change.name for change in request.changes)
+        if (setting := settings.get(name)) is not None
+        and setting.section != "log"
+        and (setting.replaced or (name not in initial and not _is_default(setting, sections)))
+    ]
     return RunConfig(
         task_name=task.name,
         mixer_name=mixer.name,
         preset=request.preset,
         protocol=request.protocol,
         **sections,
-        origins=merged.origins,
-        changed=effective_changes(merged, sections),
-        settings_citation=citation,
+        origins=_list_origins(settings),
+        changed=tuple(changed),
+        settings_citation=files[-1].citation(task.name, request.preset, request.protocol),
         mixer_component=mixer,
         task_component=task,
     )
@@ -56,25 +85,196 @@ def compose_task(request: TaskRequest, configs: Path = CONFIGS) -> Task:
     Raises: UserError, also for a change of anything but the task.
     """
     task = find_task(request.task, "--task")
-    merged = merge_layers(read_task_settings(task.name, request, configs), request.changes)
-    options = _options(merged, task, "task", "the data")
-    with add_origins(merged.origins):
-        return task.build(options)
+    initial = _merge_files(read_files(request, task.name, None, configs), request, task.name)
+    settings = _merge_layer(initial, request.changes, has_flags=True)
+    sections = _validate(settings, request.changes, [task], {}, "the data")
+    with name_origins(_list_origins(settings)):
+        return task.build(sections["task"])
 
 
-def compose_options(
-    component: MixerComponent | TaskComponent, changes: Iterable[Change], section: str = "mixer"
-) -> Section:
+def compose_options(component: Component, changes: Sequence[Change]) -> Section:
     """Compose the options of a mixer or a task alone: defaults, but for changes.
 
-    Args:
-        section: mixer or task.
     Raises: UserError, also for a change of anything else.
     """
-    return _options(merge_layers((), changes), component, section, f"a {section} alone")
+    kind = component.kind
+    settings = _merge_layer({}, changes, has_flags=True)
+    return _validate(settings, changes, [component], {}, f"a {kind} alone")[kind]
 
 
-def _options(merged: MergedSettings, component: Component, section: str, what: str) -> Section:
-    types, components = {section: component.options}, {section: component}
-    check_names(merged, types, components, what)
-    return validate_sections(merged, types, components)[section]
+def _merge_files(
+    files: Iterable[SettingsFile], request: TaskRequest, task: str
+) -> Mapping[str, Change]:
+    layers = list_layers(files, task, request.preset, request.protocol)
+    changes = ([Change(e.section, e.key, e.value, e.origin) for e in layer] for layer in layers)
+    return functools.reduce(_merge_layer, changes, {})
+
+
+def list_layers(
+    files: Iterable[SettingsFile], task: str, preset: str, protocol: str
+) -> list[list[Entry]]:
+    """List what files say for a run, in layers of which each replaces settings of those before.
+
+    Args:
+        files: the file of the task before that of the mixer.
+    """
+    layers: dict[tuple[bool, bool, int, bool], list[Entry]] = {}
+    for number, file in enumerate(files):
+        for entry in file.entries:
+            if (
+                entry.section in SECTIONS
+                and entry.task in (ALL, task)
+                and entry.preset in (None, preset)
+                and entry.protocol in (None, protocol)
+            ):
+                level = bool(entry.preset), bool(entry.protocol), number, entry.task != ALL
+                layers.setdefault(level, []).append(entry)
+    return [layers[level] for level in sorted(layers)]
+
+
+def _merge_layer(
+    settings: Mapping[str, Change], layer: Iterable[Change], has_flags: bool = False
+) -> dict[str, Change]:
+    """Merge a layer into settings: each replaces the one of its name, and those that it excludes.
+
+    Args:
+        has_flags: whether the origins have to name what is replaced.
+    Raises: UserError for a layer with two settings that exclude each other.
+    """
+    merged = dict(settings)
+    given = {change.name: change for change in layer}
+    for name, change in given.items():
+        old = merged.get(name)
+        gone = [_describe(old)] if has_flags and old and old.value != change.value else []
+        for other in EXCLUSIVE.get(name, ()) if change.value is not None else ():
+            if other in given and given[other].value is not None:
+                origins = " and ".join(dict.fromkeys([change.origin, given[other].origin]))
+                raise UserError(f"{origins}: set {name} or {other}, not both")
+            excluded = merged.pop(other, None)
+            if excluded is not None and excluded.value is not None:
+                gone.append(f"{other} {_describe(excluded)}")
+        merged[name] = replace(change, replaced=", ".join(gone))
+    return merged
+
+
+def _describe(setting: Change) -> str:
+    return f"{plain(setting.value)} of {setting.origin}"
+
+
+def _is_default(setting: Change, sections: Mapping[str, Section]) -> bool:
+    section = sections[setting.section]
+    return getattr(section, setting.key) == type(section).model_fields[setting.key].default
+
+
+def _list_origins(settings: Mapping[str, Change]) -> dict[str, str]:
+    """List the origin of each setting, and what it replaced, by name."""
+    return {
+        name: IN_PLACE_OF.join(filter(None, [setting.origin, setting.replaced]))
+        for name, setting in settings.items()
+    }
+
+
+@contextmanager
+def name_origins(origins: Mapping[str, str]) -> Iterator[None]:
+    """Add the origins of the settings that a UserError names; see `RunConfig.origins`."""
+    try:
+        yield
+    except UserError as error:
+        text = str(error)
+        for name, origin in origins.items():
+            section, _, key = name.partition(".")
+            # Mixers and tasks name their options without the section.
+            prefix = rf"({section}\.)?" if section in ("mixer", "task") else rf"{section}\."
+            if re.search(rf"(?<![\w.]){prefix}{re.escape(key)}(?![\w.])", str(error)):
+                text += f"; {name} is from {origin.partition(IN_PLACE_OF)[0]}"
+        raise UserError(text) from None
+
+
+def _validate(
+    settings: Mapping[str, Change],
+    changes: Iterable[Change],
+    components: Iterable[Component],
+    types: Mapping[str, type[Section]],
+    what: str,
+) -> dict[str, Any]:
+    """Check the names and values of settings, and return the sections by name.
+
+    Args:
+        settings: all settings; files may have sections that are of no interest here.
+        changes: those of flags, whose sections have to exist.
+        components: the mixer and the task whose options are sections.
+        types: the classes of the other sections.
+        what: the thing that is configured, as messages call it.
+    """
+    owners = {component.kind: component for component in components}
+    types = {**{kind: component.options for kind, component in owners.items()}, **types}
+    names = [f"{section}.{key}" for section, cls in types.items() for key in cls.model_fields]
+    for change in changes:
+        _check_section(change, types, names, what)
+    for name, setting in settings.items():
+        if setting.section in types and name not in names:
+            owner = owners[setting.section].name if setting.section in owners else setting.section
+            valid, suggestion = types[setting.section].model_fields, _suggest(setting, names)
+            what = f"option of {owner}"
+            raise UnknownName(what, setting.key, valid, setting.origin, suggestion)
+    found: dict[str, Any] = {}
+    for section, cls in types.items():
+        try:
+            found[section] = cls.model_validate(
+                {s.key: s.value for s in settings.values() if s.section == section}
+            )
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = f"{section}.{first['loc'][0]}" if first["loc"] else ""
+            origin = owners[section].origin if section in owners else section
+            described = _describe_error(first, name, settings.get(name), origin)
+            with nullcontext() if name else name_origins(_list_origins(settings)):
+                raise described from None
+    return found
+
+
+def _check_section(
+    change: Change, types: Mapping[str, Any], names: Sequence[str], what: str
+) -> None:
+    """Check that a flag names a section, and one that has an effect."""
+    section = change.section
+    if not section:
+        suggestion = _suggest(change, names) if change.key not in SECTIONS else None
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        raise UserError(
+            f"{change.origin}: expected section.key=value, like train.lr=1e-3 (sections: "
+            f"{', '.join(SECTIONS)}){hint}"
+        )
+    if section not in SECTIONS:
+        suggestion = _suggest(change, names)
+        raise UnknownName("section", section, SECTIONS, change.origin, suggestion)
+    if section not in types:
+        raise UserError(f"{change.origin}: {change.name} has no effect on {what}")
+
+
+def _suggest(change: Change, names: Iterable[str]) -> str | None:
+    """Return the setting with the most similar key, in the same section if there are several."""
+    section = "".join(get_close_matches(change.section, SECTIONS, n=1))
+    ordered = sorted(names, key=lambda name: not name.startswith(f"{section}."))
+    by_key = {name.partition(".")[2]: name for name in reversed(ordered)}
+    close = get_close_matches(change.key.casefold(), by_key, n=1, cutoff=MIN_SIMILARITY)
+    return by_key[close[0]].removeprefix(f"{change.section}.") if close else None
+
+
+def _describe_error(error: Any, name: str, setting: Change | None, owner: str) -> UserError:
+    """Describe a value of the wrong type or outside its limits.
+
+    Args:
+        error: the error, as pydantic describes it.
+        owner: the mixer or task, by the flag that named it, or the section.
+    """
+    if not error["loc"]:
+        return UserError(str(error.get("ctx", {}).get("error", error["msg"])))
+    if error["type"] == "missing":
+        return UserError(f"{owner}: {name} has no default; use --set {name}=VALUE")
+    origin = owner if setting is None else setting.origin
+    if error["type"] == "literal_error":
+        choices = error["ctx"]["expected"].replace(" or ", ", ").replace("'", "").split(", ")
+        return UnknownName(f"value of {name}", str(error["input"]), choices, origin)
+    expected = error["msg"][0].lower() + error["msg"][1:]
+    return UserError(f"{origin}: {name}: got {error['input']!r}; {expected}")

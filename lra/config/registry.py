@@ -1,57 +1,37 @@
-"""Mixers and tasks by name, found by looking through their packages."""
+"""Finding a mixer or task: one of the suite by its name, or a class in a user's own file or module.
+
+The classes of the suite are found by looking through their packages.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import importlib
 import inspect
+import os
 import pkgutil
-from collections.abc import Iterable
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar, get_args, get_type_hints
-
-from pydantic import BaseModel, ConfigDict, create_model
+from typing import Any, Generic, TypeVar
 
 import models
 import tasks
-from common.options import Added
-from lra.runtime.errors import unknown
+from common.errors import KnownError
+from common.untrusted import read_regular
+from lra.config.components import MixerComponent, TaskComponent, describe_error
+from lra.runtime.errors import UnknownName, UserError, user_code
+from lra.runtime.packages import PACKAGES
 from models.base import Mixer
 from tasks.base import Task
 
 T = TypeVar("T", Mixer, Task)
+AnyComponent = TypeVar("AnyComponent", MixerComponent, TaskComponent)
 
-
-@dataclass(frozen=True)
-class NoEffect:
-    """Marks, in its type, a setting that changes no number and therefore no hash of a run."""
-
-
-class Section(BaseModel):
-    """A section of the configuration: typed, immutable, closed to unknown keys."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
-    )
-
-    def hashed(self) -> dict[str, Any]:
-        """Dump the settings that enter the hash of a run.
-
-        A setting marked `NoEffect` never does. One that is marked `Added` does if it differs from
-        the value that runs had before the setting existed.
-        """
-        fields = type(self).model_fields
-        return {
-            name: value
-            for name, value in self.model_dump().items()
-            if not any(_is_idle(mark, value) for mark in fields[name].metadata)
-        }
-
-
-def _is_idle(mark: object, value: object) -> bool:
-    added = isinstance(mark, Added) and mark.default == value
-    return added or isinstance(mark, NoEffect)
+FORMS = "path/to/file.py:ClassName or package.module:ClassName"
 
 
 class Registry(Generic[T]):
@@ -91,7 +71,7 @@ class Registry(Generic[T]):
         Raises: UserError naming the nearest valid name and all of them.
         """
         if name not in self.classes:
-            raise unknown(self.kind, name, self.classes, origin)
+            raise UnknownName(self.kind, name, self.classes, origin)
         return self.classes[name]
 
 
@@ -99,50 +79,153 @@ MIXERS: Registry[Mixer] = Registry("mixer", models, Mixer)
 TASKS: Registry[Task] = Registry("task", tasks, Task)
 
 
+def find_mixer(spec: str, flag: str) -> MixerComponent:
+    """Find the mixer that a flag names. The code of a plug-in is run.
+
+    Raises: UserError if it cannot be found or imported.
+    """
+    return _find(spec, flag, MIXERS, MixerComponent)
+
+
+def find_task(spec: str, flag: str) -> TaskComponent:
+    """Find the task that a flag names. The code of a plug-in is run.
+
+    Raises: UserError if it cannot be found or imported.
+    """
+    return _find(spec, flag, TASKS, TaskComponent)
+
+
+def _find(
+    spec: str, flag: str, registry: Registry[Any], component: type[AnyComponent]
+) -> AnyComponent:
+    if ":" in spec:
+        cls, code, file = _find_plug_in(spec, f"{flag} {spec}", registry, component)
+        return component(spec=spec, cls=cls, flag=flag, code=code, file=file)
+    if spec.endswith(".py"):
+        raise UserError(f"{flag} {spec}: add the name of the class, {spec}:ClassName")
+    try:
+        return component(spec=spec, cls=registry.get(spec, flag), flag=flag)
+    except UserError as error:
+        raise UserError(f"{error}; write a {component.kind} of your own as {FORMS}") from None
+
+
+def _find_plug_in(
+    spec: str, origin: str, registry: Registry[Any], component: type[AnyComponent]
+) -> tuple[type, str, str]:
+    """Return a plug-in's class, the digest of its code, and the file that defines it."""
+    module, cls = load_class(spec, origin, component.fits, component.expected)
+    name, named = spec.rpartition(":")[2], str(module.__file__)
+    try:
+        if inspect.isabstract(cls):
+            missing = ", ".join(sorted(cls.__abstractmethods__))
+            raise UserError(f"{origin}: {name} is abstract; define {missing}")
+        if name.casefold() in {key.casefold() for key in registry.classes}:  # as folders compare
+            raise UserError(
+                f"{origin}: the suite has a {component.kind} of that name; rename your class, or "
+                f"use {name.casefold()} without a file for that of the suite"
+            )
+        file = inspect.getfile(cls)
+        user_code.add(file)
+        return cls, _digest_once(module, named, file), file
+    except (KnownError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise UserError(f"{origin}: it cannot be used: {describe_error(error, named)}") from error
+
+
 @functools.cache
-def options_model(owner: type) -> type[Section]:
-    """Derive the options of a mixer or task from its typed keyword-only arguments.
+def _digest_once(module: ModuleType, *files: str) -> str:
+    """Hash the files of a module as they were when they ran."""
+    return digest(files)
 
-    Raises: TypeError for **kwargs, which would accept misspelt options, and for an option that is
-        not keyword-only.
+
+def digest(files: Iterable[str]) -> str:
+    """Hash files of code: 16 hexadecimal digits."""
+    contents = b"".join(read_regular(Path(file)) for file in dict.fromkeys(files))
+    return hashlib.sha256(contents).hexdigest()[:16]
+
+
+def load_class(
+    spec: str, origin: str, fits: Callable[[type], bool], expected: str
+) -> tuple[ModuleType, type]:
+    """Run the file or import the module that a plug-in names, and look its class up.
+
+    Args:
+        fits: tells whether a class is of the kind that is looked for.
+        expected: description of such a class, for error messages.
+    Raises: UserError if it cannot be found or imported.
     """
-    options: list[inspect.Parameter] = []
-    for parameter in inspect.signature(owner.__init__).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            raise TypeError(f"{owner.__name__}.__init__ takes **{parameter.name}: name the options")
-        has_default = parameter.default is not parameter.empty
-        if parameter.kind is not parameter.KEYWORD_ONLY and has_default:
-            raise TypeError(f"{owner.__name__}.__init__: make {parameter.name} keyword-only")
-        if parameter.kind is parameter.KEYWORD_ONLY:
-            options.append(parameter)
-    return options_section(owner, options)
+    target, _, name = spec.rpartition(":")
+    if name.isidentifier() and target.endswith(".py"):
+        module = _run_file(Path(target), origin)
+    elif name.isidentifier() and all(part.isidentifier() for part in target.split(".")):
+        module = _import_module(target, origin)
+    else:
+        raise UserError(f"{origin}: expected {FORMS}")
+    user_code.add(str(module.__file__))
+    if name not in vars(module):
+        classes = {key: value for key, value in vars(module).items() if inspect.isclass(value)}
+        own = [k for k, v in classes.items() if v.__module__ == module.__name__ and fits(v)]
+        raise UnknownName("class", name, own, origin)
+    cls = vars(module)[name]
+    if not (inspect.isclass(cls) and fits(cls)):
+        what = "another class" if inspect.isclass(cls) else f"of type {type(cls).__name__}"
+        raise UserError(f"{origin}: {name} is {what}, expected {expected}")
+    return module, cls
 
 
-def options_section(owner: type, parameters: Iterable[inspect.Parameter]) -> type[Section]:
-    """Make a section from parameters of a constructor.
+def _run_file(path: Path, origin: str) -> ModuleType:
+    """Run a file as a module. The same file with the same text runs once."""
+    if not path.is_file():
+        raise UserError(f"{origin}: there is no file {path} (looked for in {Path.cwd()})")
+    path = path.resolve()
+    content = read_regular(path)
+    identity = hashlib.sha256(os.fsencode(path) + b"\0" + content).hexdigest()
+    module = ModuleType(f"_mixer_plug_in_{identity[:16]}")
+    if module.__name__ in sys.modules:
+        return sys.modules[module.__name__]
+    module.__file__ = str(path)
+    sys.modules[module.__name__] = module  # dataclasses and type hints look names up there
+    try:
+        with _explain_import(path.parent, origin, str(path)):
+            # An import could use bytecode from before an edit.
+            exec(compile(content, str(path), "exec", dont_inherit=True), module.__dict__)  # noqa: S102
+    except BaseException:
+        del sys.modules[module.__name__]
+        raise
+    return module
 
-    A parameter without a type has the type of its default, or takes any value if it has none.
 
-    Raises: TypeError for a mark inside of a type, where it would have no effect.
+def _import_module(name: str, origin: str) -> ModuleType:
+    """Import a module that is installed, or in the current folder."""
+    with _explain_import(Path.cwd(), origin, name.replace(".", "/"), name):
+        return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def _explain_import(folder: Path, origin: str, file: str, module: str = "") -> Iterator[None]:
+    """Let code import from a folder, keep the working directory, and describe what it raises.
+
+    Args:
+        file: a part of the path of the code.
+        module: the module that is imported, if it is no file.
     """
-    hints = get_type_hints(owner.__init__, include_extras=True)
-    for name, hint in hints.items():
-        _refuse_hidden_marks(hint, f"{owner.__name__}.__init__: {name}")
-    fields: dict[str, Any] = {}
-    for p in parameters:
-        is_plain = isinstance(p.default, (bool, int, float, str))
-        fields[p.name] = (
-            hints.get(p.name, type(p.default) if is_plain else Any),
-            ... if p.default is p.empty else p.default,
-        )
-    return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
-
-
-def _refuse_hidden_marks(hint: Any, where: str) -> None:
-    for inner in get_args(hint):
-        for mark in getattr(inner, "__metadata__", ()):
-            if isinstance(mark, (Added, NoEffect)):
-                raise TypeError(
-                    f"{where}: write Annotated[whole type, {mark}], not within the type"
-                )
-        _refuse_hidden_marks(inner, where)
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    try:
+        with contextlib.chdir("."):
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        missing = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+        if missing and f"{module}.".startswith(f"{missing}."):
+            raise UserError(
+                f"{origin}: the module {missing} is neither installed nor in {Path.cwd()}; to name "
+                f"a file, write path/to/file.py:ClassName"
+            ) from None
+        text = f"{origin}: its import failed: {describe_error(error, file)}"
+        package = missing.partition(".")[0]
+        if package in PACKAGES:
+            text += f"; {package} is a package of the suite: give a folder of this name another one"
+        raise UserError(text) from None

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lra.config.strict_yaml import parse_yaml, plain
-from lra.runtime.errors import UserError, unknown
+from common.strict_yaml import parse_yaml, plain
+from lra.runtime.errors import UnknownName, UserError
 
 SECTIONS = ("task", "mixer", "model", "train", "pretrain", "log")
 
@@ -32,14 +32,16 @@ def can_change_a_result(name: str) -> bool:
 
 @dataclass(frozen=True)
 class Change:
-    """One changed setting, from the command line or from Python."""
+    """One setting that replaces others: from the command line, from Python, or from a file."""
 
     section: str
     """Empty if the text named no section; such a change is refused once all settings are known."""
     key: str
     value: Any
     origin: str
-    """The flag and its text, or the Python function that was called with the value."""
+    """The flag and its text, the Python function that was called with the value, or the file."""
+    replaced: str = ""
+    """Description of the values that this one has replaced, once settings are merged."""
 
     @property
     def name(self) -> str:
@@ -57,7 +59,7 @@ class TaskRequest:
     """The data of a run, without its mixer."""
 
     task: str
-    """Name of a task, or the place of a plug-in (`lra.config.plugin`)."""
+    """Name of a task, or the place of a plug-in (`lra.config.registry`)."""
     preset: str = PAPER
     protocol: str = DEFAULT_PROTOCOL
     changes: tuple[Change, ...] = ()
@@ -106,28 +108,17 @@ def flag_changes(flags: Mapping[str, tuple[str, str, Any]]) -> tuple[Change, ...
 
 
 def parse_alternatives(text: str, flag: str) -> list[Change]:
-    """Parse "section.key=a,b" into one change for each value.
+    """Parse "section.key=a,b" into one change for each value; lists in brackets stay whole.
 
-    A list in brackets and a mapping in braces stay whole.
-
-    Args:
-        flag: the flag that the text was given by.
     Raises: UserError for another form, and for an empty value.
     """
     key, equals, values = text.partition("=")
     if not (equals and values.strip()):
         raise UserError(f"{flag} {text}: expected section.key=value,value, like train.lr=1e-3,2e-3")
-    parts: list[str] = []
-    depth = 0
-    for piece in values.split(","):
-        if depth:
-            parts[-1] += f",{piece}"
-        else:
-            parts.append(piece)
-        depth += sum(piece.count(mark) for mark in "[{") - sum(piece.count(m) for m in "]}")
-    if any(not part.strip() for part in parts):
+    if any(not value.strip() for value in values.split(",")):
         raise UserError(f"{flag} {text}: an empty value; write null for none")
-    return [parse_change(f"{key.strip()}={part.strip()}", flag) for part in parts]
+    parsed = parse_yaml(f"[{values}]", f"{flag} {text}")
+    return [parse_change(f"{key}={plain(value)}", flag) for value in parsed]
 
 
 def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> tuple[Change, ...]:
@@ -141,7 +132,7 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
     found: list[Change] = []
     for section, entries in settings.items():
         if section not in SECTIONS:
-            raise unknown("section", section, SECTIONS, origin)
+            raise UnknownName("section", section, SECTIONS, origin)
         if not isinstance(entries, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise UserError(
                 f"{origin}: {section}: got {reprlib.repr(entries)}, expected keys with values"
@@ -150,16 +141,12 @@ def list_changes(settings: Mapping[str, Mapping[str, object]], origin: str) -> t
             if not (isinstance(key, str) and key.isidentifier()):  # pyright: ignore
                 name = reprlib.repr(key)
                 raise UserError(f"{origin}: {section}: got {name}, expected the name of a setting")
-            recordable = _recordable(value, f"{origin}: {section}.{key}")
-            found.append(Change(section, key, recordable, origin))
+            try:
+                recorded = json.loads(json.dumps(value, allow_nan=False))  # tuples are lists
+            except (TypeError, ValueError, RecursionError):
+                raise UserError(
+                    f"{origin}: {section}.{key}: got {reprlib.repr(value)}, expected a number, "
+                    f"text, boolean or list"
+                ) from None
+            found.append(Change(section, key, recorded, origin))
     return tuple(found)
-
-
-def _recordable(value: object, origin: str) -> Any:
-    """Return a value as JSON holds it, with lists in place of tuples."""
-    try:
-        return json.loads(json.dumps(value, allow_nan=False))
-    except (TypeError, ValueError, RecursionError):
-        raise UserError(
-            f"{origin}: got {reprlib.repr(value)}, expected a number, text, boolean or list"
-        ) from None

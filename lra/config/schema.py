@@ -12,13 +12,11 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
 
 from common.options import Added
-from lra.config.component import Component
-from lra.config.initial_values import InitialDistributionText
-from lra.config.mixers import MixerComponent
-from lra.config.registry import NoEffect, Section
+from common.strict_yaml import plain
+from lra.config.components import Component, MixerComponent, TaskComponent
+from lra.config.options import NoEffect, Section
 from lra.config.request import SECTIONS
-from lra.config.strict_yaml import plain
-from lra.config.tasks import TaskComponent
+from models.initial_values import InitialDistributionText
 from tasks.base import Task
 
 Ratio = Annotated[float, Field(gt=0, le=1000)]
@@ -68,7 +66,7 @@ class ModelConfig(Section):
     head_bias: Annotated[bool, Added(True)] = True
     """Whether the map to classes has a bias."""
     starts: Annotated[dict[str, InitialDistributionText], Added({})] = Field(default={})
-    """Distributions (`lra.config.initial_values`) from which parameters are initialized, by
+    """Distributions (`models.initial_values`) from which parameters are initialized, by
     patterns of their names: {"output.weight": xavier_uniform}. At most one pattern may match a
     parameter. Parameters that none matches are initialized by their modules."""
     tied_embeddings: Annotated[bool, Added(False)] = False
@@ -231,6 +229,12 @@ class LogConfig(Section):
     """Whether metrics are also written for TensorBoard, into the folder of the run."""
     wandb: bool = False
     """Whether metrics are also sent to Weights & Biases, into its project lra."""
+
+
+RUN_SECTIONS: dict[str, type[Section]] = {
+    "model": ModelConfig, "train": TrainConfig, "pretrain": PretrainConfig, "log": LogConfig,
+}  # fmt: skip
+"""The sections of every run. Those of the task and the mixer have the types of their options."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,33 +1,66 @@
-"""Settings files of tasks and mixers, and the settings that they give a run."""
+"""Settings files of tasks and mixers: what each says of a setting, and where it is published.
+
+A file has sections with settings. `protocols` and `presets` have further sections that apply to one
+protocol or preset, and a preset may have its own `protocols`. A setting is written in one of three
+ways. The fourth line shows how to give each task its own value, in any of the three:
+
+    dim: 128                                                    our choice
+    dim: [128, script script_lra.py:30]                         published, with its source
+    dim: {is: 128, theirs: 256, from: script a.py:30, why: ...}   published, and ours differs
+    dim: {all: 128, listops text: [64, "script script_lra.py:{30 31}"]}    by task
+
+`all` stands for every task, and `benchmark` for the six of the Long Range Arena. A source begins
+with a key of the file's section `sources`. Words in braces are assigned to the tasks in order:
+above, line 30 is the source for listops and line 31 for text. `theirs` and `from` may be left out.
+"""
 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
-from lra.config.request import DEFAULT_PROTOCOL, PAPER
-from lra.config.settings_blocks import (
-    ALL,
-    GROUPS,
-    Block,
-    Entry,
-    mapping,
-    parse_block,
-    require_text,
-)
-from lra.config.settings_layers import Layer, Setting
-from lra.config.strict_yaml import LARGEST, parse_yaml, plain
-from lra.runtime.errors import unknown
+from lra.config.registry import TASKS
+from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
+from lra.runtime.errors import UnknownName, UserError
+from tasks.base import BENCHMARK
 
 CONFIGS = Path(__file__).resolve().parents[2] / "configs"
-UNCITED = "the task's own, none published for this mixer"
+ALL = "all"
+GROUPS = {"benchmark": BENCHMARK}
+"""Words that stand for several tasks."""
+STARTS, CITED = "starts", "cited"
+"""Sections of a mixer's file: the distributions that released parameters start from, by patterns of
+the parameters' names, and where the settings of a protocol or preset are published."""
+FileKind = Literal["tasks", "mixers"]
+_WORDS = re.compile(r"[\w-]+( [\w-]+)*")
 
-AvailableNames = Mapping[str, Mapping[str, Collection[str]]]
-"""Names of presets and protocols of each task, by "preset" and "protocol"."""
+
+@dataclass(frozen=True)
+class Entry:
+    """What a settings file says of one setting, for one task or for `ALL`."""
+
+    origin: str
+    """The file, the preset and protocol that the entry is for, and where its value is published."""
+    preset: str | None = None
+    protocol: str | None = None
+    section: str = ""
+    """Section of the setting, or `STARTS` or `CITED`."""
+    key: str = ""
+    task: str = ALL
+    value: Any = None
+    source: str = ""
+    """A word of `sources`, and a file with a line; empty for a value of our choosing."""
+    has_other: bool = False
+    """Whether the source states another value."""
+    theirs: Any = None
+    why: str = ""
+    """Why the value is not the published one, or none is published."""
 
 
 @dataclass(frozen=True)
@@ -36,144 +69,235 @@ class SettingsFile:
 
     shown: str
     """Name of the file in messages."""
-    blocks: Sequence[Block]
-    sources: Mapping[str, str] = field(default_factory=dict[str, str])
+    entries: Sequence[Entry]
+    names: Mapping[str, Collection[str]]
+    """The presets and protocols that the file has, by "preset" and "protocol"."""
+    sources: Mapping[str, str]
     """Repository and commit, or paper, by the word that sources of settings begin with."""
-    rows: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    rows: Mapping[str, Any]
     """Rows of results/published.csv that runs with these settings repeat; see `PublishedRun`."""
-
-    @property
-    def mixer_keys(self) -> list[str]:
-        """The keys of the file that only the file of a mixer can have."""
-        found = {
-            "rows": bool(self.rows),
-            "starts": any(block.starts for block in self.blocks),
-            "cited": any(block.cited for block in self.blocks),
-        }
-        return [key for key, is_there in found.items() if is_there]
-
-    def layers(self, task: str, block: Block) -> Iterator[Layer]:
-        """List the settings of a block for all tasks, and those for one, which overwrite them."""
-        for name in (ALL, task):
-            yield {
-                key: Setting(by[name].value, self._describe_origin(block, by[name]))
-                for key, by in block.settings.items()
-                if name in by
-            }
-
-    def _describe_origin(self, block: Block, entry: Entry) -> str:
-        if not entry.source:
-            return block.origin
-        other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
-        return f"{block.origin}: {self.name_source(entry.source)}{other}"
-
-    def name_source(self, source: str) -> str:
-        """Write a source with the repository or paper in place of its first word."""
-        word, _, place = source.partition(" ")
-        return f"{self.sources.get(word, word)} {place}"
-
-    @property
-    def names(self) -> dict[str, set[str]]:
-        """The presets and protocols that a task's file names."""
-        protocols = {block.protocol for block in self.blocks} - {None}
-        presets = {block.preset for block in self.blocks} - {None}
-        return {"preset": {*presets, PAPER}, "protocol": protocols or {DEFAULT_PROTOCOL}}  # pyright: ignore[reportReturnType]
 
     @property
     def published_presets(self) -> set[str]:
         """The presets of published settings that a mixer has besides `paper`."""
-        return {b.preset for b in self.blocks if b.preset is not None and b.cited} - {PAPER}
+        return {e.preset for e in self.entries if e.section == CITED and e.preset} - {PAPER}
 
-    def check(self, names: AvailableNames) -> None:
-        """Check the names of tasks, presets and protocols in the file.
-
-        Raises: UserError for a task that does not exist, and for a name that no task of its block
-            has.
-        """
-        for block in self.blocks:
-            for task in sorted(block.tasks - names.keys()):
-                raise unknown("task", task, {ALL, *GROUPS, *names}, block.origin)
-        for kind in ("preset", "protocol"):
-            for block in self.blocks:
-                name = getattr(block, kind)
-                known = {
-                    one
-                    for task in (block.tasks & names.keys() or names)
-                    for one in names[task][kind]
-                } | (self.published_presets if kind == "preset" else set[str]())
-                if name is not None and name not in known:
-                    raise unknown(kind, name, known, self.blocks[0].origin)
-
-    def citation(self, task: str, protocol: str, preset: str) -> str:
+    def citation(self, task: str, preset: str, protocol: str) -> str:
         """Return the source of the settings that a mixer's file has for a task."""
-        found = {
-            (block.preset, block.protocol): entry.value
-            for block in self.blocks
-            if (entry := block.cited.get(task, block.cited.get(ALL))) is not None
-        }
+        entries = [e for e in self.entries if e.section == CITED and e.task in (ALL, task)]
+        entries.sort(key=lambda entry: entry.task != ALL)
+        found = {(entry.preset, entry.protocol): entry.value for entry in entries}
         if (preset, None) in found:
             return found[preset, None]
-        text = found.get((None, protocol))
-        if text is None:
-            others = [(under, found[None, under]) for one, under in found if one is None]
-            if not others:
-                return UNCITED
-            under, text = others[0]
-            text = f"{text} (published under protocol {under}; the task's of {protocol} come first)"
+        under = [name for of_preset, name in found if of_preset is None]
+        if not under:
+            return "the task's own, none published for this mixer"
+        text = found.get((None, protocol), found[None, under[0]])
+        if protocol not in under:
+            text += f" (published under protocol {under[0]}; the task's of {protocol} come first)"
         return text if preset == PAPER else f"preset {preset}, of our choosing, over {text}"
+
+    def refuse_unknown_names(self, tasks: Mapping[str, SettingsFile]) -> None:
+        """Check the names of tasks, presets and protocols in the file.
+
+        Args:
+            tasks: the files of all tasks.
+        Raises: UserError for a task that does not exist, and for a preset or protocol that none of
+            the tasks has that it is for.
+        """
+        for task in {entry.task for entry in self.entries} - {ALL, *tasks}:
+            raise UnknownName("task", task, {ALL, *GROUPS, *tasks}, self.shown)
+        for kind, names in self.names.items():
+            for name in names:
+                own = {e.task for e in self.entries if getattr(e, kind) == name} - {ALL}
+                known = {one for task in own or tasks for one in tasks[task].names[kind]}
+                if name not in known | self.published_presets:
+                    raise UnknownName(kind, name, known, self.shown)
+
+
+def _mapping(body: Any, origin: str) -> dict[str, Any]:
+    """Check that a parsed value is a mapping; None, an empty section, counts as an empty one."""
+    if body is None:
+        return {}
+    if not isinstance(body, dict):
+        raise UserError(f"{origin}: got {body!r}, expected keys with values")
+    return {str(key): value for key, value in body.items()}
+
+
+def _require_text(value: Any, origin: str) -> None:
+    if not isinstance(value, str):
+        raise UserError(f"{origin}: got {value!r}, expected a text")
+
+
+def _split_blocks(body: dict[str, Any], place: Entry) -> Iterator[tuple[Entry, dict[str, Any]]]:
+    """Split a file into the settings for all runs, and those of each preset and protocol.
+
+    Args:
+        place: names the preset and the protocol of the settings; their entries are made from it.
+    """
+    kinds = [k for k in ("preset", "protocol") if not (getattr(place, k) or place.protocol)]
+    nested = {k: _mapping(body.pop(f"{k}s", None), f"{place.origin}: {k}s") for k in kinds}
+    yield place, body
+    for kind, blocks in nested.items():
+        for name, settings in blocks.items():
+            where = f"{kind}s.{name})"
+            origin = f"{place.origin[:-1]}.{where}" if place.preset else f"{place.origin} ({where}"
+            inner = replace(place, origin=origin, **{kind: name})
+            yield from _split_blocks(_mapping(settings, origin), inner)
+
+
+def _parse_block(body: dict[str, Any], place: Entry) -> Iterator[Entry]:
+    if CITED in body and (place.preset or place.protocol):
+        for entry in _parse_tasks(body.pop(CITED), replace(place, section=CITED)):
+            _require_text(entry.value, f"{place.origin}: {CITED}")
+            yield entry
+    for section, settings in body.items():
+        if section not in (*SECTIONS, STARTS):
+            raise UnknownName("section", section, (*SECTIONS, STARTS), place.origin)
+        for key, value in _mapping(settings, f"{place.origin}: {section}").items():
+            yield from _parse_tasks(value, replace(place, section=section, key=key))
+
+
+def _parse_tasks(value: Any, place: Entry) -> Iterator[Entry]:
+    """Read the entry of a setting, or its entries by task."""
+    is_by_task = isinstance(value, dict) and all(_WORDS.fullmatch(str(key)) for key in value)
+    if not (value and is_by_task and "is" not in value):
+        yield _parse_entry(value, place)
+        return
+    seen: set[str] = set()
+    for key, inner in value.items():
+        tasks = [task for word in str(key).split() for task in GROUPS.get(word, (word,))]
+        for number, task in enumerate(tasks):
+            if task in seen:
+                raise UserError(f"{_where(place)}: the task {task} occurs twice")
+            seen.add(task)
+            entry = _parse_entry(inner, replace(place, task=task))
+            yield replace(entry, source=_choose_words(entry.source, number, len(tasks)))
+
+
+def _parse_entry(value: Any, place: Entry) -> Entry:
+    if isinstance(value, list) and len(value) == 2 and isinstance(value[1], str):  # noqa: PLR2004
+        return replace(place, value=value[0], source=value[1])
+    if not isinstance(value, dict) or "is" not in value:
+        return replace(place, value=value)
+    known = ("is", "theirs", "from", "why")
+    for key in value:
+        if key not in known:
+            raise UnknownName("key", str(key), known, _where(place))
+    for key in ("from", "why"):
+        _require_text(value.get(key, ""), f"{_where(place)}: {key}")
+    return replace(
+        place, value=value["is"], source=value.get("from", ""), has_other="theirs" in value,
+        theirs=value.get("theirs"), why=value.get("why", ""),
+    )  # fmt: skip
+
+
+def _where(place: Entry) -> str:
+    return f"{place.origin}: {place.section}.{place.key}"
+
+
+def _choose_words(source: str, number: int, count: int) -> str:
+    """Replace each pair of braces with `count` words by its word of that number, from 0."""
+    for words in re.findall(r"\{([^{}]*)\}", source):
+        if 1 < count == len(words.split()):
+            source = source.replace(f"{{{words}}}", words.split()[number])
+    return source
+
+
+def _name_source(entry: Entry, sources: Mapping[str, str]) -> Entry:
+    """Add to an entry's origin where its value is published."""
+    if not entry.source:
+        return entry
+    word, _, place = entry.source.partition(" ")
+    other = f", which states {plain(entry.theirs)}" if entry.has_other else ""
+    return replace(entry, origin=f"{entry.origin}: {sources.get(word, word)} {place}{other}")
 
 
 @functools.lru_cache(maxsize=256)
-def _parse(text: str, shown: str) -> SettingsFile:
+def _parse(text: str, shown: str, kind: FileKind) -> SettingsFile:
     """Parse the text of a settings file; cached, as plans and reports read the same files often."""
-    body = mapping(parse_yaml(text, shown), shown)
-    sources = mapping(body.get("sources"), f"{shown}: sources")
-    return SettingsFile(
-        shown,
-        parse_block(body, shown, None, None),
-        {word: require_text(source, f"{shown}: sources") for word, source in sources.items()},
-        mapping(body.get("rows"), f"{shown}: rows"),
-    )
+    body = _mapping(parse_yaml(text, shown), shown)
+    rows = _mapping(body.pop("rows", None), f"{shown}: rows")
+    sources = _mapping(body.pop("sources", None), f"{shown}: sources")
+    for source in sources.values():
+        _require_text(source, f"{shown}: sources")
+    blocks = [*_split_blocks(body, Entry(shown))]
+    entries = [
+        _name_source(entry, sources)
+        for place, settings in blocks
+        for entry in _parse_block(settings, place)
+    ]
+    if kind == "tasks":
+        for section in [*(["rows"] if rows else []), *(entry.section for entry in entries)]:
+            if section in ("rows", STARTS, CITED):
+                raise UserError(f"{shown}: only the file of a mixer can have {section}")
+    for entry in entries if kind == "mixers" else ():
+        if entry.section == "task":
+            name = f"task.{entry.key}"
+            raise UserError(f"{entry.origin}: {name}: the file of a mixer cannot change the data")
+    presets = {place.preset for place, _ in blocks if place.preset} | {PAPER}
+    protocols = {place.protocol for place, _ in blocks if place.protocol} or {DEFAULT_PROTOCOL}
+    return SettingsFile(shown, entries, {"preset": presets, "protocol": protocols}, sources, rows)
 
 
-def read_settings_file(path: Path, shown: str) -> SettingsFile:
-    """Read a settings file; a missing one is empty. Every part is checked, used or not.
+def read_file(kind: FileKind, name: str, configs: Path = CONFIGS) -> SettingsFile:
+    """Read the settings file of a task or a mixer, or the one of all tasks that have none.
 
-    Args:
-        shown: name of the file in messages.
+    A missing file is empty. Every part is checked, used or not.
+
     Raises: UserError for an unknown section, key or task, or a value of the wrong form.
     """
-    return _parse(read_text(path, largest=LARGEST) if path.exists() else "", shown)
+    place = f"{kind}/{name}.yaml"
+    if kind == "tasks" and not (configs / place).is_file():
+        place = "own_task.yaml"
+    path = configs / place
+    text = read_text(path, largest=LARGEST) if path.exists() else ""
+    return _parse(text, f"configs/{place}", kind)
 
 
-def read_mixer_file(mixer: str, configs: Path = CONFIGS) -> SettingsFile:
-    """Read the settings file of a mixer; see `read_settings_file`."""
-    return read_settings_file(configs / f"mixers/{mixer}.yaml", f"configs/mixers/{mixer}.yaml")
-
-
-def list_mixer_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
-    """Read the settings files of all mixers, by mixer."""
-    paths = sorted((configs / "mixers").glob("*.yaml"))
-    return {path.stem: read_mixer_file(path.stem, configs) for path in paths}
-
-
-def list_task_files(configs: Path = CONFIGS) -> dict[str, SettingsFile]:
-    """Read the settings files of all tasks, by task."""
-    paths = sorted((configs / "tasks").glob("*.yaml"))
-    return {p.stem: read_settings_file(p, f"configs/tasks/{p.name}") for p in paths}
+def list_files(kind: FileKind, configs: Path = CONFIGS) -> dict[str, SettingsFile]:
+    """Read the settings files of all tasks or mixers, by name."""
+    names = sorted(path.stem for path in (configs / kind).glob("*.yaml"))
+    return {name: read_file(kind, name, configs) for name in names}
 
 
 @functools.cache
 def published_presets(configs: Path = CONFIGS) -> frozenset[str]:
     """Name the presets of published settings: `paper`, and those of single mixers."""
-    files = list_mixer_files(configs).values()
+    files = list_files("mixers", configs).values()
     return frozenset([PAPER, *(name for file in files for name in file.published_presets)])
 
 
 def tasks_with_preset(tasks: Sequence[str], preset: str, configs: Path = CONFIGS) -> list[str]:
     """List the tasks whose settings file has a preset; all of them if none has it."""
-    files = {
-        task: read_settings_file(configs / f"tasks/{task}.yaml", f"configs/tasks/{task}.yaml")
-        for task in tasks
-    }
-    return [task for task in tasks if preset in files[task].names["preset"]] or list(tasks)
+    found = [t for t in tasks if preset in read_file("tasks", t, configs).names["preset"]]
+    return found or list(tasks)
+
+
+def read_files(
+    request: TaskRequest, task: str, mixer: str | None, configs: Path
+) -> list[SettingsFile]:
+    """Read and check the files of a task and, unless it is None, of a mixer.
+
+    Raises: UserError for an unknown preset or protocol, and for a mistake in a file.
+    """
+    file = read_file("tasks", task, configs)
+    files = [file] if mixer is None else [file, read_file("mixers", mixer, configs)]
+    names = {**file.names, "preset": {*file.names["preset"], *files[-1].published_presets}}
+    if request.preset not in names["preset"] and request.preset in published_presets(configs):
+        if mixer is not None:
+            raise UserError(
+                f"--preset: {mixer} has no preset {request.preset}; another mixer has published "
+                f"settings of that name"
+            )
+        names["preset"].add(request.preset)
+    for kind, name in (("preset", request.preset), ("protocol", request.protocol)):
+        if name not in names[kind]:
+            missing = f"configs/tasks/{task}.yaml"
+            lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
+            raise UserError(f"{UnknownName(kind, name, names[kind], f'--{kind}')}{lacking}")
+    known = (*TASKS.classes, *BENCHMARK, task)  # mixers may have settings for future tasks
+    tasks = {name: read_file("tasks", name, configs) for name in known}
+    for one in files:
+        one.refuse_unknown_names(tasks)
+    return files

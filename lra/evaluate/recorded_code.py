@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.machinery
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from lra.config.plugin_code import digest, file_of
+from lra.config.registry import digest
 from lra.record.run import RunRecord
 from lra.runtime.errors import UserError
 from lra.train.run_folder import CODE_FILES
@@ -44,8 +46,22 @@ def _changed(record: RunRecord) -> Iterator[tuple[str, str, Path | None]]:
     ):
         if spec is None:
             continue
-        file = file_of(spec.rpartition(":")[0])
+        file = _find_file(spec.rpartition(":")[0])
         if file is None or not file.is_file():
             yield kind, spec, None
         elif code is None or digest([str(file)]) != code:
             yield kind, spec, file
+
+
+def _find_file(target: str) -> Path | None:
+    """Find the file that a path or a dotted name stands for, without running any code."""
+    if target.endswith(".py"):
+        return Path(target)
+    places: list[str] | None = [*sys.path, str(Path.cwd())]
+    origin = None
+    for name in target.split("."):
+        spec = importlib.machinery.PathFinder.find_spec(name, places)
+        if spec is None:
+            return None
+        origin, places = spec.origin, list(spec.submodule_search_locations or [])
+    return None if origin is None else Path(origin)

@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from common.strict_yaml import plain
 from common.untrusted import explain_errors
 from lra.classifier.classifier import Classifier
 from lra.classifier.resolve import resolve
 from lra.config.request import Change, RunRequest, parse_change
 from lra.config.schema import RunConfig
-from lra.config.strict_yaml import plain
 from lra.evaluate.recorded_code import refuse_changed_code
 from lra.record.changes import section_of, write_changes
 from lra.record.packed import has_file

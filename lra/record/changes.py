@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from lra.config.strict_yaml import plain
+from common.strict_yaml import plain
 from lra.record.schema import PrintableText, refuse_control_characters
 
 MOST_SETTINGS = 1000

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from lra.config.strict_yaml import plain
+from common.strict_yaml import plain
 from lra.record.changes import Settings, write_changes
 from lra.record.packed import list_files_of
 from lra.record.schema import (

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lra.config.strict_yaml import plain
+from common.strict_yaml import plain
 from lra.record.intervals import wilson_interval
 from lra.record.packed import list_files
 from lra.record.run import RUNS, RunRecord, folder_of

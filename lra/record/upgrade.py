@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from common.errors import DataError
+from common.strict_yaml import LARGEST, parse_yaml, plain
 from lra.config.request import parse_alternatives, parse_change
-from lra.config.strict_yaml import LARGEST, parse_yaml, plain
 from lra.record.packed import read_file
 
 

@@ -21,10 +21,10 @@ from pydantic import AfterValidator, InstanceOf
 from typing_extensions import TypedDict
 
 from common.errors import message
+from common.kernel_choice import KERNEL_CHOICE
+from common.tensors import send
 from lra.runtime.errors import UserError
 from lra.runtime.threads import threads
-from models.ops.public_kernels import use_public_kernels, used_packages
-from tasks.base import send
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +70,8 @@ def use_tf32(device: torch.device, allowed: bool) -> None:
 
 def use_kernels(device: torch.device, kernels: Literal["auto", "own"]) -> None:
     """Choose the kernels of a GPU: auto, those of public packages where possible, or own."""
-    use_public_kernels(device.type if kernels == "auto" and device.type == "cuda" else None)
+    is_wanted = kernels == "auto" and device.type == "cuda"
+    KERNEL_CHOICE.device = device.type if is_wanted else None
 
 
 def use_deterministic(device: torch.device, wanted: bool) -> None:
@@ -251,5 +252,5 @@ def versions() -> dict[str, str]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda or "none",
         "numpy": version("numpy"),
-        **used_packages(),
+        **KERNEL_CHOICE.used,
     }

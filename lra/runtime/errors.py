@@ -6,6 +6,7 @@ import difflib
 import os
 import traceback
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from common.errors import UserError
 
@@ -36,22 +37,25 @@ def nearest(given: str, valid: Iterable[str], cutoff: float = 0.5) -> str | None
     return by_text[near[0]] if near else None
 
 
-def unknown(
-    kind: str, given: str, valid: Iterable[str], origin: str, suggestion: str | None = None
-) -> UserError:
-    """Describe an unknown name, with a suggestion and all valid ones.
+@dataclass(eq=False)
+class UnknownName(UserError):
+    """A name that does not exist; the message has a suggestion and all valid ones."""
 
-    Args:
-        kind: what the name should have been, "task" for instance.
-        origin: the file or flag that held it.
-        suggestion: what to use instead. None: the nearest of the valid names.
-    """
-    names = sorted(valid)
-    suggestion = suggestion or nearest(given, names)
-    hint = f"; did you mean {suggestion}?" if suggestion else ""
-    return UserError(
-        f"{origin}: unknown {kind} {given!r}{hint} (valid: {', '.join(names) or 'none'})"
-    )
+    kind: str
+    """What the name should have been, "task" for instance."""
+    given: str
+    valid: Iterable[str]
+    origin: str
+    """The file or flag that held the name."""
+    suggestion: str | None = None
+    """What to use instead. None: the nearest of the valid names."""
+
+    def __str__(self) -> str:
+        names = sorted(self.valid)
+        suggestion = self.suggestion or nearest(self.given, names)
+        hint = f"; did you mean {suggestion}?" if suggestion else ""
+        valid = ", ".join(names) or "none"
+        return f"{self.origin}: unknown {self.kind} {self.given!r}{hint} (valid: {valid})"
 
 
 def describe_os_error(error: OSError) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lra.config.strict_yaml import parse_yaml
+from common.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError, nearest
 from lra.sweep.launcher import LaunchOptions
 

@@ -16,8 +16,8 @@ import psutil
 
 from common.errors import DataError
 from common.files import write_atomically
+from common.strict_yaml import parse_yaml
 from common.untrusted import read_regular
-from lra.config.strict_yaml import parse_yaml
 from lra.runtime.errors import UserError, nearest
 from lra.runtime.terminal import terminal_width, wrap_words
 from lra.sweep.data import SweepData

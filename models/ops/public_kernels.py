@@ -19,6 +19,8 @@ from typing import Any, ParamSpec
 import torch
 from torch import Tensor
 
+from common.kernel_choice import KERNEL_CHOICE
+
 logger = logging.getLogger(__name__)
 
 P = ParamSpec("P")
@@ -34,27 +36,6 @@ MOST_ROTATED = 2**27
 
 FLA = ("fla-core", "triton")
 MAMBA = ("mamba-ssm",)
-
-
-@dataclass
-class _Choice:
-    device: str | None = None
-    """Type of the device on which public kernels run."""
-
-
-_CHOICE = _Choice()
-_USED: dict[str, str] = {}
-"""Versions of the packages whose kernels this process has run, by package."""
-
-
-def use_public_kernels(device: str | None) -> None:
-    """Run public kernels on devices of a type, "cuda"; None: on no device, as at the start."""
-    _CHOICE.device = device
-
-
-def used_packages() -> dict[str, str]:
-    """Return the versions of the packages whose kernels this process has run, by package."""
-    return dict(_USED)
 
 
 def installed_packages() -> dict[str, str]:
@@ -109,14 +90,16 @@ def on_gpu_by(kernel: PublicKernel) -> Callable[[Callable[P, Tensor]], Callable[
     def decorate(own: Callable[P, Tensor]) -> Callable[P, Tensor]:
         @functools.wraps(own)
         def choose(*args: P.args, **kwargs: P.kwargs) -> Tensor:
-            if not any(isinstance(x, Tensor) and x.device.type == _CHOICE.device for x in args):
+            if not any(
+                isinstance(x, Tensor) and x.device.type == KERNEL_CHOICE.device for x in args
+            ):
                 return own(*args, **kwargs)
             entry = kernel.entry
             reason = entry if isinstance(entry, str) else kernel.refuse(*args, **kwargs)
             _describe(own.__name__, kernel, reason)
             if isinstance(entry, str) or reason is not None:
                 return own(*args, **kwargs)
-            _USED.update({name: _version(name) or "" for name in kernel.packages})
+            KERNEL_CHOICE.used.update({name: _version(name) or "" for name in kernel.packages})
             return kernel.run(entry, *args, **kwargs)
 
         return choose

@@ -16,7 +16,7 @@ from lra.report.boards.predictions import Predictions
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import complete, matching_names
 from lra.report.boards.speeds import SpeedBoard
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
@@ -181,7 +181,7 @@ def compare_all(results: Results, boards: Sequence[Board], given: Sequence[str])
     known = {method for board in boards for method in board.rows}
     for name in given:
         if not matching_names(name, known):
-            raise unknown("mixer among the runs", name, known, "--compare")
+            raise UnknownName("mixer among the runs", name, known, "--compare")
     rows: list[ComparedRows] = []
     reasons: dict[tuple[str, str], list[str]] = {}
     for board in boards:

@@ -9,7 +9,7 @@ from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import section_of, write_changes
 from lra.record.run import RunRecord
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 
 SHOWN = 2
 """Changed settings that a name shows; more only where rows differ in no fewer."""
@@ -131,7 +131,7 @@ def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
     """
     found = matching_names(given, valid)
     if not found:
-        raise unknown(kind, given, valid, flag)
+        raise UnknownName(kind, given, valid, flag)
     if len(found) > 1:
         raise UserError(
             f"{flag} {given}: {len(found)} names begin with it ({'; '.join(sorted(found))}); write "

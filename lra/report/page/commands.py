@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 
-from lra.config.strict_yaml import plain
+from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord

@@ -20,7 +20,7 @@ from lra.report.figures.drawing import ReportFigure
 from lra.report.tables.leaderboard_csv import leaderboard_csv
 from lra.report.tables.markdown import command_block, escape
 from lra.report.tables.table import Table
-from lra.runtime.errors import UserError, unknown
+from lra.runtime.errors import UnknownName, UserError
 
 FILES = (
     "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/README.md",
@@ -87,7 +87,7 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
         slugs = [slug.strip() for slug in place[1].split(",")]
         for slug in slugs:
             if slug not in known:
-                raise unknown("table or figure", slug, known, str(readme))
+                raise UnknownName("table or figure", slug, known, str(readme))
         yield place, make_block(data, slugs)
 
 

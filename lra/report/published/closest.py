@@ -6,10 +6,10 @@ import functools
 import re
 from dataclasses import dataclass
 
+from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
 from lra.config.request import PAPER, can_change_a_result
 from lra.config.settings_files import published_presets
-from lra.config.strict_yaml import parse_yaml
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.report.boards.averages import FIVE, mean_over

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lra.report.boards.averages import FIVE, mean_over
 from lra.runtime.console import MISSING
-from lra.runtime.errors import unknown
+from lra.runtime.errors import UnknownName
 from tasks.base import BENCHMARK
 
 PUBLISHED = Path(__file__).resolve().parents[3] / "results" / "published.csv"
@@ -90,7 +90,7 @@ def choose_published(named: str | None) -> list[PublishedRow]:
     by_name = {row.method.casefold(): row for row in rows}
     for name in names:
         if name.casefold() not in by_name:
-            raise unknown("method", name, (row.method for row in rows), "--published")
+            raise UnknownName("method", name, (row.method for row in rows), "--published")
     return [by_name[name.casefold()] for name in names]
 
 

@@ -1,7 +1,7 @@
 """Published settings: the runs that repeat published rows, and where ours differ from the source.
 
 The settings files hold each published value with its source, and ours with the reason where it
-differs (`lra.config.settings_blocks`).
+differs (`lra.config.settings_files`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from lra.config.request import DEFAULT_PROTOCOL, PAPER
-from lra.config.settings_blocks import ALL, Block, Entry
 from lra.config.settings_files import (
+    ALL,
     CONFIGS,
+    STARTS,
+    Entry,
     SettingsFile,
-    list_mixer_files,
-    list_task_files,
+    list_files,
 )
 from lra.runtime.errors import UserError
 
@@ -50,7 +51,7 @@ def published_runs(configs: Path = CONFIGS) -> dict[str, PublishedRun]:
     Raises: UserError for a row that is not of that form.
     """
     found: dict[str, PublishedRun] = {}
-    for mixer, file in list_mixer_files(configs).items():
+    for mixer, file in list_files("mixers", configs).items():
         for method, body in file.rows.items():
             try:
                 found[method] = PublishedRun.model_validate({"mixer": mixer, **(body or {})})
@@ -75,26 +76,21 @@ class Difference:
 
 def list_differences(configs: Path = CONFIGS) -> list[Difference]:
     """List where our settings differ from what their sources state, tasks before mixers."""
-    files = {**list_task_files(configs), **list_mixer_files(configs)}
+    files = {**list_files("tasks", configs), **list_files("mixers", configs)}
     return [difference for owner, file in files.items() for difference in _compare(owner, file)]
 
 
 def _compare(owner: str, file: SettingsFile) -> Iterator[Difference]:
-    for block in file.blocks:
-        named = {
-            **{".".join(key): by for key, by in block.settings.items()},
-            **{f"initial {pattern}": by for pattern, by in block.starts.items()},
-        }
-        for setting, by in named.items():
-            groups: dict[Entry, list[str]] = {}
-            for task, entry in by.items():
-                if entry.has_other:
-                    groups.setdefault(replace(entry, source=""), []).append(task)
-            for entry, tasks in groups.items():
-                named_tasks = tuple(task for task in tasks if task != ALL)
-                yield Difference(owner, setting, _condition(block), named_tasks, entry)
+    groups: dict[Entry, list[str]] = {}
+    for entry in file.entries:
+        if entry.has_other:
+            groups.setdefault(replace(entry, origin="", source="", task=ALL), []).append(entry.task)
+    for entry, tasks in groups.items():
+        kind = "initial " if entry.section == STARTS else f"{entry.section}."
+        named_tasks = tuple(task for task in tasks if task != ALL)
+        yield Difference(owner, f"{kind}{entry.key}", _condition(entry), named_tasks, entry)
 
 
-def _condition(block: Block) -> str:
-    names = (("preset", block.preset), ("protocol", block.protocol))
+def _condition(entry: Entry) -> str:
+    names = (("preset", entry.preset), ("protocol", entry.protocol))
     return ", ".join(f"{kind} {name}" for kind, name in names if name not in (None, PAPER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lra.config.strict_yaml import plain
+from common.strict_yaml import plain
 from lra.report.published.settings import list_differences
 from lra.report.tables.table import Table, text_columns
 

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from yaml.composer import Composer
 
-from lra.runtime.errors import UserError
+from common.errors import UserError
 
 LARGEST, DEEPEST = 2**20, 20
 """Most characters and most levels of nesting of settings."""

@@ -1,8 +1,11 @@
-"""Settings that do not work if positions have targets: the next token, or labels of their own."""
+"""Settings of a run that have no effect, or that do not work with each other or with its task."""
 
 from __future__ import annotations
 
-from lra.config.schema import RunConfig
+from collections.abc import Iterable, Iterator
+
+from lra.config.request import Change
+from lra.config.schema import PretrainConfig, RunConfig
 from lra.runtime.errors import UserError
 from tasks.base import TaskInfo
 
@@ -11,12 +14,53 @@ READ_EXAMPLES = (
 )  # fmt: skip
 """Settings that need examples as targets."""
 
+PREDICTED = {"position": "the next token at each position", "token": "labels of positions"}
+"""What a task predicts whose targets are not examples."""
 
-def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
-    """Refuse settings that do not work with the targets of a task.
 
+def refuse_unfit_settings(config: RunConfig, changes: Iterable[Change], info: TaskInfo) -> None:
+    """Refuse settings that do not work, and flags that have no effect.
+
+    Settings files may have values without effect, for other presets.
+
+    Args:
+        changes: the changed settings that the configuration comes from.
+        info: describes the task.
     Raises: UserError giving the reason.
     """
+    idle = dict(_list_idle(config))
+    for change in changes:
+        value = getattr(getattr(config, change.section), change.key)
+        if change.name in idle and value not in (None, False):
+            raise UserError(f"{change.name} has no effect: {idle[change.name]}")
+    _refuse_unfit_targets(config, info)
+    if config.is_pretrained:
+        _refuse_unfit_pretraining(config, info)
+
+
+def _list_idle(config: RunConfig) -> Iterator[tuple[str, str]]:
+    """List settings that have no effect, each with the reason."""
+    model, train, pretrain = config.model, config.train, config.pretrain
+    if not config.is_pretrained:
+        for key in PretrainConfig.model_fields.keys() - {"objective"}:
+            yield f"pretrain.{key}", "there is no pretraining (--pretrain masked or next)"
+    elif pretrain.objective != "masked":
+        yield "pretrain.masked_share", f"pretrain.objective is {pretrain.objective}"
+    for name, own in (("expand", model.head_expand), ("activation", model.head_activation)):
+        has_head = model.head == "mlp"
+        if not has_head:
+            yield f"model.head_{name}", "model.head is linear"
+        if model.channel_mixer == "none" and not (has_head and own is None):
+            head = f"model.head has model.head_{name}" if has_head else "model.head is linear"
+            yield f"model.channel_{name}", f"model.channel_mixer is none, and {head}"
+    if model.dropout == model.inner_dropout == 0:
+        yield "model.tied_dropout", "model.dropout and model.inner_dropout are 0"
+    if train.schedule != "plateau":
+        yield "train.plateau_factor", f"train.schedule is {train.schedule}"
+
+
+def _refuse_unfit_targets(config: RunConfig, info: TaskInfo) -> None:
+    """Refuse settings that do not work with the targets of a task."""
     model = config.model
     if info.targets == "example":
         if model.tied_embeddings:
@@ -27,10 +71,7 @@ def refuse_unfit(config: RunConfig, info: TaskInfo) -> None:
         return
     if info.targets == "position":
         _refuse_seeing_targets(config)
-    what = (
-        "the next token at each position" if info.targets == "position" else "labels of positions"
-    )
-    asks = f"task {config.task_name} predicts {what}, and"
+    asks = f"task {config.task_name} predicts {PREDICTED[info.targets]}, and"
     if info.towers > 1:
         raise UserError(f"{asks} has {info.towers} sequences per example, expected 1")
     if model.tied_embeddings and info.vocab_size != info.num_classes:
@@ -64,23 +105,14 @@ def _refuse_seeing_targets(config: RunConfig) -> None:
         )
 
 
-def refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
-    """Refuse a pretraining that is impossible.
-
-    Raises: UserError giving the reason.
-    """
-    if not config.is_pretrained:
-        return
+def _refuse_unfit_pretraining(config: RunConfig, info: TaskInfo) -> None:
+    """Refuse a pretraining that is impossible."""
     model, train, pretrain = config.model, config.train, config.pretrain
     given = f"pretrain.objective is {pretrain.objective}, and"
     if info.targets != "example":
-        what = (
-            "the next token at each position"
-            if info.targets == "position"
-            else "labels of positions"
-        )
         raise UserError(
-            f"{given} {config.task_name} already predicts {what}; use --set pretrain.objective=none"
+            f"{given} {config.task_name} already predicts {PREDICTED[info.targets]}; use --set "
+            f"pretrain.objective=none"
         )
     if model.pooling == "cls":
         raise UserError(

@@ -1,0 +1,226 @@
+"""The mixer and the task of a run: their classes, and the errors that their code raises."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import traceback
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import create_model
+from torch import nn
+
+from common.errors import KnownError, describe
+from lra.config.options import Section, options_model
+from lra.runtime.environment import is_out_of_memory
+from lra.runtime.errors import UserError
+from models.base import Mixer, MixerContext
+from models.promises import BrokenPromise
+from tasks.base import Task
+from tasks.own import DATA_SEED, DataSeed, OwnTask
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """A class of the suite, or a plug-in: a class in a user's own file or module."""
+
+    kind: ClassVar[str]
+    """mixer or task."""
+    expected: ClassVar[str]
+    """Description of the classes that can be of this kind, for error messages."""
+
+    spec: str
+    """Value of the flag: a name, or the place of a plug-in."""
+    cls: type[Any]
+    flag: str
+    """The flag that named the class."""
+    code: str | None = None
+    """Start of the SHA-256 of a plug-in's file; None for a registered class."""
+    file: str | None = None
+    """The file that defines a plug-in's class."""
+
+    @property
+    def name(self) -> str:
+        """Name in records, folders and tables; of a plug-in that of its class."""
+        return self.spec.rpartition(":")[2]
+
+    @property
+    def origin(self) -> str:
+        """Start of error messages: the flag and its value."""
+        return f"{self.flag} {self.spec}"
+
+    @property
+    def options(self) -> type[Section]:
+        """The type of the options.
+
+        Raises: UserError for a plug-in whose constructor takes no valid options.
+        """
+        with self.explain_errors("it cannot be used"):
+            return options_model(self.cls)
+
+    @contextmanager
+    def explain_errors(self, what: str) -> Iterator[None]:
+        """Turn whatever a plug-in's code raises, `sys.exit` included, into a UserError.
+
+        Some errors are raised as they are: errors that explain themselves, interrupts, running out
+        of memory, errors of the file system outside of the plug-in's code, and all errors of the
+        suite's own classes. Afterwards the working directory is the same as before.
+
+        Args:
+            what: the consequence of an error, "its constructor failed" for instance.
+        Raises: UserError naming the plug-in, the error and its line, or the promise that it broke.
+        """
+        try:
+            with nullcontext() if self.file is None else chdir("."):
+                yield
+        except (KnownError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BrokenPromise as error:
+            raise UserError(f"{self.origin}: {error}") from None
+        except BaseException as error:
+            if (
+                self.file is None
+                or is_out_of_memory(error)
+                or _is_file_system_error(error, self.file)
+            ):
+                raise
+            raise UserError(f"{self.origin}: {what}: {describe_error(error, self.file)}") from error
+
+    @contextmanager
+    def _explain_construction(self, what: str) -> Iterator[None]:
+        """Explain errors as `explain_errors`; a ValueError says which options do not fit."""
+        with self.explain_errors(what):
+            try:
+                yield
+            except ValueError as error:
+                raise UserError(f"{self.kind} {self.name}: {error}") from None
+
+
+def describe_error(error: BaseException, file: str) -> str:
+    """Describe an exception and its line, in a file whose path contains `file` if possible."""
+    text = describe(error)
+    if isinstance(error, SyntaxError):
+        return text  # names the place itself
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return text
+    place = ([frame for frame in frames if file in frame.filename] or frames)[-1]
+    return f"{text} ({place.filename}, line {place.lineno})"
+
+
+def _is_file_system_error(error: BaseException, file: str) -> bool:
+    """Whether an error is one of the file system that did not pass through a file of code."""
+    if not isinstance(error, OSError) or error.errno is None:
+        return False
+    return all(file != frame.filename for frame in traceback.extract_tb(error.__traceback__))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MixerComponent(Component):
+    """A mixer's class and its origin.
+
+    A plug-in need not be a subclass of `Mixer`; `check_plug_in` tests whether it behaves as one.
+    """
+
+    kind: ClassVar[str] = "mixer"
+    expected: ClassVar[str] = "a subclass of torch.nn.Module"
+    cls: type[Mixer]
+
+    @staticmethod
+    def fits(candidate: type) -> bool:
+        """Whether a class can be a mixer."""
+        return issubclass(candidate, nn.Module)
+
+    @property
+    def takes_longer(self) -> bool:
+        """Whether the mixer also mixes longer sequences than it was built for."""
+        return getattr(self.cls, "takes_longer", True)
+
+    def build(self, context: MixerContext, options: Section) -> Mixer:
+        """Construct the mixer of one block.
+
+        Raises: UserError for options that contradict one another or the context, and for
+            any error of a plug-in's constructor.
+        """
+        with self._explain_construction("its constructor failed"):
+            return self.cls(context, **dict(options))
+
+    def share(self, context: MixerContext, options: Section) -> nn.Module | None:
+        """Build the module that the mixers of all blocks share, see `Mixer.shared`.
+
+        Raises: UserError as `build`.
+        """
+        if not issubclass(self.cls, Mixer):
+            return None
+        with self._explain_construction("its `shared` failed"):
+            return self.cls.shared(context, **dict(options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskComponent(Component):
+    """A task's class and its origin: a subclass of `Task`, or a class with `examples`."""
+
+    kind: ClassVar[str] = "task"
+    expected: ClassVar[str] = (
+        "one with a method examples(self, split, rng), or a subclass of tasks.base.Task"
+    )
+
+    @staticmethod
+    def fits(candidate: type) -> bool:
+        """Whether a class can be a task."""
+        has_examples = callable(inspect.getattr_static(candidate, "examples", None))
+        return has_examples or issubclass(candidate, Task)
+
+    @property
+    def options(self) -> type[Section]:
+        """The type of the options; that of a class with `examples` has data_seed, too.
+
+        Raises: UserError as `Component.options`, and for a class that has that option itself.
+        """
+        options = super().options
+        if issubclass(self.cls, Task):
+            return options
+        if DATA_SEED in options.model_fields:
+            raise UserError(
+                f"{self.origin}: every task of your own already has an option {DATA_SEED}, which "
+                f"seeds rng; use rng, or rename your option"
+            )
+        return _add_data_seed(options)
+
+    def build(self, options: Section) -> Task:
+        """Construct the task.
+
+        Raises: UserError for options that contradict one another, and for any error of a plug-in's
+            constructor.
+        """
+        if self.code is None:
+            return self.construct(options)
+        return _build_task(self, options.model_dump_json())
+
+    def construct(self, options: Section) -> Task:
+        """Construct a new task; a plug-in draws its data again."""
+        values: dict[str, Any] = dict(options)
+        seed: int = 0 if issubclass(self.cls, Task) else values.pop(DATA_SEED)
+        with self._explain_construction("its constructor failed"):
+            own = self.cls(**values)
+        if isinstance(own, Task):
+            return own
+        with self.explain_errors("it failed"):
+            return OwnTask(
+                own, name=self.name, code=str(self.code), options=options.model_dump(mode="json"),
+                data_seed=seed, explain_errors=self.explain_errors,
+            )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=4)
+def _build_task(component: TaskComponent, options: str) -> Task:
+    """Construct a plug-in once for each choice of options, because it may hold drawn data."""
+    return component.construct(component.options.model_validate_json(options))
+
+
+@functools.cache
+def _add_data_seed(options: type[Section]) -> type[Section]:
+    return create_model(options.__name__, __base__=options, data_seed=(DataSeed, 0))

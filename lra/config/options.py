@@ -1,0 +1,130 @@
+"""Sections of typed settings; those of a mixer or task are the parameters of its constructor."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+from dataclasses import dataclass
+from typing import Any, get_args, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, create_model, field_validator
+from torch import nn
+
+from common.errors import describe
+from common.options import Added
+from models.promises import BrokenPromise
+
+
+@dataclass(frozen=True)
+class NoEffect:
+    """Marks, in its type, a setting that changes no number and therefore no hash of a run."""
+
+
+class Section(BaseModel):
+    """A section of the configuration: typed, immutable, closed to unknown keys."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, validate_default=True
+    )
+
+    @field_validator("*")
+    @classmethod
+    def _refuse_unrecordable(cls, value: Any) -> Any:
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError):
+            raise ValueError(
+                f"a record cannot hold a {type(value).__name__}; use a number, text, boolean or "
+                f"list"
+            ) from None
+        return value
+
+    def hashed(self) -> dict[str, Any]:
+        """Dump the settings that enter the hash of a run.
+
+        A setting marked `NoEffect` never does. One that is marked `Added` does if it differs from
+        the value that runs had before the setting existed.
+        """
+        fields = type(self).model_fields
+        return {
+            name: value
+            for name, value in self.model_dump().items()
+            if not any(
+                isinstance(mark, NoEffect) or (isinstance(mark, Added) and mark.default == value)
+                for mark in fields[name].metadata
+            )
+        }
+
+
+@functools.cache
+def options_model(owner: type) -> type[Section]:
+    """Derive the options of a mixer or task from the parameters of its constructor.
+
+    The first parameter of a mixer is its context. A parameter without a type has the type of its
+    default, or takes any value if it has none.
+
+    Raises: BrokenPromise for a constructor that would accept misspelt options, and for options that
+        cannot be settings.
+    """
+    parameters = [*inspect.signature(owner.__init__).parameters.values()][1:]
+    if owner.__init__ is object.__init__:
+        parameters = []
+    if issubclass(owner, nn.Module):
+        by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+        if not parameters or parameters[0].kind not in by_position:
+            raise BrokenPromise("expected a constructor __init__(self, context, ...)")
+        del parameters[0]
+    try:
+        hints = get_type_hints(owner.__init__, include_extras=True)
+    except Exception as error:
+        raise BrokenPromise(
+            f"a type hint of its constructor cannot be evaluated ({describe(error)}); import its "
+            f"names at run time"
+        ) from None
+    fields: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.kind is parameter.VAR_KEYWORD:
+            raise BrokenPromise(
+                f"its constructor takes **{parameter.name}, which would accept misspelt options; "
+                f"name each option"
+            )
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            fields[parameter.name] = _describe_option(parameter, hints.get(parameter.name))
+    try:
+        return create_model(f"{owner.__name__}Options", __base__=Section, **fields)
+    except Exception:
+        wrong = ", ".join(name for name in fields if not _is_possible({name: fields[name]}))
+        raise BrokenPromise(
+            f"{wrong} cannot be a setting; use the type of a number, text, boolean or list"
+        ) from None
+
+
+def _describe_option(parameter: inspect.Parameter, hint: Any) -> tuple[Any, Any]:
+    """Return the type and the default of an option; a default `...` stands for none."""
+    name, default = parameter.name, parameter.default
+    if name.startswith("_") or name in dir(Section):
+        raise BrokenPromise(f"an option cannot be called {name}; rename it")
+    if _has_hidden_mark(hint):
+        raise BrokenPromise(f"{name}: write Annotated[whole type, mark], not within the type")
+    if hint is None:
+        hint = type(default) if isinstance(default, (bool, int, float, str)) else Any
+    return hint, ... if default is parameter.empty else default
+
+
+def _is_possible(fields: dict[str, Any]) -> bool:
+    """Whether options have types that can be checked; defaults are checked where they are used."""
+    try:
+        create_model("Options", __base__=Section, **fields)
+    except Exception:
+        return False
+    return True
+
+
+def _has_hidden_mark(hint: Any) -> bool:
+    """Whether a type has a mark of an option inside, where it would have no effect."""
+    return any(
+        any(isinstance(mark, (Added, NoEffect)) for mark in getattr(inner, "__metadata__", ()))
+        or _has_hidden_mark(inner)
+        for inner in get_args(hint)
+    )
