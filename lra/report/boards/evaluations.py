@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lra.record.changes import write_changes
 from lra.record.evaluation import EvaluationRecord, evaluation_order
 from lra.record.run import RunRecord
 from lra.report.boards.board import Board
@@ -81,6 +82,6 @@ def lengths_of(evaluated: EvaluationBoard) -> dict[str, list[EvaluationRecord]]:
     found: dict[str, list[EvaluationRecord]] = {}
     for column in evaluated.columns:
         if column.length is not None:
-            also = f" with {', '.join(column.changes)}" if column.changes else ""
+            also = f" with {', '.join(write_changes(column.changes))}" if column.changes else ""
             found.setdefault(f"length{also}", []).append(column)
     return found
