@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from common.strict_yaml import plain
 from lra.record.evaluation import EvaluationRecord
 from lra.record.intervals import wilson_interval
 from lra.report.boards.evaluations import EvaluationBoard, lengths_of
@@ -35,7 +36,7 @@ def evaluation_figures(
     kinds = {(True, what): columns for what, columns in lengths_of(evaluated).items()}
     for column in evaluated.columns:
         if column.length is None:
-            names = [text.partition("=")[0].removeprefix("task.") for text in column.changes]
+            names = [name.removeprefix("task.") for name in column.changes]
             kinds.setdefault((False, ", ".join(names)), []).append(column)
     ranking = rank_by_result(evaluated.board, evaluated.task)
     trained = sorted({column.trained_length for column in evaluated.columns})
@@ -108,7 +109,7 @@ def _group_accuracies(
         cell = evaluated.cell(method, column)
         if cell is None or cell.mean is None:
             continue
-        name = ", ".join(text.partition("=")[2] for text in column.changes)
+        name = ", ".join(map(plain, column.changes.values()))
         interval = wilson_interval(cell.mean / 100, column.test_examples)
         x = _x_of(column, index)
         seeds = len(cell.accuracies)
