@@ -14,22 +14,19 @@ from lra.runtime.errors import UnknownName, UserError
 SHOWN = 2
 """Changed settings that a name shows; more only where rows differ in no fewer."""
 
-Changes = frozenset[str]
-"""Settings of the model and its training that a run changes of its preset, each as
-"section.key=value", without those that cannot change a result."""
+Changes = frozenset[tuple[str, str]]
+"""Settings of the model and its training that a run changes of its preset, by name and as `--set`
+takes them, without those that cannot change a result."""
 
 
 def changes_of(run: RunRecord) -> Changes:
     """Return the settings that a run changes of its preset, without those of the task."""
-    return frozenset(
-        write_changes(
-            {
-                name: value
-                for name, value in run.changes.items()
-                if section_of(name) != "task" and can_change_a_result(name)
-            }
-        )
-    )
+    changes = {
+        name: value
+        for name, value in run.changes.items()
+        if section_of(name) != "task" and can_change_a_result(name)
+    }
+    return frozenset(zip(changes, write_changes(changes), strict=True))
 
 
 class RowNames:
@@ -176,9 +173,9 @@ def _name_of_code(code: str | None, files: Mapping[str | None, set[str]]) -> str
 
 def _distinct_texts(rows: Collection[Changes]) -> dict[Changes, str]:
     """Write the settings of each row so that no two read the same."""
-    values: dict[str, set[Changes]] = {_key(text): set() for row in rows for text in row}
+    values: dict[str, set[Changes]] = {name: set() for row in rows for name, _ in row}
     for key, found in values.items():
-        found |= {frozenset(text for text in row if _key(text) == key) for row in rows}
+        found |= {frozenset(one for one in row if one[0] == key) for row in rows}
     # The settings with most values tell most rows apart.
     differing = [key for key, found in values.items() if len(found) > 1]
     differing.sort(key=lambda key: (-len(values[key]), key))
@@ -190,14 +187,10 @@ def _distinct_texts(rows: Collection[Changes]) -> dict[Changes, str]:
     return texts
 
 
-def _key(text: str) -> str:
-    return text.partition("=")[0]
-
-
-def _text(row: Changes, keys: Collection[str]) -> str:
-    """Write the settings of a row: all, or of more than SHOWN those of some keys."""
+def _text(row: Changes, names: Collection[str]) -> str:
+    """Write the settings of a row: all, or of more than SHOWN those of some names."""
     every = sorted(row)
-    chosen = every if len(row) <= SHOWN else [text for text in every if _key(text) in keys]
+    chosen = every if len(row) <= SHOWN else [one for one in every if one[0] in names]
     shown = chosen or every[:SHOWN]
     more = f" and {len(every) - len(shown)} more" if len(shown) < len(every) else ""
-    return ", ".join(shown) + more
+    return ", ".join(text for _, text in shown) + more
