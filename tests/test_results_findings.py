@@ -24,7 +24,7 @@ from lra.report.page.readme import make_block
 from lra.report.tables.learning_rates import rate_table
 from made_results import record, save
 from requested import compose, resolve
-from results.findings.padding import PaddedClassifier
+from results.findings.train_padded import PaddedClassifier
 
 
 def _colours_in_legend(figure: Any) -> set[str]:

@@ -4,13 +4,13 @@ Each sequence is padded to the longest one of its batch with token 0. Mixers and
 padding like any other position, and pooling reads the real positions alone, as in most public code
 for the Long Range Arena. The suite itself never computes padded positions.
 
-    python -m results.findings.padding --results-dir results/findings/padding --task text \
+    python -m results.findings.train_padded --results-dir results/findings/padding --task text \
         --mixer s4 --preset budget
 
 The arguments are those of run_task.py. The run is saved under the label "padding mixed in", in a
 results folder that has no ordinary run of the same settings.
 
-    python -m results.findings.padding --logits RUN
+    python -m results.findings.train_padded --logits RUN
 
 This compares the logits of an example alone with those that it has in a batch with the longest
 example, for a run of either kind.
