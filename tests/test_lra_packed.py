@@ -55,7 +55,7 @@ def shipped(loose: Path, *names: str) -> Path:
 def test_packed_runs_are_read_as_others(loose: Path) -> None:
     packed = shipped(loose)
     assert {path.name for path in packed.iterdir()} == {PACK, ".merge.lock"}
-    one, other = Results(loose, is_alone=True), Results(packed, is_alone=True)
+    one, other = Results(loose), Results(packed)
     assert (one.records, one.bench, other.faults) == (other.records, other.bench, [])
     run = next(run for run in one.records if run.mixer == RUN.mixer)
     assert one.metrics(run) == other.metrics(run) != []

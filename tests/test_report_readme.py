@@ -32,7 +32,6 @@ BLOCKS = {
     "docs/results.md": ("accuracy, training-speed, leaderboard-figure", "bits"),
     "docs/probes.md": ("probes",),
     "docs/reproduce.md": ("published-of-the-suite", "reproduce"),
-    "results/README.md": ("rates-of-the-leaderboard",),
     "results/settings.md": ("settings",),
 }
 

@@ -27,7 +27,6 @@ from lra.report.figures.next_tokens import by_position_figures, perplexity_figur
 from lra.report.figures.out_of_distribution import evaluation_figures
 from lra.report.figures.probes import probe_figures
 from lra.report.figures.scaling import scaling_figures
-from lra.report.findings import FINDINGS
 from lra.report.published.rows import published_rows
 from lra.report.tables.accuracy import accuracy_table
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
@@ -286,6 +285,6 @@ _PUBLISHED: ChapterKind[str] = ChapterKind(
 
 CHAPTERS: Sequence[ChapterKind[Any]] = (
     _COMPARISON, ACCURACY, _NEXT_TOKENS, _PROBES, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
-    _PUBLISHED, *FINDINGS,
+    _PUBLISHED,
 )  # fmt: skip
 """The chapters of the report, in their order."""

@@ -82,18 +82,17 @@ class Results:
 
     Args:
         folder: the results folder.
-        is_alone: whether the shipped results are left out.
     Raises: UserError if there is no such folder.
     """
 
-    def __init__(self, folder: Path, *, is_alone: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        found, self.faults = read_runs(folder, "--results-dir", shipped=not is_alone)
+        found, self.faults = read_runs(folder, "--results-dir", shipped=True)
         self.records = [record for _, record in found]
         self._folders = {_key(record): place for place, record in found}
         self.bench: list[BenchRecord] = []
         self._bench_roots: dict[Path, Path] = {}
-        for root in (folder,) if is_alone else (shipped_dir(folder), folder):
+        for root in (shipped_dir(folder), folder):
             measured, more = all_bench_records(root)
             self.faults += more
             self._bench_roots |= {record.path(Path()): root for record in measured}

@@ -23,8 +23,7 @@ from lra.report.tables.table import Table
 from lra.runtime.errors import UnknownName, UserError
 
 FILES = (
-    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/README.md",
-    "results/settings.md",
+    "README.md", "docs/results.md", "docs/probes.md", "docs/reproduce.md", "results/settings.md",
 )  # fmt: skip
 CSV = "results/leaderboard.csv"
 """The file of the runs that the leaderboard is of."""

@@ -8,7 +8,6 @@ __all__ = [
     "latex",
     "leaderboard",
     "leaderboard_csv",
-    "learning_rates",
     "markdown",
     "next_tokens",
     "notes",

@@ -1,0 +1,65 @@
+"""Show which seeds learn Pathfinder, and when.
+
+    python -m results.findings.pathfinder_seeds
+
+The runs are those of the leaderboard on Pathfinder, of all mixers with at least three seeds.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+import lra
+from lra.report.figures.styles import MIXERS
+from results.findings.shared import FOLDER, load_leaderboard, save_figure
+
+FEWEST_SEEDS = 3
+BASELINE = "baselines.marker positions"
+"""Test accuracy of the best trivial baseline, which sees only where the two markers are."""
+
+
+def load_runs() -> pd.DataFrame:
+    """Load the finished runs on Pathfinder of mixers with several seeds."""
+    runs = load_leaderboard()
+    runs = runs[(runs["task"] == "pathfinder") & (runs["status"] == "done")]
+    seeds = runs.groupby("mixer")["seed"].transform("nunique")
+    return runs[seeds >= FEWEST_SEEDS].sort_values(["mixer", "seed"])
+
+
+def load_curve(path: str) -> pd.Series:
+    """Load the training accuracy of a run in percent, by step."""
+    return lra.metrics(path).set_index("step")["accuracy"].dropna()
+
+
+def draw() -> Figure:
+    """Draw the training accuracy of every run over its steps, with a panel for each mixer."""
+    runs = load_runs()
+    mixers = list(runs["mixer"].unique())
+    baseline = runs[BASELINE].max()
+    figure = Figure(figsize=(2.1 * len(mixers), 2.6), layout="constrained")
+    panels: list[Axes] = [*figure.subplots(1, len(mixers), sharey=True)]
+    for axes, mixer in zip(panels, mixers, strict=True):
+        for path in runs.loc[runs["mixer"] == mixer, "path"]:
+            curve = load_curve(path)
+            axes.plot(curve.index, curve, color=MIXERS[mixer][0], linewidth=1, alpha=0.8)
+        axes.axhline(baseline, color="0.3", linewidth=0.9, linestyle="--")
+        axes.set(title=mixer, xlabel="optimizer steps", xlim=(0, None))
+    panels[0].set_ylabel("training accuracy, %")
+    panels[-1].text(
+        0.5, baseline + 1, f"marker positions\n{baseline:.1f} %", fontsize=8, ha="center",
+        va="bottom", transform=panels[-1].get_yaxis_transform(),
+    )  # fmt: skip
+    return figure
+
+
+def main(folder: Path = FOLDER) -> None:
+    """Save the figure."""
+    save_figure(draw, folder / "pathfinder_seeds.svg")
+
+
+if __name__ == "__main__":
+    main()
