@@ -1,4 +1,4 @@
-"""Turn logged runs into tables, figures and a page: `python report.py --help`."""
+"""Turn logged runs into tables and a page: `python report.py --help`."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, non_negative_float, run_command
 from lra.runtime.console import write_out
+from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
     from lra.report.boards.results import Results
@@ -30,6 +31,8 @@ logger = logging.getLogger("lra.report")
 ROOT = Path(__file__).resolve().parent
 """Folder of the README files that have tables of the report."""
 
+FORMATS = ("html", "csv")
+"""What a report can consist of: the page, and tables of numbers."""
 NARROWEST, WIDEST = 150, 1000
 """Widths of columns that a paper may have, in points."""
 
@@ -37,9 +40,9 @@ NARROWEST, WIDEST = 150, 1000
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = Parser(
-        description="Turn training runs into tables, figures and one HTML page. The terminal shows "
-        "your own runs together with the shipped runs that they can be compared with. The page "
-        "shows all runs.",
+        description="Turn training runs into tables and an interactive page. The terminal shows "
+        "your own runs together with the shipped runs that they can be compared with. The page, "
+        "one HTML file, shows all runs.",
         epilog="Exit codes: 0: done. 1: done, but some files could not be read and are named, or "
         "--check found a README file that differs. 2: a mistake in the command. 130: interrupted.",
     )
@@ -63,7 +66,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
-        help="print the difference of test accuracy between the first mixer and each other one, "
+        help="only print the difference of test accuracy between the first mixer and each other one, "
         "with its 95 %% interval, from their answers to the same test examples. Name a mixer "
         "as its row is named; the beginning of the name is enough if no other row begins with it.",
     )  # fmt: skip
@@ -77,9 +80,9 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="published results to show, by name; none shows no published result (default: all)",
     )  # fmt: skip
     parser.add_argument(
-        "--format", metavar="NAME,...", default="markdown,latex,csv,html",
-        help="formats to write, of markdown, latex, csv and html (default: all). Files of other "
-        "formats that an earlier report left in the folder are removed.",
+        "--format", metavar="NAME,...", default="html,csv",
+        help="what to write: html (the page) and csv (a table of numbers for each question) "
+        "(default: both). Files that an earlier report left in the folder are removed.",
     )  # fmt: skip
     add_paper(parser)
     readme = parser.add_argument_group("for the README files of the repository")
@@ -162,7 +165,6 @@ def chosen_formats(options: argparse.Namespace) -> list[str]:
 
     Raises: UserError for an unknown format.
     """
-    from lra.report.page.write import FORMATS
     from lra.runtime.errors import UnknownName
 
     formats = [name.strip() for name in options.format.split(",")]
@@ -175,29 +177,41 @@ def chosen_formats(options: argparse.Namespace) -> list[str]:
 def write_report(
     options: argparse.Namespace, formats: list[str], results: Results, out: Path
 ) -> None:
-    """Write the page and the other files of the report, and print its first tables."""
+    """Print the tables with the user's runs, and write the page and the tables of numbers."""
     from lra.report.chapters import ReportData, ReportOptions
-    from lra.report.page import write
     from lra.report.summary import summarize
+    from lra.report.tables.terminal import wrap
 
-    shown = ReportOptions(
-        relative_to=options.relative_to, compare=options.compare, published=options.published
+    if out.exists() and not out.is_dir():
+        raise UserError(f"--out: {out} is a file, expected a folder")
+    data = ReportData(
+        results, ReportOptions(relative_to=options.relative_to, published=options.published)
     )
-    own = sum(map(results.is_own, results.records))
-    logger.info(
-        f"Writing the report on {len(results.records):,} runs, {own:,} of them yours: {out}"
-    )
-    data = ReportData(results, shown)
-    chapters = write.write_report(data, formats, out)
-    place = out / "index.html" if "html" in formats else out
     is_chosen = options.preset is not None or options.protocol is not None
-    write_out(summarize(data, chapters, place, is_chosen=is_chosen))
+    write_out(summarize(data, is_chosen=is_chosen))
+    own = sum(map(results.is_own, results.records))
+    logger.info(f"Writing the report on {len(results.records):,} runs, {own:,} of them yours")
+    from lra.report.page.write import write_report
+
+    names = write_report(data, formats, out)
+    page = [f"Open the page in a browser: {out / 'index.html'}"] if "index.html" in names else []
+    tables = [name for name in names if name.endswith(".csv")]
+    saved = [f"Tables of numbers in {out}: {', '.join(tables)}"] if tables else []
+    write_out("\n".join(["", *map(wrap, [*page, *saved]), ""]))
+
+
+def print_comparison(options: argparse.Namespace, results: Results) -> None:
+    """Print the comparison that was asked for."""
+    from lra.report.boards.comparison import compare_all
+    from lra.report.chapters import ReportData, ReportOptions
+    from lra.report.tables.comparison import describe_comparisons
+
+    data = ReportData(results, ReportOptions())
+    write_out(describe_comparisons(compare_all(results, data.boards, options.compare)) + "\n")
 
 
 def refuse_idle_flags(options: argparse.Namespace) -> None:
     """Raise UserError for a flag that the rest of the command line makes idle."""
-    from lra.runtime.errors import UserError
-
     idle = ("compare", "check", "write_readme") if options.paper else PAPER_FLAGS
     for name in idle:
         if getattr(options, name) not in (None, False, []):
@@ -266,6 +280,8 @@ def report(options: argparse.Namespace) -> int:
         from lra.report.page.readme import write_readmes
 
         write_readmes(results, ROOT)
+    elif options.compare:
+        print_comparison(options, results)
     else:
         write_report(options, formats, results, options.out or folder / "report")
     for fault in results.faults:

@@ -1,19 +1,17 @@
-"""What report.py prints when the report is written: the results of the user's own runs first."""
+"""The tables that report.py prints: the results of the user's own runs first."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.report.boards.board import Board, leading_board
 from lra.report.boards.cells import Cell
 from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.probes import Probe
-from lra.report.chapters import Chapter, ReportData
+from lra.report.chapters import ReportData
 from lra.report.tables.accuracy import accuracy_columns
-from lra.report.tables.comparison import describe_comparisons
 from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset
 from lra.report.tables.next_tokens import position_table
 from lra.report.tables.probes import probe_table
@@ -21,27 +19,15 @@ from lra.report.tables.table import Table
 from lra.report.tables.terminal import OWN_MARK, fit_table, wrap
 
 
-def summarize(
-    data: ReportData, chapters: Sequence[Chapter], place: Path, *, is_chosen: bool = False
-) -> str:
-    """Write the comparison that was asked for or, without one, the boards with the user's own runs.
+def summarize(data: ReportData, *, is_chosen: bool = False) -> str:
+    """Write the boards that have runs of the user's own.
 
     Args:
         data: what the report is made from.
-        chapters: the tables and figures of the report.
-        place: the report's page or, if it has none, its folder.
         is_chosen: whether a preset or a protocol was asked for. All of its main boards are printed
             if none has runs of the user's own.
     """
-    if data.comparisons is not None:
-        parts = [describe_comparisons(data.comparisons)]
-    else:
-        parts = _describe_boards(data, is_chosen=is_chosen)
-    tables = sum(len(chapter.tables) for chapter in chapters)
-    figures = sum(len(chapter.figures) for chapter in chapters)
-    parts.append(wrap(f"The report has {_count(tables, 'table')} and {_count(figures, 'figure')}: "
-                      f"{place}"))  # fmt: skip
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join(_describe_boards(data, is_chosen=is_chosen)) + "\n"
 
 
 def _count(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from common.errors import DataError
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.evaluation import EvaluationRecord, evaluations_of
-from lra.record.packed import has_file, read_file
+from lra.record.packed import file_on_disk, has_file, read_file
 from lra.record.run import LARGEST_METRICS, RunRecord
 from lra.record.schema import Amount, Percent, is_shipped, shipped_dir
 from lra.record.table import read_runs
@@ -120,6 +120,10 @@ class Results:
         is_run = isinstance(record, RunRecord)
         place = self.path(record) if is_run else self.bench_path(record)
         return not is_shipped(place, self.folder)
+
+    def time(self, record: RunRecord) -> float:
+        """Return when the record of a run was written, in seconds since 1970."""
+        return file_on_disk(self.path(record) / "result.json").stat().st_mtime
 
     def add_fault(self, text: str) -> None:
         """Note a fault: something that cannot be read or shown."""

@@ -1,275 +1,200 @@
-"""The page of a report: one HTML file that needs no other file and no network."""
+"""The page of a report: one HTML file to explore results in, which needs no network.
+
+Python writes the tables, the points of the charts and what is known of each run as JSON. The page's
+own script shows them, and Vega-Lite draws the charts.
+"""
 
 from __future__ import annotations
 
-import base64
-import os
-import re
-import zlib
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from lra.record.benchmark import BenchRecord
-from lra.record.changes import write_changes
-from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
-from lra.report.boards.results import Results
 from lra.report.boards.row_names import mixer_of
-from lra.report.boards.slugs import bench_anchor, run_anchor, slugify
-from lra.report.boards.speeds import layers_in_words
-from lra.report.chapters import Chapter, ReportData
-from lra.report.figures.drawing import TAG, ReportFigure
-from lra.report.figures.series import SERIES, drawn_rows
-from lra.report.page.commands import bench_command, command
-from lra.report.tables.table import Table
-from lra.runtime.console import MISSING
+from lra.report.boards.slugs import slugify
+from lra.report.chapters import ReportData
+from lra.report.figures.styles import assign_styles
+from lra.report.page.charts import DASHES, SHAPES, specifications
+from lra.report.page.runs import describe_runs
+from lra.report.page.sheets import VIEWS, Chart, Sheet, View
+from lra.report.tables.table import Column, Entry, Table
 
 TITLE = "Long Range Arena"
-_SCRIPTS = ("tables.js", "figures.js", "page.js")
+GLYPHS = {
+    "^": "▲", "v": "▼", "<": "◀", ">": "▶", "o": "●", "s": "■", "D": "◆", "P": "✚", "X": "✖", "*": "★",
+}  # fmt: skip
+"""Letters that look like matplotlib's markers."""
+DIGITS = 6
+"""Significant digits of the numbers in the page's data."""
 
 
-@dataclass(frozen=True)
-class Tab:
-    """A tab of the page: chapters, and which of them are folded."""
-
-    slug: str
-    title: str
-    chapters: Sequence[Chapter]
-
-    @property
-    def figures(self) -> list[ReportFigure]:
-        """The figures of its chapters, in their order on the page."""
-        return [figure for chapter in self.chapters for figure in chapter.figures]
-
-
-@dataclass(frozen=True)
-class ListedRun:
-    """A run as the page lists it."""
-
-    anchor: str
-    mixer: str
-    name: str
-    facts: Mapping[str, str]
-    record: str
-    """Path of its result.json, relative to the page."""
-    command: str
-    is_own: bool
-    """Whether it is the user's own, rather than a shipped one."""
-
-
-def summary(records: Sequence[RunRecord]) -> str:
-    """Summarize records in a sentence."""
-    done = sum(record.status == "done" for record in records)
-    devices = sorted({record.device for record in records})
-    on = f", on {'; '.join(devices)}" if devices else ""
-    return f"{len(records):,} runs, {done:,} of them done{on}."
-
-
-@dataclass(frozen=True)
-class Image:
-    """A figure within the page."""
-
-    width: int
-    """In pixels of 1/96 inch."""
-    height: int
-    svg: str
-    rows: Sequence[str]
-    """The rows of tables that it draws."""
-
-    @property
-    def mixers(self) -> list[str]:
-        """The mixers of these rows."""
-        return list(dict.fromkeys(map(mixer_of, self.rows)))
-
-
-_VARIABLES = {b"#ffffff": b"var(--paper)", b"#000000": b"var(--ink)", b"#e4e4e4": b"var(--line)"}
-"""Colours of figures that the page has in light and in dark."""
-_NAMES = re.compile(rb'(\bid="|url\(#|href="#)')
-
-
-def adapt_image(svg: bytes, prefix: str) -> Image:
-    """Adapt an SVG to the page: its colours and names.
-
-    Args:
-        svg: a figure as `ReportFigure.files` writes it.
-        prefix: start of the names in the SVG, which other SVGs of the page do not have.
-    """
-    found = re.search(rb'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)
-    assert found is not None
-    width, height = (round(float(points) * 96 / 72) for points in found.groups())
-
-    def adapt(tag: re.Match[bytes]) -> bytes:
-        if tag[0].startswith(SERIES):  # names there are text
-            return tag[0]
-        adapted = _NAMES.sub(rb"\1%s" % prefix.encode(), tag[0])
-        for colour, variable in _VARIABLES.items():
-            adapted = adapted.replace(colour, variable)
-        return adapted
-
-    inline = TAG.sub(adapt, svg[svg.index(b"<svg") :])
-    return Image(width, height, inline.decode(), drawn_rows(svg))
-
-
-def pack(text: str) -> str:
-    """Compress what the page's script unpacks: by zlib, in base64.
-
-    The figures of a tab are packed together, and all runs are, because they have much in common.
-    """
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def make_tabs(chapters: Sequence[Chapter]) -> list[Tab]:
-    """Sort chapters into tabs, in the order of each tab's first chapter."""
-    found: dict[str, list[Chapter]] = {}
-    for chapter in chapters:
-        found.setdefault(chapter.tab, []).append(chapter)
-    return [Tab(slugify("tab", title), title, group) for title, group in found.items()]
-
-
-def mixer_colours(data: ReportData) -> dict[str, str]:
-    """Return the colour that figures draw each mixer in, by mixer."""
-    colours = {mixer_of(row): style["color"] for row, style in data.styles.items()}
-    return dict(sorted(colours.items()))
-
-
-def files_of(one: Table | ReportFigure, files: Collection[str]) -> list[str]:
-    """Return which of a report's files hold a table or a figure."""
-    folder, endings = ("tables", ("csv", "tex")) if isinstance(one, Table) else (
-        "figures", ("png", "svg"))  # fmt: skip
-    names = [f"{folder}/{one.slug}.{ending}" for ending in endings]
-    return [name for name in names if name in files]
-
-
-def write_page(
-    data: ReportData,
-    chapters: Sequence[Chapter],
-    images: Mapping[str, bytes],
-    files: Collection[str],
-    out: Path,
-) -> str:
+def write_page(data: ReportData, out: Path) -> str:
     """Return the HTML of the page.
 
     Args:
         data: the records that the report is on.
-        chapters: all tables and figures.
-        images: the SVG of every figure, by slug.
-        files: names of the report's other files, which the page links.
         out: folder that the page will be in, for relative links.
     """
-    import jinja2
+    from vl_convert import javascript_bundle
 
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    environment.filters["pack"] = pack
-    template = environment.from_string(_read("page.html"))
-    adapted = {
-        slug: adapt_image(image, f"f{number}-")
-        for number, (slug, image) in enumerate(images.items())
+    parts = {
+        "TITLE": TITLE,
+        "STYLE": _read("page.css"),
+        "DATA": write_json(make_data(data, out)),
+        "LIBRARY": javascript_bundle(),
+        "SCRIPT": _read("page.js"),
     }
-    results, names = data.results, data.names
-    ordered = sorted(
-        results.records, key=lambda r: (r.task, r.preset, r.protocol, names.of(r), r.run_id)
-    )
-    return template.render(
-        title=TITLE,
-        summary=summary(results.records),
-        style=_read("page.css"),
-        script="\n".join(map(_read, _SCRIPTS)),
-        mixers=mixer_colours(data),
-        tabs=make_tabs(chapters),
-        files_of=lambda one: files_of(one, files),
-        images=adapted,
-        runs=[
-            *(_listed(results, record, names.of(record), out) for record in ordered),
-            *(_listed_bench(results, r, names.of_mixer(r), out) for r in results.bench),
+    pieces = _read("page.html").split("%%")
+    return "".join(parts.get(piece, piece) for piece in pieces)
+
+
+def write_json(value: Any) -> str:
+    """Write JSON that cannot end the script element that it stands in."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def make_data(data: ReportData, out: Path) -> dict[str, Any]:
+    """Make all that the page shows."""
+    sheets = {view: list(view.make(data)) for view in VIEWS}
+    rows = {row for found in sheets.values() for sheet in found for row in sheet.rows}
+    return {
+        "title": TITLE,
+        "summary": summarize_records(data.results.records),
+        "start": _choose_start(sheets),
+        "views": [_write_view(view, found) for view, found in sheets.items() if found],
+        "styles": _write_styles({*rows, *data.styles}),
+        "charts": specifications(),
+        **describe_runs(data, out),
+    }
+
+
+def summarize_records(records: Sequence[RunRecord]) -> str:
+    """Summarize records in a sentence."""
+    done = sum(record.status == "done" for record in records)
+    return f"{len(records):,} training runs, {done:,} of them finished."
+
+
+def _choose_start(sheets: Mapping[View, Sequence[Sheet]]) -> dict[str, str]:
+    """Choose the sheet of the newest run of the user's own, a finished one first; or the first."""
+    every = [(view, sheet) for view, found in sheets.items() for sheet in found]
+    if not every:
+        return {}
+    own = [(view, sheet) for view, sheet in every if sheet.newest is not None]
+    view, sheet = max(own, key=lambda one: one[1].newest or (False, 0.0), default=every[0])
+    return {"view": view.slug, "sheet": _names_of(sheets[view])[sheets[view].index(sheet)]}
+
+
+def _names_of(sheets: Sequence[Sheet]) -> list[str]:
+    """Name sheets in the page's address; of equal names, all but the first have a number."""
+    names: list[str] = []
+    for sheet in sheets:
+        name = slugify(sheet.table.title)
+        same = sum(one == name or one.startswith(f"{name}--") for one in names)
+        names.append(f"{name}--{same + 1}" if same else name)
+    return names
+
+
+def _write_view(view: View, sheets: Sequence[Sheet]) -> dict[str, Any]:
+    return {
+        "id": view.slug,
+        "title": view.title,
+        "question": view.question,
+        "sheets": [
+            _write_sheet(sheet, name) for sheet, name in zip(sheets, _names_of(sheets), strict=True)
         ],
+    }
+
+
+def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
+    numeric = [column.name for column in sheet.table.columns if _has_numbers(column)]
+    return {
+        "id": name,
+        "title": sheet.table.title,
+        "caption": sheet.table.caption,
+        "sort": sheet.sort or next(iter(numeric), ""),
+        "columns": [
+            {
+                "name": column.name,
+                "digits": column.digits,
+                "lowest": column.lowest_is_best,
+                "margin": column.margin,
+                "numeric": column.name in numeric,
+            }
+            for column in sheet.table.columns
+        ],
+        "rows": _write_rows(sheet.table, set(sheet.rows)),
+        "charts": [_write_chart(chart) for chart in sheet.charts if chart.panels],
+    }
+
+
+def _has_numbers(column: Column) -> bool:
+    return any(entry.value is not None for entry in column.entries)
+
+
+def _write_rows(table: Table, methods: set[str]) -> list[dict[str, Any]]:
+    marks = table.marks
+    digits = [column.digits for column in table.columns]
+    return [
+        {
+            "name": str(entries[0].text),
+            "mixer": mixer_of(str(entries[0].text)) if entries[0].text in methods else "",
+            "own": entries[0].is_own,
+            "beneath": bool(methods) and entries[0].text not in methods,
+            "cells": [_write_entry(e, digits[j], marks.get((i, j))) for j, e in enumerate(entries)],
+        }
+        for i, entries in enumerate(zip(*(c.entries for c in table.columns), strict=True))
+    ]
+
+
+def _write_entry(entry: Entry, digits: int, mark: str | None) -> dict[str, Any]:
+    """Write an entry; of a mean over seeds the number, and what the text has behind it apart."""
+    is_mean = entry.value is not None and entry.seeds
+    deviation = "" if entry.deviation is None else f"± {entry.deviation:.{digits}f}"
+    found = {
+        "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
+        "value": _rounded(entry.value),
+        "ranked": entry.is_ranked,
+        "deviation": deviation,
+        "seeds": entry.seeds,
+        "notes": [*entry.remarks, *entry.unfinished],
+        "mark": mark,
+        "runs": [*filter(None, [entry.link, *entry.other_links])],
+        "own": entry.is_own,
+    }
+    return {name: value for name, value in found.items() if value not in (None, "", 0, False, [])} | (
+        {"value": 0.0} if entry.value == 0 else {}
     )
+
+
+def _write_chart(chart: Chart) -> dict[str, Any]:
+    found = dataclasses.asdict(chart)
+    found["points"] = [
+        {name: _rounded(value) for name, value in point.items() if value is not None}
+        for point in chart.points
+    ]
+    return found
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+def _write_styles(rows: set[str]) -> dict[str, Any]:
+    return {
+        row: {
+            "colour": style["color"],
+            "shape": SHAPES[style["marker"]],
+            "glyph": GLYPHS[style["marker"]],
+            "dash": DASHES[style["linestyle"]],
+        }
+        for row, style in assign_styles(rows).items()
+        if row in rows
+    }
 
 
 def _read(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
-
-
-def _number(value: float | None, text: str) -> str:
-    return MISSING if value is None else text.format(value)
-
-
-def _link(path: Path, out: Path) -> str:
-    return Path(os.path.relpath(file_on_disk(path).resolve(), out.resolve())).as_posix()
-
-
-def _code(git: Mapping[str, object]) -> str:
-    return f"commit {str(git.get('commit'))[:12]}" + ", changed" * bool(git.get("dirty"))
-
-
-def _versions(versions: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _data(record: RunRecord) -> str:
-    reason = f" ({record.data.unofficial_because})" if record.data.unofficial_because else ""
-    return f"{record.data.source}{reason}, {record.data.fingerprint[:16]}"
-
-
-def _listed(results: Results, record: RunRecord, name: str, out: Path) -> ListedRun:
-    facts = {
-        "test accuracy": _number(record.test_accuracy, "{:.2f} %"),
-        "validation accuracy": _number(record.val_accuracy, "{:.2f} %")
-        + ("" if record.best_step is None else f" at step {record.best_step:,}"),
-        "steps": f"{record.steps:,} of {record.total_steps:,} ({record.epochs:.2f} epochs)",
-        "speed": _number(record.steps_per_second, "{:.2f} steps/s"),
-        "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
-        "peak memory": f"{record.peak_memory_mib:,.0f} MiB",
-        "parameters": f"{record.params:,}",
-        "time": f"{record.wall_seconds:,.0f} s",
-        "device": f"{record.device}, {record.precision}",
-        "data": _data(record),
-        "code": _code(record.git),
-        "versions": _versions(record.versions),
-    }
-    if record.positions is not None and record.status == "done":
-        facts = {"test set": record.positions.text, **facts}
-    if record.test_non_finite:
-        count = f"{record.test_non_finite:,} of {record.test_total:,} test targets"
-        facts = {"non-finite logits": count, **facts}
-    if record.message:
-        facts = {"message": record.message, **facts}
-    return ListedRun(
-        anchor=run_anchor(record),
-        name=f"{record.task} / {name} / {record.preset} / {record.protocol} / "
-        f"{record.run_id}: {record.status}, {record.test_text or MISSING}",
-        facts=facts,
-        record=_link(results.path(record) / "result.json", out),
-        command=command(record),
-        mixer=record.mixer,
-        is_own=results.is_own(record),
-    )
-
-
-def _listed_bench(results: Results, record: BenchRecord, name: str, out: Path) -> ListedRun:
-    speed = _number(record.steps_per_second, "{:.2f} a second")
-    layers = "" if record.rpe_layers is None else layers_in_words(record.rpe_layers)
-    named = ["benchmark", record.mode, record.part, record.objective, record.task, name, layers,
-             record.preset, record.protocol, *write_changes(record.changes)]  # fmt: skip
-    ratio = [record.ratio_low_quartile, record.ratio_to_reference, record.ratio_high_quartile]
-    quartiles = [_number(v, "{:.2f}") for v in (record.low_quartile, record.high_quartile)]
-    return ListedRun(
-        anchor=bench_anchor(record),
-        name=" / ".join(map(str, filter(None, named)))
-        + f" / {record.length:,} positions: {record.status}, {speed}",
-        facts={
-            "quartiles": f"{' to '.join(quartiles)} a second, of {record.repeats} rounds",
-            "against the reference": ", ".join(_number(v, "{:.2f}") for v in ratio),
-            "peak memory": _number(record.peak_memory_mib, "{:,.0f} MiB"),
-            "arithmetic": _number(record.flops_per_step, "{:.3g} FLOPs a step"),
-            "parameters": _number(record.params, "{:,}"),
-            "device": f"{record.device}, {record.precision}",
-            "mixers measured in turns": f"{len(record.measured_with)}",
-            "code": _code(record.git),
-            "versions": _versions(record.versions),
-        },
-        record=_link(results.bench_path(record), out),
-        command=bench_command(record),
-        mixer=record.mixer,
-        is_own=results.is_own(record),
-    )

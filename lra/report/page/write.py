@@ -1,131 +1,84 @@
-"""The whole report: which tables and figures there are, and their files."""
+"""The files of a report: the page, and a table of numbers for each question."""
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
 import re
-import signal
-import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from common.cores import core_count
 from common.files import write_atomically
-from common.progress import is_live, progress
 from common.untrusted import read_regular
-from lra.report.boards.results import Results
-from lra.report.chapters import Chapter, ReportData, make_chapters
-from lra.report.contents import CHAPTERS
-from lra.report.figures.drawing import ReportFigure
-from lra.report.page.page import TITLE, files_of, summary, write_page
-from lra.report.tables.markdown import escape
-from lra.runtime.errors import UserError
-from lra.runtime.progress import SECONDS_BETWEEN_LINES
+from lra.record.table import to_frame
+from lra.report.boards.grids import choose_from_grids
+from lra.report.chapters import ReportData
+from lra.report.page.page import write_page
+from lra.report.tables.accuracy import accuracy_table
+from lra.report.tables.next_tokens import position_table
+from lra.report.tables.out_of_distribution import evaluation_tables
+from lra.report.tables.probes import probe_table
+from lra.report.tables.published import published_table
+from lra.report.tables.speed import speed_and_memory_tables
+from lra.report.tables.table import Table
+from lra.runtime.console import csv_table
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    import pandas as pd
 
-FORMATS = ("markdown", "latex", "csv", "html")
 CONTENTS = ".lra-report"
 """File that lists the files of a report, so that the next report can remove those it lacks."""
 _OWN = re.compile(
-    r"index\.html|report\.md|paper\.tex|tables/[\w.-]+\.(tex|csv)|figures/[\w.-]+\.(png|svg|pdf)"
+    r"index\.html|report\.md|paper\.tex|[\w-]+\.csv|tables/[\w.-]+\.(tex|csv)"
+    r"|figures/[\w.-]+\.(png|svg|pdf)"
 )
-MOST_WORKERS = 8
-FIGURES_A_WORKER = 10
-"""Fewest figures for which it is worth starting a process."""
 
 
-def write_report(data: ReportData, formats: Collection[str], out: Path) -> list[Chapter]:
+def write_report(data: ReportData, formats: Collection[str], out: Path) -> list[str]:
     """Write a report into a folder; files of an earlier one that it no longer has are removed.
 
-    Raises: UserError if `out` is a file, and for a mixer of --compare that is not there.
+    Args:
+        data: the records.
+        formats: html for the page, csv for the tables of numbers.
+        out: the folder.
+    Returns: the names of the files.
     """
-    if out.exists() and not out.is_dir():
-        raise UserError(f"--out: {out} is a file, expected a folder")
-    made = make_chapters(CHAPTERS, data)
     files: dict[str, bytes] = {}
-    images: dict[str, bytes] = {}
-    drawn = [figure for chapter in made for figure in chapter.figures]
-    for figure, made_files in zip(drawn, _draw_all(drawn), strict=True):
-        for name, content in made_files.items():
-            files[f"figures/{name}"] = content
-        images[figure.slug] = files[f"figures/{figure.slug}.svg"]
-    for table in (table for chapter in made for table in chapter.tables):
-        if "latex" in formats:
-            files[f"tables/{table.slug}.tex"] = table.latex().encode()
-        if "csv" in formats:
-            files[f"tables/{table.slug}.csv"] = table.csv().encode()
-    if "markdown" in formats:
-        files["report.md"] = _markdown(data.results, made, files).encode()
     if "html" in formats:
-        files["index.html"] = write_page(data, made, images, files, out).encode()
+        files["index.html"] = write_page(data, out).encode()
+    if "csv" in formats:
+        frames = _frames(data).items()
+        files |= {f"{name}.csv": csv_table(frame).encode() for name, frame in frames if len(frame)}
     write_files(files, out)
-    return made
+    return [*files]
 
 
-def _draw_all(figures: Sequence[ReportFigure]) -> list[dict[str, bytes]]:
-    """Draw figures, many of them on several cores."""
-    workers = min(core_count(), MOST_WORKERS, len(figures) // FIGURES_A_WORKER)
-    if workers < 2:  # noqa: PLR2004
-        return _show_progress(map(ReportFigure.files, figures), len(figures))
-    # Fresh processes: a fork of one that has threads may hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context)
-    try:
-        with _interrupts_ignored():  # by the workers, which inherit it: this process ends them
-            drawn = pool.map(ReportFigure.files, figures)
-        return _show_progress(drawn, len(figures))
-    finally:
-        pool.shutdown(cancel_futures=True)
+def _frames(data: ReportData) -> dict[str, pd.DataFrame]:
+    """Make a table of unrounded numbers for each question."""
+    results = data.results
+    measured = [*data.speed_boards, *data.bench_boards]
+    return {
+        "runs": to_frame(((results.path(run), run) for run in results.records), results.folder),
+        "accuracy": _join(accuracy_table(choose_from_grids(board), "") for board in data.boards),
+        "bits": _join(
+            position_table(choose_from_grids(board), "") for board in data.position_boards
+        ),
+        "evaluations": _join(
+            table
+            for board in [*data.boards, *data.position_boards]
+            for table in evaluation_tables(results, board, "")
+        ),
+        "probes": _join(map(probe_table, data.probes)),
+        "speed": _join(
+            table for board in measured for table in speed_and_memory_tables(board, data.relative_to)
+        ),
+        "published": _join([published_table(data.published)]),
+    }
 
 
-def _show_progress(drawn: Iterable[dict[str, bytes]], total: int) -> list[dict[str, bytes]]:
-    """Collect figures as they are drawn; show a bar, or a line now and then where none can be."""
-    made: list[dict[str, bytes]] = []
-    live, last_line = is_live(), time.monotonic()
-    for files in progress("drawing", drawn, total=total, unit="figures"):
-        made.append(files)
-        if not live and time.monotonic() - last_line >= SECONDS_BETWEEN_LINES:
-            last_line = time.monotonic()
-            logger.info(f"drawing: {len(made):,} of {total:,} figures")
-    return made
+def _join(tables: Iterable[Table]) -> pd.DataFrame:
+    import pandas as pd
 
-
-@contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _markdown(results: Results, made: Sequence[Chapter], files: Collection[str]) -> str:
-    parts = [f"# {TITLE}\n\n{escape(summary(results.records))}\n", _index(made, files)]
-    for chapter in made:
-        parts.append(f"## {escape(chapter.title)}\n")
-        for table in chapter.tables:
-            title, caption = escape(table.title), escape(table.caption)
-            parts.append(f"### {title}\n\n{caption}\n\n{table.markdown()}")
-        for figure in chapter.figures:
-            title, caption = escape(figure.title), escape(figure.caption)
-            image = f"![{title}](figures/{figure.slug}.png)"
-            parts.append(f"{image}\n\n{title}. {caption}\n")
-    return "\n".join(parts)
-
-
-def _index(made: Sequence[Chapter], files: Collection[str]) -> str:
-    """List what there is, with the files of each table and figure."""
-    lines = ["## Contents\n"]
-    for chapter in made:
-        lines.append(f"- {escape(chapter.title)}")
-        for one in [*chapter.tables, *chapter.figures]:
-            links = ", ".join(f"[{name}]({name})" for name in files_of(one, files))
-            lines.append(f"  - {escape(one.title)}" + f": {links}" * bool(links))
-    return "\n".join([*lines, ""])
+    return pd.DataFrame([fact for table in tables for fact in table.facts])
 
 
 def files_before(contents: Path) -> list[str]:

@@ -51,7 +51,7 @@ def leaderboard(board: Board, speeds: PresetSpeeds) -> Table:
     below: list[str | None] = [None] * (len(baseline) + 1)
     columns = [
         dataclasses.replace(names, entries=[*names.entries, Entry("95 % interval")]),
-        *(_with_interval(column, _half_interval(own, column.name)) for column in columns),
+        *(_with_interval(own, column) for column in columns),
         text_column("parameters", [*map(_describe_parameters, rows.values()), *below]),
         text_column(
             f"speed, {speeds.relative_to} = 1",
@@ -150,11 +150,18 @@ def _half_interval(board: Board, column: str) -> float | None:
     return (high - low) / 2
 
 
-def _with_interval(column: Column, half: float | None) -> Column:
+def with_margin(board: Board, column: Column) -> Column:
+    """Mark numbers of a column by the 95 % interval of their differences, if it is known."""
+    half = _half_interval(board, column.name)
+    return dataclasses.replace(column, margin=None if half is None else math.sqrt(2) * half)
+
+
+def _with_interval(board: Board, column: Column) -> Column:
     """Add the interval of a column beneath it, and mark numbers by that of their differences."""
+    half = _half_interval(board, column.name)
     text = None if half is None or column.is_empty else f"± {half:.1f}"
-    margin = None if half is None else math.sqrt(2) * half
-    return dataclasses.replace(column, entries=[*column.entries, Entry(text)], margin=margin)
+    entries = [*column.entries, Entry(text)]
+    return dataclasses.replace(with_margin(board, column), entries=entries)
 
 
 def _describe_parameters(cells: Mapping[str, Cell]) -> str | None:

@@ -1,0 +1,171 @@
+"""The points of bubble charts: what each row scores, and what that costs."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from lra.record.run import RunRecord
+from lra.report.boards.averages import AVERAGES, mean_over
+from lra.report.boards.board import Board
+from lra.report.boards.cells import Cell
+from lra.report.boards.measures import ACCURACY, Measure
+from lra.report.boards.preset_speeds import PresetSpeed
+from lra.report.boards.probes import Probe
+from lra.report.boards.speeds import Speed, speed_of
+from lra.report.chapters import ReportData
+from lra.report.figures.drawing import has_outlier
+from lra.report.figures.intervals import average_interval, interval_of
+
+Point = Mapping[str, float | str | bool | None]
+"""A row in a panel: its score, and a number for each field that is known."""
+SCORE = "score"
+
+
+@dataclass(frozen=True)
+class Field:
+    """A number of each point that an axis, or the area of circles, can show."""
+
+    name: str
+    title: str
+    is_logarithmic: bool = False
+
+
+def of_results(data: ReportData, board: Board) -> tuple[list[Point], list[Field], dict[str, str]]:
+    """Make a point for each row and task, and for each row and average over tasks.
+
+    Returns: the points, the fields that they have, and the fields that a chart shows at first.
+    """
+    measure = board.measures[0]
+    devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
+    titles = {SCORE: "test accuracy, %" if measure is ACCURACY else measure.name}
+    speeds = data.speeds_at_preset(board)
+    if speeds.by_mixer and not board.of_positions:
+        titles["relative"] = f"training speed, {speeds.relative_to} = 1, on {speeds.device}"
+        titles["measured_memory"] = f"peak memory, MiB, on {speeds.device}"
+    for number, device in enumerate(devices):
+        titles[f"speed{number}"] = f"training speed, steps/s, on {device}"
+        titles[f"minutes{number}"] = f"training time, minutes, on {device}"
+        titles[f"memory{number}"] = f"peak memory, MiB, on {device}"
+    titles["parameters"] = "parameters"
+    panels = {task: [task] for task in board.tasks}
+    if board.is_main and not board.of_positions:
+        panels |= {name: [*tasks] for name, tasks in AVERAGES.items()}
+    points: list[dict[str, float | str | bool | None]] = []
+    for panel, tasks in panels.items():
+        for row, cells in board.rows.items():
+            point = _point(row, panel, [cells.get(task, Cell()) for task in tasks], measure)
+            if point is None:
+                continue
+            point |= _costs(devices, [cells[task] for task in tasks])
+            point |= _measured(speeds.by_mixer.get(row), tasks)
+            point["is_own"] = any(cells[task].has_own for task in tasks)
+            points.append(point)
+    return (points, *_describe(points, titles))
+
+
+def of_probe(probe: Probe) -> tuple[list[Point], list[Field], dict[str, str]]:
+    """Make a point for each row and variant of a probe; returns the same as `of_results`."""
+    points: list[dict[str, float | str | bool | None]] = []
+    for variant in probe.variants:
+        for row in probe.rows:
+            cell = probe.cell(row, variant)
+            point = _point(row, variant.name or "accuracy", [cell or Cell()], ACCURACY)
+            if cell is None or point is None:
+                continue
+            states = [run.state_size for run in cell.runs if run.state_size is not None]
+            point["state"] = statistics.mean(states) if states else None
+            point["width"] = float(probe.widths[row])
+            point["parameters"] = float(max(run.params for run in cell.runs))
+            point["is_own"] = cell.has_own
+            points.append(point)
+    titles = {
+        SCORE: "test accuracy, %",
+        "parameters": "parameters",
+        "width": "width, channels",
+        "state": "state of a sequence, numbers",
+    }
+    return (points, *_describe(points, titles))
+
+
+def _point(
+    row: str, panel: str, cells: Sequence[Cell[RunRecord]], measure: Measure
+) -> dict[str, float | str | bool | None] | None:
+    """Describe the score of a row in a panel; None without a score on any of its tasks."""
+    values = [cell.number_of(measure) for cell in cells]
+    mean = mean_over([*map(str, range(len(values)))], dict(zip(map(str, range(len(values))), values, strict=True)))
+    if mean is None:
+        return None
+    interval = average_interval([v or 0.0 for v in values], [interval_of(c, measure) for c in cells])
+    low, high = interval or (None, None)
+    remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks_of(measure))
+    return {
+        "row": row, "panel": panel, SCORE: mean, "low": low, "high": high,
+        "seeds": min(len(cell.numbers(measure)) for cell in cells),
+        "device": ", ".join(sorted({run.device for cell in cells for run in cell.runs})),
+        "remarks": ", ".join(remarks),
+    }  # fmt: skip
+
+
+def _costs(
+    devices: Sequence[str], cells: Sequence[Cell[RunRecord]]
+) -> dict[str, float | str | bool | None]:
+    """Return what training took on each device that made runs of all cells, and the parameters."""
+    found: dict[str, float | str | bool | None] = {
+        "parameters": float(max(run.params for cell in cells for run in cell.runs))
+    }
+    for number, device in enumerate(devices):
+        groups = [[run for run in cell.runs if run.device == device] for cell in cells]
+        if not all(groups):
+            continue
+        speeds: list[Speed] = [speed_of(runs) for runs in groups]
+        known = [speed.steps_per_second for speed in speeds if speed.steps_per_second is not None]
+        if len(known) == len(groups):
+            found[f"speed{number}"] = statistics.geometric_mean(known)
+        seconds = [[run.train_seconds for run in runs if run.train_seconds is not None] for runs in groups]
+        if all(seconds):
+            found[f"minutes{number}"] = sum(map(statistics.mean, seconds)) / 60
+        memory = [speed.peak_memory_mib for speed in speeds if speed.peak_memory_mib is not None]
+        if memory:
+            found[f"memory{number}"] = max(memory)
+    return found
+
+
+def _measured(
+    speed: PresetSpeed | None, tasks: Sequence[str]
+) -> dict[str, float | str | bool | None]:
+    """Return the speed and the memory of a mixer that were measured at a preset."""
+    if speed is None or (len(tasks) == 1 and tasks[0] not in speed.by_task):
+        return {}
+    relative = speed.by_task[tasks[0]] if len(tasks) == 1 else speed.relative
+    return {"relative": relative, "measured_memory": speed.memory}
+
+
+def _describe(
+    points: Sequence[Mapping[str, float | str | bool | None]], titles: Mapping[str, str]
+) -> tuple[list[Field], dict[str, str]]:
+    """Return the fields that any point has, and those that a chart shows at first.
+
+    Of the costs that most rows of the user's own have, these are the first that half of the rows have.
+    """
+    values = {
+        name: [float(v) for point in points if isinstance(v := point.get(name), (int, float))]
+        for name in titles
+    }
+    fields = [
+        Field(name, titles[name], name != SCORE and len(found) > 1 and has_outlier(found))
+        for name, found in values.items()
+        if found
+    ]
+
+    def merit(name: str) -> tuple[int, bool]:
+        having = [point for point in points if point.get(name) is not None]
+        return sum(bool(point["is_own"]) for point in having), 2 * len(having) >= len(points)
+
+    costs = [one.name for one in fields if one.name != SCORE]
+    if not costs:
+        return fields, {}
+    areas = [name for name in costs if "memory" in name] or costs
+    return fields, {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}
