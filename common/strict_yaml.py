@@ -104,6 +104,17 @@ def _loaded(text: str) -> Any:
 
 def plain(value: Any) -> str:
     """Write a value on one line, so that `parse_yaml` reads it back."""
+    is_cached = isinstance(value, (str, int)) or (isinstance(value, float) and bool(value))
+    return _plain_once(value) if is_cached else _plain(value)
+
+
+def _plain(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=float("inf"))
     text = text.removesuffix("\n").removesuffix("\n...")
     return text if text.isprintable() and parse_yaml(text, "") == value else json.dumps(value)
+
+
+@lru_cache(maxsize=4096, typed=True)
+def _plain_once(value: Any) -> str:
+    """Write a value once, because a report writes the same few settings thousands of times."""
+    return _plain(value)

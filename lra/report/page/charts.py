@@ -36,7 +36,7 @@ def _base() -> Any:
 
     return alt.Chart(alt.NamedData(POINTS), width="container", height=380).encode(
         x=alt.X("x:Q", scale=alt.Scale(padding=16)),
-        y=alt.Y("y:Q", scale=alt.Scale(padding=16)),
+        y=alt.Y("y:Q", scale=alt.Scale(padding=16, nice=False)),
         color=_as_given("Color", "colour"),
         opacity=alt.Opacity("opacity:Q", scale=None, legend=None),
         tooltip="tip:N",
@@ -47,14 +47,14 @@ def bubbles() -> Any:
     """Draw a circle for each point, with its interval, and names beside some."""
     import altair as alt
 
-    base = _base()
+    base = _base().encode(x=alt.X("x:Q", scale=alt.Scale(padding=45)))
     bars = base.mark_rule(strokeWidth=1.2).encode(y=alt.Y("low:Q", title=None), y2="high:Q")
     area = alt.Scale(range=[0, LARGEST_AREA], zero=True)
     circles = base.mark_circle(strokeWidth=2.5).encode(
         size=alt.Size("size:Q", scale=area, legend=None),
         stroke=alt.Stroke("stroke:N", scale=None, legend=None),
     )
-    names = base.mark_text(dy=-14, fontSize=12).encode(text="label:N").transform_filter("datum.label")
+    names = base.mark_text(dy=-14, fontSize=11).encode(text="label:N").transform_filter("datum.label")
     return bars + circles + names.encode(color=_as_given("Color", "ink"))
 
 

@@ -104,7 +104,7 @@ function renderTable(rows) {
   const heads = shown.map((number) => {
     const { name, numeric, lowest } = sheet.columns[number], isRising = (lowest || !numeric) !== Boolean(state.order);
     const sort = () => change({ sort: name, panel: "", order: number === place && !state.order ? "reversed" : "" });
-    return make("th", { scope: "col", ariaSort: number === place ? (isRising ? "ascending" : "descending") : null },
+    return make("th", { scope: "col", className: numeric ? "" : "text", ariaSort: number === place ? (isRising ? "ascending" : "descending") : null },
       make("button", { id: `sort-${name}`, onclick: sort }, name || "what"));
   });
   const classes = (row) => [row.own && "own", row.beneath && "beneath", list("pick").includes(row.name) && "picked"];
@@ -119,8 +119,8 @@ function renderTable(rows) {
 }
 
 function renderName(row) {
-  const name = `${row.own ? "★ " : ""}${row.name}`, runs = row.cells[0].runs;
-  return make("th", { scope: "row" },
+  const name = row.name, runs = row.cells[0].runs;
+  return make("th", { scope: "row" }, row.own && make("small", { className: "own" }, "yours"),
     runs ? make("button", { id: `run-${runs[0]}`, onclick: () => showRuns(row.name, runs) }, glyph(row.name), name)
       : row.mixer ? check(`pick-${row.name}`, name, list("pick").includes(row.name), () => toggle("pick", row.name), glyph(row.name))
         : name);
@@ -147,7 +147,7 @@ const titleOf = (chart, axis) => chart.fields.find((one) => one.name === fieldOf
 const pointsOf = {
   bubbles: (chart, panel, rows) => chart.points.filter((point) => point.panel === panel && rows.some((row) => row.name === point.row)).map((point) => {
     const [x, y, size] = ["x", "y", "size"].map((axis) => point[fieldOf(chart, axis)]), interval = point.low !== undefined && [point.low, point.high];
-    const lines = chart.fields.filter(({ name }) => point[name] !== undefined).map(({ name, title }) =>
+    const lines = chart.fields.filter(({ name }) => name !== "same" && point[name] !== undefined).map(({ name, title }) =>
       `${title}: ${write(point[name])}${name === "score" && interval ? ` (${interval.map(write).join(" to ")})` : ""}`);
     const bars = fieldOf(chart, "y") === "score" && interval ? { low: interval[0], high: interval[1] } : {};
     return { row: point.row, own: point.is_own, x, y, size, ...bars, tip: [...lines, `seeds: ${point.seeds}`, `device: ${point.device}`, point.remarks] };
@@ -172,18 +172,28 @@ function curvesOf(chart, names) {
   });
 }
 
+// Choose which bubbles have their names beside them: one's own and the highest first, none upon another.
+function chooseNames(points) {
+  const heights = points.map((point) => point.y), apart = (Math.max(...heights) - Math.min(...heights)) / 20, chosen = [];
+  const isFirst = (point) => point.own || list("pick").includes(point.row);
+  for (const point of points.toSorted((a, b) => isFirst(b) - isFirst(a) || b.y - a.y))
+    if (chosen.every((other) => Math.abs(point.y - other.y) > apart)) chosen.push(point);
+  return chosen;
+}
+
 function draw(place, kind, points, titles) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
   const picked = list("pick"), spec = structuredClone(page.charts[kind]);
   (function fill(node) {  // titles and scales of the axes
-    if (titles[node.field]?.title) Object.assign(node, { title: titles[node.field].title, scale: { ...node.scale, ...(titles[node.field].is_logarithmic && { type: "log", nice: false }) } });
+    if (titles[node.field]?.title) Object.assign(node, { title: titles[node.field].title.split(/, (?=on )/), scale: { ...node.scale, ...(titles[node.field].is_logarithmic && { type: "log", nice: false }) } });
+    if (node.field === "size" && titles.size?.name === "same") node.scale.range = [0, 200];
     for (const child of Object.values(node)) if (child instanceof Object) fill(child);
   })(spec);
-  const best = points.toSorted((a, b) => b.y - a.y).slice(0, FEW).map((point) => point.row);
+  const named = kind === "bubbles" ? chooseNames(points) : [];
   spec.datasets = { points: points.map((point) => {
     const style = page.styles[point.row], isPicked = picked.includes(point.row);
     return { ...style, ...point, ink, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent",
-      width: point.own ? 4 : 2, label: point.own || isPicked || best.includes(point.row) ? point.row : "", tip: [point.row, ...point.tip].filter(Boolean).join("\n") };
+      width: point.own ? 4 : 2, label: named.includes(point) ? point.row.slice(0, 16) : "", tip: [point.row, ...point.tip].filter(Boolean).join("\n") };
   }) };
   const axis = { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: 400, titleFontSize: 13, labelFontSize: 12, titleLimit: 420 };
   const config = { background: "transparent", font: "system-ui, sans-serif", view: { stroke: "transparent" }, axis };
@@ -203,21 +213,22 @@ function renderCharts(rows) {
     const shown = points.filter((point) => [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
     const missing = [...new Set((isLines ? few : rows).map((row) => row.name))].filter((name) => !shown.some((point) => point.row === name));
     const choices = Object.keys(chart.axes).map((axis) => make("label", {}, axis === "size" ? "area " : `${axis} `, select(`${chart.kind}-${axis}`,
-      chart.fields.map(({ name, title }) => [name, title]), fieldOf(chart, axis), (value) => change({ [`${chart.kind}-${axis}`]: value }))));
+      chart.fields.filter(({ name }) => name !== "same" || axis === "size").map(({ name, title }) => [name, title]), fieldOf(chart, axis), (value) => change({ [`${chart.kind}-${axis}`]: value }))));
     if (chart.panels.length > 1) choices.unshift(make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel,
       (name) => change(columnOf(name) < 0 ? { panel: name } : { sort: name, panel: "", order: "" }))));
-    if (shown.length) draw(place, chart.kind, shown, chart.fields.length ? { x: titleOf(chart, "x"), y: titleOf(chart, "y") } : { x: { title: group?.x ?? panel }, y: { title: group?.y } });
+    if (shown.length) draw(place, chart.kind, shown, chart.fields.length ? { x: titleOf(chart, "x"), y: titleOf(chart, "y"), size: titleOf(chart, "size") }
+      : { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic } });
     return make("figure", {}, make("h3", {}, `${chart.title}: ${panel}`), make("div", { className: "choices" }, ...choices), place,
       isLines && make("div", { className: "legend" }, ...[...new Set(shown.map((point) => point.row))].map((row) => make("span", {}, glyph(row), row))),
       make("figcaption", {}, [isLines && !picked.length && rows.length > FEW && `The first ${FEW} rows and your own. Select rows in the table to choose.`,
-        missing.length && `Without these numbers: ${missing.join(", ")}.`].filter(Boolean).join(" ")));
+        missing.length && `Without these numbers: ${missing.slice(0, 4).join(", ")}${missing.length > 4 ? ` and ${missing.length - 4} more` : ""}.`].filter(Boolean).join(" ")));
   }));
 }
 
 function showRuns(title, names) {
   $("runs-title").textContent = title;
   const runs = names.map((name) => page.runs[name]), texts = (numbers) => numbers.map((number) => make("li", {}, page.texts[number]));
-  $("runs-list").replaceChildren(...runs.map((run) => make("section", {}, make("h3", {}, `${run.is_own ? "★ " : ""}${run.title}`),
+  $("runs-list").replaceChildren(...runs.map((run) => make("section", {}, make("h3", {}, run.is_own && make("small", { className: "own" }, "yours"), run.title),
     make("pre", {}, run.command), make("ul", { className: "facts" }, ...texts(run.facts)),
     run.settings && make("details", {}, make("summary", {}, "All settings"), make("ul", { className: "facts" }, ...texts(page.settings[run.settings]))),
     make("p", {}, make("a", { href: run.record }, "record of the run")))));

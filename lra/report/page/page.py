@@ -110,19 +110,19 @@ def _write_view(view: View, sheets: Sequence[Sheet]) -> dict[str, Any]:
 
 
 def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
-    numeric = [column.name for column in sheet.table.columns if _has_numbers(column)]
+    counts = {column.name: _count_numbers(column) for column in sheet.table.columns}
     return {
         "id": name,
         "title": sheet.table.title,
         "caption": sheet.table.caption,
-        "sort": sheet.sort or next(iter(numeric), ""),
+        "sort": sheet.sort or (max(counts, key=counts.__getitem__) if any(counts.values()) else ""),
         "columns": [
             {
                 "name": column.name,
                 "digits": column.digits,
                 "lowest": column.lowest_is_best,
                 "margin": column.margin,
-                "numeric": column.name in numeric,
+                "numeric": bool(counts[column.name]),
             }
             for column in sheet.table.columns
         ],
@@ -131,8 +131,8 @@ def _write_sheet(sheet: Sheet, name: str) -> dict[str, Any]:
     }
 
 
-def _has_numbers(column: Column) -> bool:
-    return any(entry.value is not None for entry in column.entries)
+def _count_numbers(column: Column) -> int:
+    return sum(entry.value is not None for entry in column.entries)
 
 
 def _write_rows(table: Table, methods: set[str]) -> list[dict[str, Any]]:

@@ -21,7 +21,8 @@ from lra.report.figures.intervals import average_interval, interval_of
 
 Point = Mapping[str, float | str | bool | None]
 """A row in a panel: its score, and a number for each field that is known."""
-SCORE = "score"
+SCORE, SAME = "score", "same"
+"""Fields of all points: what they score, and 1, for circles of equal area."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ def _point(
     low, high = interval or (None, None)
     remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks_of(measure))
     return {
-        "row": row, "panel": panel, SCORE: mean, "low": low, "high": high,
+        "row": row, "panel": panel, SCORE: mean, SAME: 1.0, "low": low, "high": high,
         "seeds": min(len(cell.numbers(measure)) for cell in cells),
         "device": ", ".join(sorted({run.device for cell in cells for run in cell.runs})),
         "remarks": ", ".join(remarks),
@@ -167,5 +168,6 @@ def _describe(
     costs = [one.name for one in fields if one.name != SCORE]
     if not costs:
         return fields, {}
-    areas = [name for name in costs if "memory" in name] or costs
+    areas = [*(name for name in costs if "memory" in name), SAME]
+    fields.append(Field(SAME, "the same for all"))
     return fields, {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}

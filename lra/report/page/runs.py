@@ -34,9 +34,8 @@ def describe_runs(data: ReportData, out: Path) -> dict[str, Any]:
     pool = _Pool()
     runs: dict[str, dict[str, Any]] = {}
     for run in results.records:
-        settings = {name: plain(value) for name, value in run.settings.items()}
         runs[run_anchor(run)] = _describe_run(results, run, names.of(run), out, pool) | {
-            "settings": pool.add_group(f"{run.task} {run.mixer} {run.config_hash}", settings),
+            "settings": pool.add_settings(run),
             "curve": _curve(results.metrics(run), most),
         }
     for record in results.bench:
@@ -57,10 +56,11 @@ class _Pool:
         texts = [f"{name}: {text}" for name, text in facts.items() if text]
         return [self.numbers.setdefault(text, len(self.numbers)) for text in texts]
 
-    def add_group(self, name: str, facts: Mapping[str, str]) -> str:
-        """Add facts that several runs have together, under a name; return the name."""
+    def add_settings(self, run: RunRecord) -> str:
+        """Add the settings of a run, which other seeds share; return the name of their group."""
+        name = f"{run.task} {run.mixer} {run.config_hash}"
         if name not in self.groups:
-            self.groups[name] = self.add(facts)
+            self.groups[name] = self.add({k: plain(value) for k, value in run.settings.items()})
         return name
 
 

@@ -53,6 +53,7 @@ class Group:
     places: Mapping[str, float | str]
     x: str = "length, positions"
     y: str = ""
+    is_logarithmic: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Sheet:
     """The rows that are a mixer's; others stand beneath them, such as trivial baselines."""
     charts: Sequence[Chart] = ()
     sort: str = ""
-    """Column that the rows are sorted by at first; empty: the first that has numbers."""
+    """Column that the rows are sorted by at first; empty: the one with most numbers."""
     newest: tuple[bool, float] | None = None
     """Of the user's own runs, the newest finished one or, without any, the newest: whether it is
     finished and no trial, and its time. The page opens with the newest of all sheets."""
@@ -245,7 +246,24 @@ def probe_sheets(data: ReportData) -> Iterator[Sheet]:
         for table in probe_tables(data.results, probe):
             is_accuracy = table.slug.startswith("accuracy")
             charts = [_probe_bubbles(probe)] if is_accuracy else []
-            yield Sheet(table, probe.rows, [*charts, _dots(table)])
+            shown = _with_successes(probe, table) if is_accuracy else table
+            yield Sheet(shown, probe.rows, [*charts, _dots(table)])
+
+
+def _with_successes(probe: Probe, table: Table) -> Table:
+    """Add how many runs succeed to the remarks on each number."""
+    columns = [table.columns[0]]
+    for variant, column in zip(probe.variants, table.columns[1:], strict=True):
+        entries = [
+            entry
+            if row not in variant.attempts or entry.value is None
+            else dataclasses.replace(
+                entry, remarks=[*entry.remarks, f"{variant.successes(row)} succeed"]
+            )
+            for row, entry in zip(table.columns[0].texts, column.entries, strict=True)
+        ]
+        columns.append(dataclasses.replace(column, entries=entries))
+    return dataclasses.replace(table, columns=columns)
 
 
 def _probe_bubbles(probe: Probe) -> Chart:
@@ -312,7 +330,7 @@ def _speed_charts(board: SpeedBoard, table: Table) -> list[Chart]:
             places = {f"{w}{end}": float(w.length) for w in workloads}
             places = {column: x for column, x in places.items() if column in table.headings}
             if len(places) > 1:
-                groups[f"{name}: {what}"] = Group(places, y=unit)
+                groups[f"{name}: {what}"] = Group(places, y=unit, is_logarithmic=True)
     return [*_line_charts("Over length", groups), _dots(table)]
 
 
