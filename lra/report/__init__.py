@@ -5,4 +5,4 @@ list of what is shown, `findings` its part for results/README.md, `chapters` say
 `summary` is what report.py prints, and `run_screen` is what a run prints at its end.
 """
 
-__all__ = ["chapters", "contents", "findings", "run_screen", "summary"]
+__all__ = ["chapters", "contents", "findings", "paper", "run_screen", "summary"]
