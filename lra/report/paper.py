@@ -107,7 +107,9 @@ def write_paper(results: Results, options: PaperOptions, out: Path) -> Paper:
     chosen = [(board, choose_rows(board, words, columns)) for board in boards]
     if not any(part.rows for _, part in chosen):
         changed = sum(not is_at_preset(cells) for board in boards for cells in board.rows.values())
-        hint = f"; {changed} rows have changed settings, see --rows {VARIANTS}" if changed else ""
+        hint = (
+            f"; {changed} with changed settings are there, see --rows {VARIANTS}" if changed else ""
+        )
         raise UserError(f"--rows {options.rows}: there are no runs of these{hint}")
     shown = [(board, *_choose_columns(part, columns)) for board, part in chosen]
     shown = [(board, part, names) for board, part, names in shown if names and part.rows]
@@ -199,8 +201,9 @@ def is_at_preset(cells: Cells) -> bool:
 def _choose_columns(board: Board, words: Sequence[str]) -> tuple[Board, list[str]]:
     """Return the columns, and the board without the rows that have nothing in any of them."""
     rows = board.rows.values()
-    with_result = [task for task in board.tasks if any(c[task].mean is not None
-                                                       for c in rows if task in c)]  # fmt: skip
+    with_result = [
+        task for task in board.tasks if any(task in c and c[task].mean is not None for c in rows)
+    ]
     counts = {name: sum(averages(c)[name] is not None for c in rows) for name in AVERAGES}
     usual = max(AVERAGES, key=lambda name: (counts[name], len(AVERAGES[name])))
     by_word = {TASKS: with_result, AVERAGE: [usual] if counts[usual] else []}
@@ -272,7 +275,7 @@ def _rows_left_out(
     start = f"Preset {board.preset}, protocol {board.protocol}"
     lines = [f"{start}, {reason}: {'; '.join(names)}" for reason, names in reasons.items()]
     if changed and MIXERS in words and VARIANTS not in words:
-        lines.append(f"{start}: {changed} rows with changed settings (--rows {MIXERS},{VARIANTS})")
+        lines.append(f"{start}: {changed} with changed settings (--rows {MIXERS},{VARIANTS})")
     return lines
 
 
