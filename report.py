@@ -223,7 +223,7 @@ def refuse_idle_flags(options: argparse.Namespace) -> None:
 
 def write_paper(options: argparse.Namespace, results: Results, out: Path) -> None:
     """Write the tables and figures of a paper; print where they are, and what they leave out."""
-    from lra.report.paper.write import DOCUMENT, PaperOptions, write_paper
+    from lra.report.paper import DOCUMENT, PaperOptions, write_paper
     from lra.report.tables.terminal import wrap
 
     given = {name: value for name in (*PAPER_FLAGS, "published", "relative_to")

@@ -164,7 +164,7 @@ def test_what_cannot_be_loaded_says_why(made: Path, tmp_path: Path) -> None:
     with pytest.raises(lra.UserError, match="settings files have changed since"):
         lra.load(run.folder)
     path.write_text("{}")
-    with pytest.raises(lra.UserError, match="not a record of schema 1"):
+    with pytest.raises(lra.UserError, match="not a record of schema 2"):
         lra.load(run.folder)
 
 
@@ -374,7 +374,7 @@ def test_every_function_of_the_api_is_checked() -> None:
         if not hasattr(getattr(made, "func", made), "__wrapped__")
     }
     assert not unchecked
-    assert len(functions) == 3 + 3 + 1 + 6
+    assert len(functions) == 3 + 3 + 2 + 6
 
 
 def is_public(name: str, value: object, module: str) -> bool:

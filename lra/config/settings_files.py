@@ -25,7 +25,6 @@ from typing import Any, Literal
 
 from common.strict_yaml import LARGEST, parse_yaml, plain
 from common.untrusted import read_text
-from lra.config.registry import TASKS
 from lra.config.request import DEFAULT_PROTOCOL, PAPER, SECTIONS, TaskRequest
 from lra.runtime.errors import UnknownName, UserError
 from tasks.base import BENCHMARK
@@ -296,7 +295,8 @@ def read_files(
             missing = f"configs/tasks/{task}.yaml"
             lacking = "" if file.shown == missing else f"; define it in a new file {missing}"
             raise UserError(f"{UnknownName(kind, name, names[kind], f'--{kind}')}{lacking}")
-    known = (*TASKS.classes, *BENCHMARK, task)  # mixers may have settings for future tasks
+    # Mixers may have settings for future tasks of the benchmark.
+    known = {*list_files("tasks", configs), *BENCHMARK, task}
     tasks = {name: read_file("tasks", name, configs) for name in known}
     for one in files:
         one.refuse_unknown_names(tasks)

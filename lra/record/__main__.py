@@ -22,7 +22,7 @@ from lra.record.run import RUNS, RunRecord
 from lra.record.schema import SHIPPED_RESULTS
 from lra.record.table import read_runs, to_frame
 from lra.runtime.cli import INCOMPLETE, Parser, absolute_path, new_file, run_command
-from lra.runtime.console import MISSING, csv_table, write_out
+from lra.runtime.console import MISSING, as_typed, csv_table, write_out
 from lra.runtime.plain_table import plain_table
 from lra.runtime.terminal import terminal_width, wrap_command
 
@@ -174,7 +174,10 @@ def _export(options: argparse.Namespace) -> list[str]:
     """Write runs as CSV into a file, or to standard output."""
     folder, file = options.results_dir, options.csv
     found, faults = read_runs(folder, "--results-dir", shipped=options.with_shipped)
-    text = csv_table(to_frame(found, folder))
+    frame = to_frame(found, folder)
+    if found:
+        frame["path"] = frame["path"].map(as_typed)
+    text = csv_table(frame)
     if file is None:
         write_out(text)
     else:

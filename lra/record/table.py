@@ -11,7 +11,6 @@ from lra.record.intervals import wilson_interval
 from lra.record.packed import list_files
 from lra.record.run import RUNS, RunRecord, folder_of
 from lra.record.schema import has_results, is_shipped, read_all, shipped_dir
-from lra.runtime.console import as_typed
 from lra.runtime.errors import UserError
 
 if TYPE_CHECKING:
@@ -95,7 +94,7 @@ def _row_of(place: Path, record: RunRecord, folder: Path) -> dict[str, Any]:
     if record.test_accuracy is not None and record.test_examples:
         interval = wilson_interval(record.test_accuracy / 100, record.test_examples)
         row["test_low"], row["test_high"] = interval
-    row["path"] = as_typed(str(place))
+    row["path"] = str(place)
     return row | {name: _cell(value) for name, value in record.settings.items()}
 
 

@@ -33,11 +33,9 @@ class Output(Flag):
     """The page and the files of a report."""
     README = auto()
     """The blocks of README files, see `lra.report.page.readme`."""
-    PAPER = auto()
-    """The document of `report.py --paper`."""
 
 
-PAGE, README, PAPER = Output.PAGE, Output.README, Output.PAPER
+PAGE, README = Output.PAGE, Output.README
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.position_bits import Windows, windows_of
 from lra.report.boards.probes import Probe
 from lra.report.boards.speeds import SpeedBoard
-from lra.report.chapters import PAGE, PAPER, README, ChapterKind, Content, ReportData
+from lra.report.chapters import PAGE, README, ChapterKind, Content, ReportData
 from lra.report.figures.breakdown import breakdown_figures
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.figures.curves import curve_figures
@@ -131,7 +131,7 @@ _COMPARISON: ChapterKind[Comparisons] = ChapterKind(
     ],
 )  # fmt: skip
 
-ACCURACY: ChapterKind[Board] = ChapterKind(
+_ACCURACY: ChapterKind[Board] = ChapterKind(
     lambda data: data.boards,
     lambda board: board.name,
     lambda board: board.slug,
@@ -146,16 +146,16 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
             evaluation_tables(data.results, board, slug)
         )),
         Content("training-speed", README, _make_training_speed_table),
-        Content("bubbles", PAGE | PAPER, lambda data, board, slug: (
+        Content("bubbles", PAGE, lambda data, board, slug: (
             bubble_figures(board, data.relative_to, data.styles, slug)
         )),
-        Content("curves", PAGE | PAPER, lambda data, board, slug: (
+        Content("curves", PAGE, lambda data, board, slug: (
             curve_figures(data.results, board, data.styles, slug)
         )),
         Content("breakdown", PAGE, lambda data, board, slug: (
             breakdown_figures(data.results, board, data.styles, slug)
         )),
-        Content("out-of-distribution-figures", PAGE | PAPER, _make_evaluation_figures),
+        Content("out-of-distribution-figures", PAGE, _make_evaluation_figures),
         Content("first-out-of-distribution-figure", README, lambda data, board, slug: (
             _make_evaluation_figures(data, board, slug)[:1]
         )),
@@ -166,7 +166,7 @@ ACCURACY: ChapterKind[Board] = ChapterKind(
     tab=_preset,
     is_main=lambda board: board.is_main,
 )  # fmt: skip
-"""Boards of results whose targets are examples; `report.py --paper` shows these alone."""
+"""Boards of results whose targets are examples."""
 
 _NEXT_TOKENS: ChapterKind[Board] = ChapterKind(
     lambda data: data.position_boards,
@@ -284,7 +284,7 @@ _PUBLISHED: ChapterKind[str] = ChapterKind(
 )  # fmt: skip
 
 CHAPTERS: Sequence[ChapterKind[Any]] = (
-    _COMPARISON, ACCURACY, _NEXT_TOKENS, _PROBES, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
+    _COMPARISON, _ACCURACY, _NEXT_TOKENS, _PROBES, _SPEED, _AGAINST_REFERENCE, _LAYERS, _BENCHMARKS,
     _PUBLISHED,
 )  # fmt: skip
 """The chapters of the report, in their order."""

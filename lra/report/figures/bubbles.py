@@ -170,6 +170,8 @@ _NARROW_LEGEND = 4.0
 """Inches of a figure below which its legend of areas has two areas instead of three."""
 _NARROW_PANEL, _LOW_PANEL = 1.7, 2.4
 """Inches of the narrowest panel, and of the highest one, where a column limits the figure."""
+_MOST_ROWS, _HIGHEST = 3, 6.4
+"""Most rows of panels, and inches of all of them, that fit a page of such a column."""
 
 
 def _make_axes(panels: Sequence[Panel], names: Collection[str]) -> tuple[Figure, list[Axes]]:
@@ -180,8 +182,9 @@ def _make_axes(panels: Sequence[Panel], names: Collection[str]) -> tuple[Figure,
     width, height = (4.6, 3.9) if crowded or count == 1 else (3.5, 3.2)
     right = legend_width(names) if names else 0.0
     if (limit := column_width()) is not None:
-        columns = min(columns, max(1, int((limit - right) // _NARROW_PANEL)))
-        height = min(height, _LOW_PANEL)
+        fitting = int((limit - right) // _NARROW_PANEL)
+        columns = min(columns, max(fitting, math.ceil(count / _MOST_ROWS)))
+        height = min(height, _LOW_PANEL, _HIGHEST / math.ceil(count / columns))
     rows = math.ceil(count / columns)
     figure = new_figure(names, width=width * columns + right, height=height * rows + _SIZES_HEIGHT)
     every = figure.subplots(rows, columns, squeeze=False).ravel()

@@ -12,6 +12,7 @@ __all__ = [
     "next_tokens",
     "notes",
     "out_of_distribution",
+    "paper_table",
     "position_bits",
     "probes",
     "published",

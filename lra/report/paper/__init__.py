@@ -1,5 +1,0 @@
-"""LaTeX tables, PDF figures and a document for a paper."""
-
-__all__ = [
-    "write",
-]
