@@ -66,8 +66,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--compare", nargs="+", default=[], metavar="MIXER",
-        help="only print the difference of test accuracy between the first mixer and each other one, "
-        "with its 95 %% interval, from their answers to the same test examples. Name a mixer "
+        help="only print the difference of test accuracy between the first mixer and each other "
+        "one, with its 95 %% interval, from their answers to the same test examples. Name a mixer "
         "as its row is named; the beginning of the name is enough if no other row begins with it.",
     )  # fmt: skip
     parser.add_argument(
@@ -178,7 +178,7 @@ def write_report(
     options: argparse.Namespace, formats: list[str], results: Results, out: Path
 ) -> None:
     """Print the tables with the user's runs, and write the page and the tables of numbers."""
-    from lra.report.chapters import ReportData, ReportOptions
+    from lra.report.data import ReportData, ReportOptions
     from lra.report.summary import summarize
     from lra.report.tables.terminal import wrap
 
@@ -203,7 +203,7 @@ def write_report(
 def print_comparison(options: argparse.Namespace, results: Results) -> None:
     """Print the comparison that was asked for."""
     from lra.report.boards.comparison import compare_all
-    from lra.report.chapters import ReportData, ReportOptions
+    from lra.report.data import ReportData, ReportOptions
     from lra.report.tables.comparison import describe_comparisons
 
     data = ReportData(results, ReportOptions())

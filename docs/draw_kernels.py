@@ -165,21 +165,20 @@ PICTURES: dict[str, Callable[[SimpleNamespace], Figure]] = {
 
 @torch.no_grad()
 def draw_pictures() -> dict[str, bytes]:
-    """Draw all pictures: SVG and PNG by file name, the same each time."""
+    """Draw all pictures: SVG by file name, the same each time."""
     page = run_page()
     files: dict[str, bytes] = {}
     for name, draw in PICTURES.items():
         torch.manual_seed(1)
-        files |= ReportFigure(name, "", "", partial(draw, page)).files()
+        files[f"{name}.svg"] = ReportFigure(name, "", "", partial(draw, page)).svg()
     return files
 
 
 def main(folder: Path = FOLDER) -> None:
     """Write the pictures to a folder, beside the page if none is given."""
     for name, content in draw_pictures().items():
-        if name.endswith(".svg"):
-            (folder / name).write_bytes(content)
-            sys.stdout.write(f"{name}: {len(content) / 1000:.0f} kB\n")
+        (folder / name).write_bytes(content)
+        sys.stdout.write(f"{name}: {len(content) / 1000:.0f} kB\n")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from lra.config.registry import MIXERS, TASKS
 ORDER = (
     "lra.__main__", "run_task", "report", "lra",
     "lra.api", "lra.bench", "lra.sweep", "lra.report.paper", "lra.report.page",
-    "lra.report.run_screen", "lra.report.summary", "lra.report.contents", "lra.report.chapters",
+    "lra.report.run_screen", "lra.report.summary", "lra.report.contents", "lra.report.data",
     "lra.report.figures", "lra.report.tables", "lra.report.published", "lra.report.boards",
     "lra.report", "lra.generate", "lra.evaluate",
     "lra.check", "lra.prepare", "lra.train",

@@ -18,7 +18,7 @@ from lra.report.boards.cells import Cell, cell_of
 from lra.report.boards.measures import ACCURACY
 from lra.report.boards.ranking import ranks
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
+from lra.report.data import ReportData, ReportOptions
 from lra.report.published.rows import (
     PublishedRow,
     choose_published,

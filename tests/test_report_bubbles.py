@@ -13,7 +13,7 @@ from figure_checks import legend_names, overlaps
 from lra.record.intervals import wilson_interval
 from lra.report.boards.board import boards
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures.bubble_panels import (
     Bubble,

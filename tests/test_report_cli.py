@@ -19,7 +19,7 @@ from lra.record.run import folder_of
 from lra.report.boards.board import boards
 from lra.report.boards.comparison import compare
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.page.commands import command
 from lra.report.page.write import FORMATS, write_report

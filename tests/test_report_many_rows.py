@@ -21,7 +21,7 @@ from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures import best_rows, kernels
 from lra.report.figures.best_rows import MOST_NAMED, MOST_ROWS, choose_rows, rank, rank_in_turn

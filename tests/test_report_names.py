@@ -20,7 +20,7 @@ from lra.report.boards.preset_speeds import PresetSpeeds
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.page.commands import command
 from lra.report.page.write import write_report

@@ -15,7 +15,7 @@ from filelock import FileLock
 
 from conftest import ROOT
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.page.page import write_page
 from lra.report.page.write import CONTENTS, FORMATS, write_report

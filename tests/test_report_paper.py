@@ -19,7 +19,7 @@ from lra.report import paper as module
 from lra.report.boards.board import boards
 from lra.report.boards.ranking import rounded
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
+from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.bubbles import bubble_figures
 from lra.report.paper import choose_rows, column_style, draw_for_column, read_rows
 from lra.report.tables.latex import escape

@@ -22,7 +22,7 @@ from lra.report.boards.board import Board, boards, leading_board, position_board
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.position_bits import by_position, by_value, windows_of
 from lra.report.boards.results import Results
-from lra.report.chapters import Chapter, ReportData, ReportOptions, make_chapters
+from lra.report.data import Chapter, ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures.bubble_panels import speeds_on, task_panels
 from lra.report.figures.curves import LOSS, STEPS, learning_curve

@@ -12,7 +12,7 @@ from lra.record.scores import SegmentScore, TokenScores
 from lra.report.boards.board import boards
 from lra.report.boards.probes import Probe, probes
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.probes import probe_figures

@@ -13,7 +13,7 @@ from conftest import ROOT
 from lra.config.registry import MIXERS
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, readme_slugs
+from lra.report.data import ReportData, ReportOptions, readme_slugs
 from lra.report.contents import CHAPTERS
 from lra.report.page.readme import (
     FILES,

@@ -12,7 +12,7 @@ from figure_checks import legend_names, overlaps
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.results import Results
 from lra.report.boards.speeds import speed_boards
-from lra.report.chapters import ReportData, ReportOptions, make_chapters
+from lra.report.data import ReportData, ReportOptions, make_chapters
 from lra.report.contents import CHAPTERS
 from lra.report.figures.drawing import style
 from lra.report.figures.scaling import fit_power_law, scaling_figures

@@ -11,7 +11,7 @@ import pytest
 import report
 from lra.report.boards.comparison import Comparison, compare
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions
+from lra.report.data import ReportData, ReportOptions
 from lra.report.summary import summarize
 from lra.report.tables.table import Column, Entry, Table, text_column
 from lra.report.tables.terminal import fit_table

@@ -21,7 +21,7 @@ from lra.report.boards.cells import Cell
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import changes_of, complete, matching_names, mixer_of
-from lra.report.chapters import ReportData, ReportOptions
+from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.best_rows import rank, rank_in_turn
 from lra.report.figures.bubble_names import bubbles_of, centre_of, name_bubbles
 from lra.report.figures.bubble_panels import Panel

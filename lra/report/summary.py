@@ -10,7 +10,7 @@ from lra.report.boards.board import Board, leading_board
 from lra.report.boards.cells import Cell
 from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.probes import Probe
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.tables.accuracy import accuracy_columns
 from lra.report.tables.leaderboard import best_trivial_baseline, rows_at_preset
 from lra.report.tables.next_tokens import position_table

@@ -9,13 +9,10 @@ __all__ = [
     "curves",
     "drawing",
     "intervals",
-    "kernels",
-    "layers",
     "leaderboard",
     "next_tokens",
     "out_of_distribution",
     "probes",
     "scaling",
-    "series",
     "styles",
 ]

@@ -1,10 +1,9 @@
-"""Where results differ: accuracy by length and by metadata of the examples, and confusions."""
+"""Where results differ: accuracy by length and by metadata of the examples."""
 
 from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
@@ -23,13 +22,11 @@ from lra.report.figures.best_rows import choose_rows, rank_by_result
 from lra.report.figures.drawing import (
     ReportFigure,
     add_legend,
-    legend_name,
     new_figure,
     plot_line,
     set_length_scale,
 )
 from lra.report.figures.intervals import draw_intervals
-from lra.report.figures.series import describe, mark, write_seeds
 from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -44,7 +41,6 @@ BINS = 8
 """Number of groups, of about equal size, that a field of many numbers is divided into."""
 FEWEST = 10
 """Fewest examples of a group whose accuracy is shown."""
-_PANELS_A_ROW = 3
 
 
 @dataclass(frozen=True)
@@ -64,12 +60,6 @@ class GroupAccuracy:
     examples: int
     seeds: int = dataclass_field(default=1, compare=False)
     """Number of seeds that the accuracy is a mean of."""
-
-    @property
-    def text(self) -> str:
-        """The group and its accuracy, as the page says it."""
-        accuracy = describe(ACCURACY, self.accuracy, (self.low, self.high))
-        return f"{self.name}: {accuracy}, {self.examples:,} examples, {write_seeds(self.seeds)}"
 
 
 @dataclass(frozen=True)
@@ -132,14 +122,14 @@ def breakdown_figures(
     slug: str,
     only: Collection[str] = (),
 ) -> list[ReportFigure]:
-    """Make a figure per task and metadata field, and one of confusions per task.
+    """Make a figure per task and metadata field, and of labels of positions one over length.
 
     Args:
         results: where predictions are.
         board: the rows.
         styles: of the rows.
         slug: end of the figures' slugs.
-        only: the fields that are drawn, and no confusions; empty for all.
+        only: the fields that are drawn; empty for all.
     """
     figures = []
     for task in board.tasks:
@@ -171,19 +161,6 @@ def breakdown_figures(
         samples = [one.seeds[0] for one in by_method.values()]
         if any(one.are_all_positions_scored for one in samples):
             figures.append(_figure_of_prefixes(board, task, by_method, styles, slug, note))
-        elif not only and all(one.first_wrong is None for one in samples):
-            figures.append(
-                ReportFigure(
-                    slugify("confusions", task, slug),
-                    f"{task}: confusions",
-                    f"{board.name}. Each cell is the percentage of the test examples of a true "
-                    f"class (row) that was predicted as a class (column), over all seeds.{note}",
-                    partial(
-                        _draw_confusions,
-                        {method: confusion(one) for method, one in sorted(by_method.items())},
-                    ),
-                )
-            )
     return figures
 
 
@@ -245,29 +222,13 @@ def plot_group_accuracies(
         shift = 0.0 if of_numbers else (k - (len(by_method) - 1) / 2) * (0.6 / len(by_method))
         points = [(group.x + shift, group.accuracy) for group in groups]
         line = {} if of_numbers else {"linestyle": "none"}
-        texts = [group.text for group in groups]
-        plot_line(axes, method, points, {**styles[method], **line}, texts=texts)
+        plot_line(axes, method, points, {**styles[method], **line})
         intervals = [(group.low, group.high) for group in groups]
-        draw_intervals(axes, method, points, intervals, styles[method]["color"])
+        draw_intervals(axes, points, intervals, styles[method]["color"])
     if not of_numbers:
         names = {group.x: group.name for groups in by_method.values() for group in groups}
         axes.set_xticks(list(names), list(names.values()))
     axes.set_ylabel(ACCURACY)
-
-
-def confusion(found: SeedPredictions) -> np.ndarray:
-    """Return the percent of each true class (row) predicted as each class (column), seeds pooled.
-
-    A row adds up to less than 100 if some of its examples were given no prediction.
-    """
-    labels = found.seeds[0].labels
-    classes = 1 + int(max(labels.max(), *(one.predictions.max() for one in found.seeds)))
-    counts = np.zeros((classes, classes))
-    for one in found.seeds:
-        is_given = one.predictions != NO_PREDICTION
-        np.add.at(counts, (labels[is_given], one.predictions[is_given]), 1)
-    totals = len(found.seeds) * np.bincount(labels, minlength=classes)[:, None]
-    return 100 * counts / np.maximum(totals, 1)
 
 
 def accuracies_of_prefixes(found: SeedPredictions) -> list[tuple[float, float]]:
@@ -320,24 +281,4 @@ def _draw_prefixes(
     axes.set_xlabel("positions that must be right")
     axes.set_ylabel("sequence accuracy, %")
     add_legend(figure)
-    return figure
-
-
-def _draw_confusions(matrices: Mapping[str, np.ndarray]) -> Figure:
-    columns = min(_PANELS_A_ROW, len(matrices))
-    rows = math.ceil(len(matrices) / columns)
-    figure = new_figure(width=2.3 * columns + 1.3, height=2.5 * rows + 0.3)
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in panels[len(matrices) :]:
-        axes.set_visible(False)
-    for k, (axes, (method, matrix)) in enumerate(zip(panels, matrices.items(), strict=False)):
-        axes.imshow(matrix, vmin=0, vmax=100, cmap="cividis", aspect="auto", interpolation="none")
-        axes.grid(visible=False)
-        axes.set_title(legend_name(method), fontsize=9)
-        mark(axes, method)
-        classes = range(0, len(matrix), 1 + (len(matrix) - 1) // 5)
-        is_lowest, is_first = k + columns >= len(matrices), k % columns == 0
-        axes.set(xticks=classes if is_lowest else [], yticks=classes if is_first else [])
-        axes.set(xlabel="prediction" * is_lowest, ylabel="class" * is_first)
-    figure.colorbar(panels[0].images[0], ax=panels, label="% of the class", shrink=0.8)
     return figure

@@ -34,7 +34,6 @@ from lra.report.figures.drawing import (
     set_log_scale,
 )
 from lra.report.figures.intervals import INTERVALS, SPREAD, draw_intervals
-from lra.report.figures.series import describe, mark, write_seeds
 from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -199,7 +198,7 @@ def _scatter(
     for bubble in panel.bubbles:
         # What the others are compared with is a ring: it hides none of them.
         colour, ring = styles[bubble.method]["color"], bubble.method == relative_to
-        circle = axes.scatter(
+        axes.scatter(
             [bubble.x],
             [bubble.y],
             s=[scale * bubble.memory],
@@ -209,19 +208,9 @@ def _scatter(
             hatch=None if ring else HATCHES[styles[bubble.method]["fillstyle"]],
             label=legend_name(bubble.method),
         )
-        mark(circle, bubble.method, [_describe(bubble, panel)])
         if bubble.interval is not None:
             points = [(bubble.x, bubble.y)]
-            draw_intervals(axes, bubble.method, points, [bubble.interval], colour)
-
-
-def _describe(bubble: Bubble, panel: Panel) -> str:
-    """Say where a bubble is, and what memory its area stands for."""
-    height = describe(panel.measured, bubble.y, bubble.interval or ())
-    return (
-        f"{panel.name}: {height}, {write_seeds(bubble.seeds)}, "
-        f"{describe(f'training speed, {panel.unit}', bubble.x)}, {bubble.memory:,.0f} MiB"
-    )
+            draw_intervals(axes, points, [bubble.interval], colour)
 
 
 def area_per_mib(bubbles: Sequence[Bubble], *, most: int) -> float:

@@ -26,7 +26,6 @@ from lra.report.figures.drawing import (
     set_log_scale,
 )
 from lra.report.figures.intervals import Interval, draw_intervals
-from lra.report.figures.series import describe, write_seeds
 from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -100,14 +99,6 @@ class Curve:
     def name(self) -> str:
         """The method, with the number of seeds."""
         return f"{self.method} (n={self.seeds})"
-
-    def describe_points(self, x_label: str, y_label: str) -> list[str]:
-        """Say of each point where it is, its interval and how many seeds it is a mean of."""
-        intervals = self.intervals or [()] * len(self.points)
-        return [
-            f"{describe(x_label, x)}: {describe(y_label, y, interval)}, {write_seeds(self.seeds)}"
-            for (x, y), interval in zip(self.points, intervals, strict=True)
-        ]
 
 
 def learning_curve(
@@ -221,13 +212,12 @@ def _draw(curves: Sequence[Curve], x_label: str, y_label: str, styles: MethodSty
             line,
             name=curve.name,
             band=[] if is_one_seed else curve.intervals,
-            texts=curve.describe_points(x_label, y_label),
         )
         if is_one_seed and curve.intervals:
             # A band for each curve would hide the others: bars stand side by side after the end.
             ends[end] += 1
             x = end * 1.015 ** ends[end] if is_logarithmic else end + 0.01 * ends[end] * longest
-            draw_intervals(axes, curve.method, [(x, y)], curve.intervals[-1:], line["color"])
+            draw_intervals(axes, [(x, y)], curve.intervals[-1:], line["color"])
     if is_logarithmic:
         set_log_scale(axes, "x")
     else:

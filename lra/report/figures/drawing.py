@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lra.report.figures.series import mark, marked_row, write_attributes
 from lra.report.figures.styles import GRAY
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class ReportFigure:
     draw: partial[Figure]
     """Draws the figure; its arguments are all that it is drawn from."""
     is_wide: bool = False
-    """Whether it needs a whole row of the page."""
+    """Whether it needs both columns of a paper that has two."""
 
     @property
     def digest(self) -> str:
@@ -80,42 +79,20 @@ class ReportFigure:
         drawn = self.draw.func.__qualname__, self.draw.args, self.draw.keywords
         return hashlib.sha256(repr(drawn).encode()).hexdigest()[:8]
 
-    def files(self) -> dict[str, bytes]:
-        """Draw the figure: PNG and SVG by file name, the same bytes for the same data."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
+    def svg(self) -> bytes:
+        """Draw the figure as SVG, the same bytes for the same data."""
         from matplotlib.backends.backend_svg import FigureCanvasSVG
 
-        png, svg = io.BytesIO(), io.BytesIO()
+        content = io.BytesIO()
         with style(), warnings.catch_warnings():
             # Names may have letters that no font here has: they are drawn as boxes.
             warnings.filterwarnings("ignore", message="Glyph .* missing", category=UserWarning)
             figure = self.draw()
             arrange(figure)
-            # `savefig` would draw each twice.
-            FigureCanvasAgg(figure).print_png(png, metadata={"Software": None})
+            # `savefig` would draw it twice.
             nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-            FigureCanvasSVG(figure).print_svg(svg, metadata=nothing)
-        return {f"{self.slug}.png": png.getvalue(), f"{self.slug}.svg": _compact(svg.getvalue())}
-
-
-TAG = re.compile(rb"<[^>]*>")
-_UNUSED = re.compile(rb' id="[a-z0-9.]*[a-z]_[0-9]+"| transform="rotate\(-0 [^"]*"')
-"""Names that nothing refers to, and rotations by nothing."""
-_FONT = b"font-family: 'DejaVu Sans', 'Verdana', sans-serif"
-_INDENT = re.compile(rb"^ +(?=<)| +$", re.MULTILINE)
-_LONG_NUMBER = re.compile(rb"-?\d+\.\d{3,}")
-
-
-def _compact(svg: bytes) -> bytes:
-    """Round the coordinates of an SVG to a hundredth of a point, and drop what is of no use."""
-
-    def shorten(tag: re.Match[bytes]) -> bytes:
-        if b"series" in tag[0]:  # names and numbers there are text
-            return tag[0]
-        return _LONG_NUMBER.sub(lambda n: b"%.2f" % float(n[0]), _UNUSED.sub(b"", tag[0]))
-
-    short = _INDENT.sub(b"", write_attributes(TAG.sub(shorten, svg))).replace(_FONT + b"; ", b"")
-    return short.replace(b"</style>", b"text{" + _FONT + b"}</style>", 1)  # once for all texts
+            FigureCanvasSVG(figure).print_svg(content, metadata=nothing)
+        return content.getvalue()
 
 
 def style(changes: Mapping[str, Any] | None = None) -> AbstractContextManager[None]:
@@ -182,7 +159,6 @@ def plot_line(
     *,
     name: str | None = None,
     band: Sequence[tuple[float, float]] = (),
-    texts: Iterable[str] = (),
 ) -> None:
     """Plot a line that the legend names.
 
@@ -193,15 +169,13 @@ def plot_line(
         line_style: matplotlib's arguments of a line, such as the style of a row.
         name: the line's name in the legend; None for that of the row.
         band: (low, high) around each point; empty for a line without a band.
-        texts: what the page says of each point, for a line with markers.
     """
     x, y = zip(*points, strict=True)
-    (line,) = axes.plot(x, y, label=legend_name(name or row), **line_style)
-    mark(line, row, texts)
+    axes.plot(x, y, label=legend_name(name or row), **line_style)
     if band:
         low, high = zip(*band, strict=True)
         colour = line_style["color"]
-        mark(axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0), row)
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
 
 
 def mark_lengths(axes: Axes, lengths: Iterable[int]) -> None:
@@ -286,12 +260,7 @@ def add_legend(figure: Figure) -> list[Any]:
             handles.setdefault(str(name), handle[0] if isinstance(handle, tuple) else handle)
     ordered = dict(sorted(handles.items(), key=lambda item: -_last_height(item[1])))
     legend = figure.legend(list(ordered.values()), list(ordered), loc="outside right upper")
-    handles_in_legend: list[Any] = list(legend.legend_handles)
-    for drawn, *shown in zip(ordered.values(), handles_in_legend, legend.get_texts(), strict=True):
-        if (row := marked_row(drawn)) is not None:
-            for artist in shown:
-                mark(artist, row)
-    return handles_in_legend
+    return list(legend.legend_handles)
 
 
 def _last_height(handle: Any) -> float:

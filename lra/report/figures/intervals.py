@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from lra.record.intervals import wilson_interval
 from lra.report.boards.cells import AnyResult, Cell
 from lra.report.boards.measures import ACCURACY, Measure
-from lra.report.figures.series import mark
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,7 +62,6 @@ def average_interval(
 
 def draw_intervals(
     axes: Axes,
-    row: str,
     points: Sequence[tuple[float, float]],
     intervals: Sequence[Interval],
     colour: str,
@@ -71,5 +69,4 @@ def draw_intervals(
     """Draw a vertical bar at each point, from the lower to the upper end of its interval."""
     x = [point[0] for point in points]
     low, high = zip(*intervals, strict=True)
-    bars = axes.vlines(x, low, high, color=colour, linewidth=0.8, zorder=1.5)
-    mark(bars, row)
+    axes.vlines(x, low, high, color=colour, linewidth=0.8, zorder=1.5)

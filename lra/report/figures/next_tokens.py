@@ -24,7 +24,6 @@ from lra.report.figures.drawing import (
     set_length_scale,
     set_log_scale,
 )
-from lra.report.figures.series import describe
 from lra.report.figures.styles import GRAY, MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ def _draw_perplexities(
     figure = new_figure(chosen)
     axes = figure.subplots()
     for method, points in chosen.items():
-        texts = [f"{n:,} positions: {describe(_PERPLEXITY, value)}" for n, value in points]
-        plot_line(axes, method, points, styles[method], texts=texts)
+        plot_line(axes, method, points, styles[method])
     lengths, perplexities = zip(*itertools.chain(*chosen.values()), strict=True)
     set_length_scale(axes, {*trained_lengths, *lengths})
     if max(perplexities) > _LOGARITHMIC_FROM * min(perplexities):
@@ -131,11 +129,7 @@ def _draw_positions(
     axes = figure.subplots()
     for method, ranges in chosen.items():
         bits = {place: needed.bits for place, needed in ranges.items()}
-        texts = [
-            f"positions {first:,} to {last:,}: {describe(_BITS, needed.bits)}"
-            for (first, last), needed in sorted(ranges.items())
-        ]
-        plot_line(axes, method, _over_tokens_seen(bits), styles[method], texts=texts)
+        plot_line(axes, method, _over_tokens_seen(bits), styles[method])
     if ideal:
         ideal_style = {"color": GRAY, "linestyle": ":", "zorder": 0}
         plot_line(axes, IDEAL, _over_tokens_seen(ideal), ideal_style)

@@ -21,7 +21,6 @@ from lra.report.figures.drawing import (
     set_length_scale,
     set_log_scale,
 )
-from lra.report.figures.series import describe
 from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -95,8 +94,7 @@ def _draw(points: Points, label: str, styles: MethodStyles) -> Figure:
     figure = new_figure(points)
     axes = figure.subplots()
     for row, found in points.items():
-        texts = [f"{label}: {x:,.0f}; {describe(ACCURACY, y)}" for x, y in found]
-        plot_line(axes, row, found, styles[row], texts=texts)
+        plot_line(axes, row, found, styles[row])
     sizes = {int(x) for found in points.values() for x, _ in found}
     if len(sizes) <= _MOST_TICKS:
         set_length_scale(axes, sizes)

@@ -20,7 +20,6 @@ from lra.report.figures.drawing import (
     set_length_scale,
     set_log_scale,
 )
-from lra.report.figures.series import describe, mark
 from lra.report.figures.styles import MethodStyles, styles_of
 
 if TYPE_CHECKING:
@@ -106,8 +105,7 @@ def _draw(found: Mapping[str, Speeds], styles: MethodStyles, unit: str) -> Figur
     axes = figure.subplots()
     for method, speeds in found.items():
         line_style = styles[method]
-        (points,) = axes.plot(*zip(*speeds, strict=True), **{**line_style, "linestyle": "none"})
-        mark(points, method, [f"{n:,} positions: {describe(unit, speed)}" for n, speed in speeds])
+        axes.plot(*zip(*speeds, strict=True), **{**line_style, "linestyle": "none"})
         line_style = {**line_style, "marker": ""}
         plot_line(axes, method, lines[method], line_style, name=names[method])
     set_length_scale(axes, {length for speeds in found.values() for length, _ in speeds})

@@ -54,7 +54,9 @@ def bubbles() -> Any:
         size=alt.Size("size:Q", scale=area, legend=None),
         stroke=alt.Stroke("stroke:N", scale=None, legend=None),
     )
-    names = base.mark_text(dy=-14, fontSize=11).encode(text="label:N").transform_filter("datum.label")
+    names = (
+        base.mark_text(dy=-14, fontSize=11).encode(text="label:N").transform_filter("datum.label")
+    )
     return bars + circles + names.encode(color=_as_given("Color", "ink"))
 
 
@@ -109,4 +111,6 @@ CHARTS: Mapping[str, Callable[[], Any]] = {
 def specifications() -> dict[str, Any]:
     """Return the Vega-Lite specification of each kind of chart, without points."""
     config = {"scale": {"zero": False}}
-    return {name: draw().to_dict(validate=False) | {"config": config} for name, draw in CHARTS.items()}
+    return {
+        name: draw().to_dict(validate=False) | {"config": config} for name, draw in CHARTS.items()
+    }

@@ -15,7 +15,7 @@ from typing import Any
 from lra.record.run import RunRecord
 from lra.report.boards.row_names import mixer_of
 from lra.report.boards.slugs import slugify
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.figures.styles import assign_styles
 from lra.report.page.charts import DASHES, SHAPES, specifications
 from lra.report.page.runs import describe_runs
@@ -24,7 +24,8 @@ from lra.report.tables.table import Column, Entry, Table
 
 TITLE = "Long Range Arena"
 GLYPHS = {
-    "^": "▲", "v": "▼", "<": "◀", ">": "▶", "o": "●", "s": "■", "D": "◆", "P": "✚", "X": "✖", "*": "★",
+    "^": "▲", "v": "▼", "<": "◀", ">": "▶", "o": "●", "s": "■", "D": "◆", "P": "✚", "X": "✖",
+    "*": "★",
 }  # fmt: skip
 """Letters that look like matplotlib's markers."""
 DIGITS = 6
@@ -44,7 +45,7 @@ def write_page(data: ReportData, out: Path) -> str:
         "TITLE": TITLE,
         "STYLE": _read("page.css"),
         "DATA": write_json(make_data(data, out)),
-        "LIBRARY": javascript_bundle(),
+        "LIBRARY": javascript_bundle("window.vegaEmbed = vegaEmbed;"),
         "SCRIPT": _read("page.js"),
     }
     pieces = _read("page.html").split("%%")
@@ -165,9 +166,8 @@ def _write_entry(entry: Entry, digits: int, mark: str | None) -> dict[str, Any]:
         "runs": [*filter(None, [entry.link, *entry.other_links])],
         "own": entry.is_own,
     }
-    return {name: value for name, value in found.items() if value not in (None, "", 0, False, [])} | (
-        {"value": 0.0} if entry.value == 0 else {}
-    )
+    said = {name: value for name, value in found.items() if value}
+    return said if entry.value is None else said | {"value": _rounded(entry.value)}  # 0, too
 
 
 def _write_chart(chart: Chart) -> dict[str, Any]:

@@ -8,18 +8,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lra.record.run import RunRecord
-from lra.report.boards.averages import AVERAGES, mean_over
+from lra.report.boards.averages import AVERAGES
 from lra.report.boards.board import Board
 from lra.report.boards.cells import Cell
 from lra.report.boards.measures import ACCURACY, Measure
 from lra.report.boards.preset_speeds import PresetSpeed
 from lra.report.boards.probes import Probe
 from lra.report.boards.speeds import Speed, speed_of
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.figures.drawing import has_outlier
 from lra.report.figures.intervals import average_interval, interval_of
 
-Point = Mapping[str, float | str | bool | None]
+Value = float | str | bool | None
+Point = Mapping[str, Value]
 """A row in a panel: its score, and a number for each field that is known."""
 SCORE, SAME = "score", "same"
 """Fields of all points: what they score, and 1, for circles of equal area."""
@@ -34,11 +35,12 @@ class Field:
     is_logarithmic: bool = False
 
 
-def of_results(data: ReportData, board: Board) -> tuple[list[Point], list[Field], dict[str, str]]:
-    """Make a point for each row and task, and for each row and average over tasks.
+Described = tuple[Sequence[Point], Sequence[Field], Mapping[str, str]]
+"""Points, the fields that they have, and the field of each axis that a chart shows at first."""
 
-    Returns: the points, the fields that they have, and the fields that a chart shows at first.
-    """
+
+def of_results(data: ReportData, board: Board) -> Described:
+    """Make a point for each row and task, and for each row and average over tasks."""
     measure = board.measures[0]
     devices = [name for name, _ in Counter(sorted(r.device for r in board.records)).most_common()]
     titles = {SCORE: "test accuracy, %" if measure is ACCURACY else measure.name}
@@ -54,7 +56,7 @@ def of_results(data: ReportData, board: Board) -> tuple[list[Point], list[Field]
     panels = {task: [task] for task in board.tasks}
     if board.is_main and not board.of_positions:
         panels |= {name: [*tasks] for name, tasks in AVERAGES.items()}
-    points: list[dict[str, float | str | bool | None]] = []
+    points: list[dict[str, Value]] = []
     for panel, tasks in panels.items():
         for row, cells in board.rows.items():
             point = _point(row, panel, [cells.get(task, Cell()) for task in tasks], measure)
@@ -64,12 +66,13 @@ def of_results(data: ReportData, board: Board) -> tuple[list[Point], list[Field]
             point |= _measured(speeds.by_mixer.get(row), tasks)
             point["is_own"] = any(cells[task].has_own for task in tasks)
             points.append(point)
-    return (points, *_describe(points, titles))
+    fields, axes = _describe(points, titles)
+    return points, fields, axes
 
 
-def of_probe(probe: Probe) -> tuple[list[Point], list[Field], dict[str, str]]:
-    """Make a point for each row and variant of a probe; returns the same as `of_results`."""
-    points: list[dict[str, float | str | bool | None]] = []
+def of_probe(probe: Probe) -> Described:
+    """Make a point for each row and variant of a probe."""
+    points: list[dict[str, Value]] = []
     for variant in probe.variants:
         for row in probe.rows:
             cell = probe.cell(row, variant)
@@ -88,18 +91,20 @@ def of_probe(probe: Probe) -> tuple[list[Point], list[Field], dict[str, str]]:
         "width": "width, channels",
         "state": "state of a sequence, numbers",
     }
-    return (points, *_describe(points, titles))
+    fields, axes = _describe(points, titles)
+    return points, fields, axes
 
 
 def _point(
     row: str, panel: str, cells: Sequence[Cell[RunRecord]], measure: Measure
-) -> dict[str, float | str | bool | None] | None:
+) -> dict[str, Value] | None:
     """Describe the score of a row in a panel; None without a score on any of its tasks."""
     values = [cell.number_of(measure) for cell in cells]
-    mean = mean_over([*map(str, range(len(values)))], dict(zip(map(str, range(len(values))), values, strict=True)))
-    if mean is None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(cells):
         return None
-    interval = average_interval([v or 0.0 for v in values], [interval_of(c, measure) for c in cells])
+    mean = statistics.mean(known)
+    interval = average_interval(known, [interval_of(cell, measure) for cell in cells])
     low, high = interval or (None, None)
     remarks = dict.fromkeys(remark for cell in cells for remark in cell.remarks_of(measure))
     return {
@@ -110,11 +115,9 @@ def _point(
     }  # fmt: skip
 
 
-def _costs(
-    devices: Sequence[str], cells: Sequence[Cell[RunRecord]]
-) -> dict[str, float | str | bool | None]:
+def _costs(devices: Sequence[str], cells: Sequence[Cell[RunRecord]]) -> dict[str, Value]:
     """Return what training took on each device that made runs of all cells, and the parameters."""
-    found: dict[str, float | str | bool | None] = {
+    found: dict[str, Value] = {
         "parameters": float(max(run.params for cell in cells for run in cell.runs))
     }
     for number, device in enumerate(devices):
@@ -125,7 +128,9 @@ def _costs(
         known = [speed.steps_per_second for speed in speeds if speed.steps_per_second is not None]
         if len(known) == len(groups):
             found[f"speed{number}"] = statistics.geometric_mean(known)
-        seconds = [[run.train_seconds for run in runs if run.train_seconds is not None] for runs in groups]
+        seconds = [
+            [run.train_seconds for run in runs if run.train_seconds is not None] for runs in groups
+        ]
         if all(seconds):
             found[f"minutes{number}"] = sum(map(statistics.mean, seconds)) / 60
         memory = [speed.peak_memory_mib for speed in speeds if speed.peak_memory_mib is not None]
@@ -134,9 +139,7 @@ def _costs(
     return found
 
 
-def _measured(
-    speed: PresetSpeed | None, tasks: Sequence[str]
-) -> dict[str, float | str | bool | None]:
+def _measured(speed: PresetSpeed | None, tasks: Sequence[str]) -> dict[str, Value]:
     """Return the speed and the memory of a mixer that were measured at a preset."""
     if speed is None or (len(tasks) == 1 and tasks[0] not in speed.by_task):
         return {}
@@ -145,11 +148,11 @@ def _measured(
 
 
 def _describe(
-    points: Sequence[Mapping[str, float | str | bool | None]], titles: Mapping[str, str]
+    points: Sequence[Point], titles: Mapping[str, str]
 ) -> tuple[list[Field], dict[str, str]]:
     """Return the fields that any point has, and those that a chart shows at first.
 
-    Of the costs that most rows of the user's own have, these are the first that half of the rows have.
+    Of the costs that most rows of the user's own have, it is the first that half of all rows have.
     """
     values = {
         name: [float(v) for point in points if isinstance(v := point.get(name), (int, float))]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from common.files import write_atomically
 from lra.report.boards.results import Results
-from lra.report.chapters import ReportData, ReportOptions, readme_items, readme_slugs
-from lra.report.contents import CHAPTERS
+from lra.report.contents import item_names, make_items
+from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.drawing import ReportFigure
 from lra.report.tables.leaderboard_csv import leaderboard_csv
 from lra.report.tables.markdown import command_block, escape
@@ -61,7 +61,7 @@ def make_block(data: ReportData, slugs: Sequence[str]) -> Block:
     """Make the tables and figures of a block; figures are still to be drawn."""
     tables: list[Table] = []
     figures: dict[Path, ReportFigure] = {}
-    for item in readme_items(CHAPTERS, data, slugs):
+    for item in make_items(data, slugs):
         if isinstance(item, Table):
             tables.append(item.without_empty_columns())
         else:
@@ -81,7 +81,7 @@ def _blocks(data: ReportData, readme: Path, content: str) -> Iterator[tuple[re.M
             f"{readme}: expected a line <!-- end --> after each line <!-- made by report.py: ... "
             f"-->, found {len(ends)} and {len(starts)} of them"
         )
-    known = readme_slugs(CHAPTERS)
+    known = item_names()
     for place in found:
         slugs = [slug.strip() for slug in place[1].split(",")]
         for slug in slugs:
@@ -145,7 +145,7 @@ def write_readmes(results: Results, root: Path) -> None:
             figures |= block.figures
         contents[root / file] = "".join([*parts, content[end:]])
     for path, figure in figures.items():
-        write_atomically(path, figure.files()[f"{figure.slug}.svg"])
+        write_atomically(path, figure.svg())
     for path, content in contents.items():
         write_atomically(path, content.encode())
     for path in results.folder.glob("*.svg"):

@@ -14,7 +14,7 @@ from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.report.boards.results import MetricsLine, Results
 from lra.report.boards.slugs import bench_anchor, run_anchor
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.page.commands import bench_command, command
 
 MOST_POINTS = 20_000

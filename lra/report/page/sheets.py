@@ -7,7 +7,6 @@ makes it and a line in the charts of a sheet.
 from __future__ import annotations
 
 import dataclasses
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,9 +18,9 @@ from lra.report.boards.evaluations import EvaluationBoard, evaluation_boards
 from lra.report.boards.grids import choose_from_grids
 from lra.report.boards.position_bits import by_position, windows_of
 from lra.report.boards.probes import Probe
-from lra.report.boards.slugs import run_anchor, slugify
+from lra.report.boards.slugs import run_anchor
 from lra.report.boards.speeds import SpeedBoard, Workload
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.page.points import Field, Point, of_probe, of_results
 from lra.report.tables.accuracy import accuracy_columns, conditions_of
 from lra.report.tables.benchmarks import against_reference
@@ -32,7 +31,7 @@ from lra.report.tables.position_bits import position_tables
 from lra.report.tables.probes import probe_tables
 from lra.report.tables.published import perplexity_table, published_table
 from lra.report.tables.speed import memory_table, speed_table
-from lra.report.tables.table import Column, Entry, Table, name_column, number_entry, text_column
+from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from tasks.base import BENCHMARK
 
 FEWEST_STEPS = 200
@@ -235,8 +234,12 @@ def position_sheets(data: ReportData) -> Iterator[Sheet]:
     for board in data.position_boards:
         windows = windows_of(board, evaluation_boards(data.results, board))
         for one, table in zip(windows, position_tables(board, windows, board.slug), strict=False):
-            places = [float(last + 1) for _, last in sorted(by_position(next(iter(one.results.values()))))]
-            group = Group(dict(zip(table.headings[1:], places, strict=False)), "position", "bits per token")
+            places = [
+                float(last + 1) for _, last in sorted(by_position(next(iter(one.results.values()))))
+            ]
+            group = Group(
+                dict(zip(table.headings[1:], places, strict=False)), "position", "bits per token"
+            )
             yield Sheet(table, [*board.rows], _line_charts("Bits by position", {"position": group}))
 
 
@@ -308,8 +311,17 @@ def _merge(boards: Sequence[SpeedBoard]) -> list[SpeedBoard]:
         tasks = {workload.task for workload in board.workloads}
         title = ", ".join(part for part in board.title.split(", ") if part not in tasks)
         for place, one in enumerate(merged):
-            same = (one.device, one.title, one.note, one.unit) == (board.device, title, board.note, board.unit)
-            if same and one.rows.keys() == board.rows.keys() and not {*one.workloads} & {*board.workloads}:
+            same = (one.device, one.title, one.note, one.unit) == (
+                board.device,
+                title,
+                board.note,
+                board.unit,
+            )
+            if (
+                same
+                and one.rows.keys() == board.rows.keys()
+                and not {*one.workloads} & {*board.workloads}
+            ):
                 rows = {row: {**one.rows[row], **board.rows[row]} for row in one.rows}
                 merged[place] = dataclasses.replace(one, rows=rows)
                 break
@@ -349,7 +361,13 @@ def run_sheets(data: ReportData) -> Iterator[Sheet]:
     results = data.results
     runs = sorted(
         results.records,
-        key=lambda run: (not results.is_own(run), run.task, run.preset, data.names.of(run), run.seed),
+        key=lambda run: (
+            not results.is_own(run),
+            run.task,
+            run.preset,
+            data.names.of(run),
+            run.seed,
+        ),
     )
     own = [run for run in runs if results.is_own(run)]
     own.sort(key=results.time, reverse=True)
@@ -369,15 +387,20 @@ def run_sheets(data: ReportData) -> Iterator[Sheet]:
     }
     columns = [text_column(name, found) for name, found in texts.items()]
     yield Sheet(
-        Table("runs", "All runs", "Select a name to see settings, command and learning curve.", [Column("run", names), *columns]),
+        Table(
+            "runs",
+            "All runs",
+            "Select a name to see settings, command and learning curve.",
+            [Column("run", names), *columns],
+        ),
         [data.names.of(run) for run in runs],
     )
 
 
 VIEWS = (
     View("results", "Results", "Which mixer is best, and is its lead real?", result_sheets),
-    View("length", "Longer data", "What do trained models score on longer or harder data?", length_sheets),
-    View("positions", "Bits by position", "Where in a window do models need most bits?", position_sheets),
+    View("length", "Longer data", "What do models score on longer or harder data?", length_sheets),
+    View("positions", "Positions", "Where in a window do models need most bits?", position_sheets),
     View("probes", "Probes", "Which abilities does a mixer have?", probe_sheets),
     View("speed", "Speed and memory", "How do time and memory grow with length?", speed_sheets),
     View("published", "Published", "What do papers report?", published_sheets),

@@ -11,7 +11,7 @@ from common.files import write_atomically
 from common.untrusted import read_regular
 from lra.record.table import to_frame
 from lra.report.boards.grids import choose_from_grids
-from lra.report.chapters import ReportData
+from lra.report.data import ReportData
 from lra.report.page.page import write_page
 from lra.report.tables.accuracy import accuracy_table
 from lra.report.tables.next_tokens import position_table
@@ -69,7 +69,9 @@ def _frames(data: ReportData) -> dict[str, pd.DataFrame]:
         ),
         "probes": _join(map(probe_table, data.probes)),
         "speed": _join(
-            table for board in measured for table in speed_and_memory_tables(board, data.relative_to)
+            table
+            for board in measured
+            for table in speed_and_memory_tables(board, data.relative_to)
         ),
         "published": _join([published_table(data.published)]),
     }

@@ -4,7 +4,6 @@ __all__ = [
     "accuracy",
     "benchmarks",
     "comparison",
-    "equal_time",
     "latex",
     "leaderboard",
     "leaderboard_csv",
