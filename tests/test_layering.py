@@ -44,7 +44,6 @@ APART = {("tasks", "models"), ("models", "tasks"), ("models", "lra"), ("tasks", 
 
 LATE = {
     "lra.report.contents": "torch, for reports without the tables of published settings",
-    "lra.report.figures.kernels": "torch, for reports without checkpoints",
     "lra.runtime.cli": "torch, for help texts and mistakes",
     "lra.sweep.ray_cluster": "what a node of a cluster may not have",
     "models.ops.delta_rule": "numba, for the delta rule",

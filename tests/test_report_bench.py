@@ -13,7 +13,6 @@ import torch
 from torch.profiler import record_function
 
 from conftest import python_example
-from figure_checks import legend_names, overlaps
 from lra.bench import __main__ as bench
 from lra.bench import rounds
 from lra.bench.case import Case
@@ -22,10 +21,6 @@ from lra.bench.time_breakdown import profile_steps
 from lra.config.registry import MIXERS
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.report.boards.benchmarks import bench_boards
-from lra.report.boards.row_names import RowNames
-from lra.report.figures.drawing import style
-from lra.report.figures.layers import layer_figures
-from lra.report.figures.styles import assign_styles
 from lra.report.page.commands import bench_command
 from lra.report.tables.benchmarks import against_reference, benchmark_tables
 from made_results import bench_record
@@ -162,12 +157,6 @@ def test_a_setting_is_varied(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert order.index("2") < order.index("10")
     (board,) = bench_boards(records)
     assert "mixer.rpe_layers" not in board.title
-    names = RowNames([], records)
-    (figure,) = layer_figures(records, names, assign_styles(["fd-tnn"]))
-    assert figure.title == "lm, step: speed over mixer.rpe_layers"
-    (axes,) = figure.draw().axes
-    assert axes.get_xlabel() == "mixer.rpe_layers"
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["2", "10"]
 
 
 def _pretraining(objective: str, mixer: str, layers: int, **changes: object) -> BenchRecord:
@@ -203,25 +192,6 @@ def test_how_much_faster_pretraining_is_stands_at_each_number_of_layers() -> Non
     assert memory.facts
     alone = _pretraining("next", "tnn", 6, rounds_rpe_layers=(6,))
     assert len(bench_boards([_pretraining("next", "tnn", 3), alone])) == 2
-
-
-def test_pretraining_is_drawn_over_layers() -> None:
-    others = [bench_record(), _pretraining("next", "tnn", 3, length=64)]
-    slow = _all_pretraining(device="CPU B")
-    records = [*_all_pretraining(), *others, *slow]
-    styles = assign_styles(["tnn", "fd-tnn"])
-    figures = layer_figures(records, RowNames([], records), styles)
-    assert len({figure.slug for figure in figures}) == len(figures) == 2
-    with style():
-        drawn = figures[0].draw()
-        assert overlaps(drawn) == []
-    (axes,) = drawn.axes
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["3", "6"]
-    found = set(legend_names(drawn))
-    assert found == {f"{m}, {d}" for m in ("tnn", "fd-tnn") for d in ("causal", "bidirectional")}
-    markers = {one["marker"] for one in styles.values()}
-    lines = [line.get_linestyle() for line in axes.lines if line.get_marker() in markers]
-    assert sorted(map(str, lines)) == ["-", "-", "--", "--"]
 
 
 @pytest.mark.usefixtures("in_this_process")

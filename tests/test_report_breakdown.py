@@ -17,7 +17,6 @@ from lra.report.boards.results import Results
 from lra.report.figures.breakdown import (
     SeedPredictions,
     breakdown_figures,
-    confusion,
     draw_group_accuracies,
     group_accuracies,
     join_predictions,
@@ -205,17 +204,6 @@ def test_a_group_too_small_shifts_no_name(tmp_path: Path) -> None:
     assert ticks == {1.0: "k2", 2.0: "k3"}
 
 
-def test_confusions_are_percent_of_a_class() -> None:
-    matrix = confusion(
-        SeedPredictions([Predictions(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 0]), {})])
-    )
-    assert matrix.tolist() == [[50, 50, 0], [0, 100, 0], [100, 0, 0]]
-    matrix = confusion(
-        SeedPredictions([Predictions(np.array([0, 0, 1]), np.array([0, NO_PREDICTION, 1]), {})])
-    )
-    assert matrix.tolist() == [[50, 0], [0, 100]]
-
-
 def test_an_example_without_a_prediction_is_wrong(tmp_path: Path) -> None:
     run = record(test_accuracy=50.0, test_correct=2, test_total=4)
     save_all(tmp_path, [run])
@@ -244,7 +232,6 @@ def test_breakdowns_are_drawn_from_the_predictions(tmp_path: Path) -> None:
     names = [
         "accuracy-listops-by-length",
         "accuracy-listops-by-root-operator",
-        "confusions-listops",
     ]
     assert [p.slug for p in figures] == [f"{name}-d" for name in names]
     for made in figures:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from figure_checks import overlaps
 from lra.record.intervals import wilson_interval
-from lra.record.run import RunRecord, folder_of
+from lra.record.run import RunRecord
 from lra.report.boards.board import boards
 from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
 from lra.report.boards.ranking import BEST, SECOND, ranks_beyond
-from lra.report.boards.results import Results
 from lra.report.figures.leaderboard import leaderboard_figures
 from lra.report.figures.styles import assign_styles
 from lra.report.published.closest import closest_mean
-from lra.report.tables.equal_time import equal_time_table
 from lra.report.tables.leaderboard import leaderboard
 from lra.report.tables.table import Table
 from lra.report.tables.training_speed import training_speed_table
-from made_results import bench_record, record, save_all
+from made_results import bench_record, record
 
 FIVE = ("listops", "text", "retrieval", "image", "pathfinder")
 
@@ -203,24 +198,3 @@ def test_the_figure_has_mixers_with_a_mean_and_a_speed_measured_and_published() 
     (low, high), *_ = (b.interval for b in figure.draw.args[0][0].bubbles if b.method == "tnn")
     assert high - low == pytest.approx(2 * 2.19 / 5**0.5, abs=0.02), "not the spread over seeds"
     assert not leaderboard_figures(board, PresetSpeeds(), styles, closest_mean)
-
-
-def test_at_equal_time_a_mixer_of_half_the_speed_has_made_half_of_its_steps(tmp_path: Path) -> None:
-    runs = [*row("tnn", 40.0), *row("s4", 50.0), *row("lru", 60.0), *row("conv", 45.0)]
-    save_all(tmp_path, runs)
-    for run in runs:
-        lines = [
-            {"step": step, "seconds": step, "val_accuracy": step + 30.0} for step in (5, 10, 15, 20)
-        ]
-        path = folder_of(tmp_path, run) / "metrics.jsonl"
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    measured = [speed("tnn", 2.0), speed("s4", 1.0), speed("lru", 0.2), speed("conv", 8.0)]
-    speeds = preset_speeds(measured, "budget", "s4", "tnn")  # pyright: ignore
-    (board,) = boards(runs)
-    table = equal_time_table(Results(tmp_path), board, speeds)
-    assert table is not None
-    assert dict(table.rows) == {  # pyright: ignore
-        "conv": "50.00 (100 %)", "lru": "none yet (10 %)", "s4": "40.00 (50 %)",
-        "tnn": "50.00 (100 %)",
-    }  # fmt: skip
-    assert equal_time_table(Results(tmp_path), board, PresetSpeeds()) is None

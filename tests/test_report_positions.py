@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import pickle
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +21,13 @@ from lra.report.boards.board import Board, boards, leading_board, position_board
 from lra.report.boards.evaluations import evaluation_boards
 from lra.report.boards.position_bits import by_position, by_value, windows_of
 from lra.report.boards.results import Results
-from lra.report.data import Chapter, ReportData, ReportOptions, make_chapters
-from lra.report.contents import CHAPTERS
+from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.bubble_panels import speeds_on, task_panels
-from lra.report.figures.curves import LOSS, STEPS, learning_curve
+from lra.report.figures.bubbles import bubble_figures
+from lra.report.figures.curves import LOSS, STEPS, curve_figures, learning_curve
 from lra.report.figures.drawing import style
-from lra.report.figures.kernels import kernel_figures, learned_kernels, trained_model
+from lra.report.figures.styles import assign_styles
+from lra.report.page.page import make_data
 from lra.report.page.readme import Block, make_block
 from lra.report.tables.next_tokens import position_table
 from lra.report.tables.out_of_distribution import evaluation_tables
@@ -36,7 +36,6 @@ from lra.report.tables.table import Table
 from lra.report.tables.task_table import task_table
 from lra.train.scores import position_losses
 from made_results import next_token_run, record, save, save_all, save_evaluation, scores
-from written_page import read_page
 
 LN2 = math.log(2)
 LENGTHS = (512, 2048, 16384)
@@ -209,29 +208,19 @@ def test_what_the_ideal_predictor_needs_is_summed_as_losses_are() -> None:
     assert (lost.loss, lost.ideal) == (None, None)
 
 
-def next_tokens_chapter(results: Results) -> Chapter:
-    """Make the chapter of the only board whose targets are positions."""
-    made = make_chapters(CHAPTERS, ReportData(results, ReportOptions()))
-    (chapter,) = [chapter for chapter in made if chapter.slug.startswith("next-tokens")]
-    return chapter
-
-
 def test_figures_can_be_read(made: Results, board: Board) -> None:
-    chapter = next_tokens_chapter(made)
-    assert [figure.slug for figure in chapter.figures] == [
+    figures = [*next_tokens_block(made).figures.values()]
+    assert [figure.slug for figure in figures] == [
         "perplexity-lm-over-length-budget-s4",
-        "bits-over-position-lm-test-set-budget-s4",
         "bits-over-position-lm-16-384-positions-budget-s4",
-        "speed-and-bits-per-byte-by-task-budget-s4-cpu",
     ]
-    for made_figure in chapter.figures:
-        pickle.dumps(made_figure)  # as for the processes that draw
+    for made_figure in [*figures, *bubble_figures(board, "tnn", assign_styles(board.rows), "b")]:
         with style():
             assert overlaps(made_figure.draw()) == []
 
 
 def test_perplexity_is_drawn_over_length_with_the_trained_one(made: Results, board: Board) -> None:
-    figure = next_tokens_chapter(made).figures[0]
+    figure = next(iter(next_tokens_block(made).figures.values()))
     with style():
         (axes,) = figure.draw().axes
     lines = [np.asarray(line.get_xydata()) for line in axes.lines]
@@ -259,24 +248,24 @@ def test_curves_are_of_the_validation_loss(made: Results, board: Board) -> None:
     assert found is not None
     assert found.points == [(10, 1.5)]
     assert not made.faults
-    chapter = next_tokens_chapter(made)
-    (figure,) = [one for one in chapter.figures if one.slug == "learning-lm-over-steps-budget-s4"]
+    figure = curve_figures(made, board, assign_styles(board.rows), "budget-s4")[0]
+    assert figure.slug == "learning-lm-over-steps-budget-s4"
     with style():
         assert figure.draw().axes[0].get_ylabel() == "validation loss, nats"
 
 
 def test_the_command_prints_bits(made: Results, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--results-dir", str(made.folder), "--format", "markdown,html"]
+    arguments = ["--results-dir", str(made.folder), "--format", "html"]
     assert report.main(arguments) == 0
     shown = capsys.readouterr().out
     assert "next tokens of lm: bits per byte, best first" in shown
     assert "2.050 ± 0.071" in shown
-    page = read_page(made.folder / "report" / "index.html")
+    page = (made.folder / "report" / "index.html").read_text()
     assert "2.500 bits per byte, perplexity 5.657" in page
     assert "Published perplexities" in page
-    found = make_chapters(CHAPTERS, ReportData(made, ReportOptions(published="TNN")))
-    slugs = [table.slug for one in found for table in one.tables if "published" in table.slug]
-    assert slugs == ["published"], "what is named is shown alone"
+    named = make_data(ReportData(made, ReportOptions(published="TNN")), made.folder)
+    (sheet,) = next(view["sheets"] for view in named["views"] if view["id"] == "published")
+    assert sheet["title"] == "Published results", "what is named is shown alone"
 
 
 def test_a_paper_has_tables_of_accuracies_alone(
@@ -291,8 +280,9 @@ def test_a_paper_has_tables_of_accuracies_alone(
 
 def test_no_perplexities_are_published_of_other_tasks(tmp_path: Path) -> None:
     save(tmp_path, periodic_run(1.35))
-    found = make_chapters(CHAPTERS, ReportData(Results(tmp_path), ReportOptions()))
-    assert "published-perplexities" not in {table.slug for one in found for table in one.tables}
+    page = make_data(ReportData(Results(tmp_path), ReportOptions()), tmp_path)
+    titles = {sheet["title"] for view in page["views"] for sheet in view["sheets"]}
+    assert "Published perplexities" not in titles
 
 
 def test_what_commands_print_of_a_run(made: Results, board: Board) -> None:
@@ -378,18 +368,10 @@ def test_a_drawn_test_set_is_measured_once(
     assert "tnn, 128 positions: " not in capsys.readouterr().err
 
 
-def test_validations_tell_bits_and_kernels_are_drawn(trained: Path) -> None:
+def test_validations_tell_bits(trained: Path) -> None:
     results = Results(trained / "results")
     path = results.path(results.records[0]) / "metrics.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     validations = [line for line in lines if "val_loss" in line]
     assert validations
     assert all(one["val_bits"] == pytest.approx(one["val_loss"] / LN2) for one in validations)
-    model = trained_model(results, results.records[0])
-    assert model is not None
-    (kernel, _) = learned_kernels(model)
-    assert np.all(kernel.by_lag[:, kernel.lags < 0] == 0), "causal"
-    (board,) = position_boards(results.records)
-    (drawn,) = kernel_figures(results, board, "k")
-    with style():
-        assert overlaps(drawn.draw()) == []

@@ -12,8 +12,7 @@ from lra.record.scores import SegmentScore, TokenScores
 from lra.report.boards.board import boards
 from lra.report.boards.probes import Probe, probes
 from lra.report.boards.results import Results
-from lra.report.data import ReportData, ReportOptions, make_chapters
-from lra.report.contents import CHAPTERS
+from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.probes import probe_figures
 from lra.report.figures.styles import assign_styles
@@ -102,9 +101,7 @@ def test_probes_are_in_no_table_of_the_benchmark(tmp_path: Path) -> None:
     results = Results(tmp_path)
     data = ReportData(results, ReportOptions())
     assert [board.tasks for board in data.boards] == [board.tasks for board in boards([record()])]
-    chapters = make_chapters(CHAPTERS, data)
-    assert "Probes" in {chapter.tab for chapter in chapters}
-    printed = summarize(data, chapters, tmp_path)
+    printed = summarize(data)
     assert "languages, preset" in printed
     assert "95.00" in printed
 
@@ -169,8 +166,7 @@ def test_accuracy_is_drawn_over_width_and_state(tmp_path: Path) -> None:
     assert over_width.draw.args[0] == {"tnn": [(16.0, 51.0), (32.0, 52.0), (64.0, 53.0)]}
     assert over_state.draw.args[0] == {"tnn": [(160.0, 51.0), (320.0, 52.0), (640.0, 53.0)]}
     for figure in (over_width, over_state):
-        (svg,) = (file for name, file in figure.files().items() if name.endswith(".svg"))
-        assert b"mathdefault" not in svg
+        assert b"mathdefault" not in figure.svg()
     # At one width, there is nothing to draw.
     results, probe = found_in(tmp_path / "one", runs[:1])
     assert not probe_figures(results, probe, styles)
@@ -218,8 +214,7 @@ def test_the_longest_length_has_nine_in_ten_right(
 ) -> None:
     found, (figure,) = found_with(tmp_path, first_wrong, positions=16)
     assert found == length
-    (svg,) = (file for name, file in figure.files().items() if name.endswith(".svg"))
-    assert b"mathdefault" not in svg
+    assert b"mathdefault" not in figure.svg()
 
 
 def test_a_longest_length_needs_a_label_at_every_position(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from conftest import ROOT
 from lra.config.registry import MIXERS
 from lra.report.boards.board import boards, leading_board
 from lra.report.boards.results import Results
-from lra.report.data import ReportData, ReportOptions, readme_slugs
-from lra.report.contents import CHAPTERS
+from lra.report.contents import item_names
+from lra.report.data import ReportData, ReportOptions
 from lra.report.page.readme import (
     FILES,
     check_readmes,
@@ -212,5 +212,5 @@ def test_blocks_of_many_records_are_made(tmp_path: Path) -> None:
     for length in (1024, 2048):
         bench_record(mode="op", part="mixing", length=length).save(tmp_path / "bench")
     data = ReportData(Results(tmp_path), ReportOptions())
-    for slug in readme_slugs(CHAPTERS):
+    for slug in item_names():
         assert make_block(data, [slug]).text(tmp_path / "README.md")

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 import report
-from lra.report.boards.comparison import Comparison, compare
+from lra.report.boards.comparison import Comparison, compare, compare_all
 from lra.report.boards.results import Results
 from lra.report.data import ReportData, ReportOptions
 from lra.report.summary import summarize
+from lra.report.tables.comparison import describe_comparisons
 from lra.report.tables.table import Column, Entry, Table, text_column
 from lra.report.tables.terminal import fit_table
 from made_results import TASKS, next_token_run, record, save_all, write_predictions
@@ -26,9 +27,8 @@ def width(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
 
 
-def shown(folder: Path, *, is_chosen: bool = False, **options: object) -> str:
-    data = ReportData(Results(folder), ReportOptions(**options))  # pyright: ignore[reportArgumentType]
-    return summarize(data, [], folder / "index.html", is_chosen=is_chosen)
+def shown(folder: Path, *, is_chosen: bool = False) -> str:
+    return summarize(ReportData(Results(folder), ReportOptions()), is_chosen=is_chosen)
 
 
 def shipped(folder: Path) -> Path:
@@ -207,7 +207,13 @@ def compared(folder: Path, *given: str) -> str:
         write_predictions(
             folder, run, [(1, int(i < (run.test_correct or 0)), 7) for i in range(100)]
         )
-    return shown(folder, compare=given)
+    return compare_rows(folder, *given)
+
+
+def compare_rows(folder: Path, *given: str) -> str:
+    results = Results(folder)
+    data = ReportData(results, ReportOptions())
+    return describe_comparisons(compare_all(results, data.boards, given))
 
 
 def test_a_comparison_says_what_it_leaves_out(tmp_path: Path) -> None:
@@ -225,11 +231,9 @@ def test_a_comparison_says_what_it_leaves_out(tmp_path: Path) -> None:
         "that is finished and has predictions.csv (seeds: 0; 1) "
         "image (Preset paper, protocol s4): no runs of s4"
     )
-    data = ReportData(Results(tmp_path), ReportOptions(compare=["tnn", "s4"]))
-    assert data.comparisons is not None
     assert "McNemar" in text
     assert "Satterthwaite" not in text
-    assert "Satterthwaite" in shown(tmp_path, compare=["tnn", "s4 (train.lr=2)"])
+    assert "Satterthwaite" in compare_rows(tmp_path, "tnn", "s4 (train.lr=2)")
 
 
 def test_the_interval_of_several_seeds_covers_their_spread() -> None:

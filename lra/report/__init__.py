@@ -1,8 +1,8 @@
 """Records turned into tables, figures, a page and the blocks of README files.
 
-The rooms, from the top down: paper, page, figures, tables, published, boards. `contents` is the
-list of what is shown, `chapters` says what a chapter is, `summary` is what report.py prints, and
-`run_screen` is what a run prints at its end.
+The rooms, from the top down: paper, page, figures, tables, published, boards. `data` sorts the
+records into what compares, `contents` lists what blocks of README files may show, `summary` is what
+report.py prints, and `run_screen` is what a run prints at its end.
 """
 
-__all__ = ["chapters", "contents", "paper", "run_screen", "summary"]
+__all__ = ["contents", "data", "paper", "run_screen", "summary"]
