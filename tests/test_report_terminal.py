@@ -50,7 +50,7 @@ def test_boards_with_runs_of_ones_own_come_first(tmp_path: Path) -> None:
     mine = {"mixer": "GatedMean", "preset": "quick", "task": "image"}
     save_all(tmp_path, [record(**mine, test_accuracy=99.0),
                         record(**mine, run_id="l", overrides=LONG, config_hash="l")])  # fmt: skip
-    title, table, legend, others, place = shown(tmp_path).strip().split("\n\n")
+    title, table, legend, others = shown(tmp_path).strip().split("\n\n")
     assert title == "Preset quick, protocol s4: test accuracy in percent, best on image first"
     heading, *rows = table.splitlines()
     assert heading.split()[:2] == ["mixer", "image"], "the task of one's own runs comes first"
@@ -67,7 +67,6 @@ def test_boards_with_runs_of_ones_own_come_first(tmp_path: Path) -> None:
         "The report also has results of budget, quick (lm). To print those of a preset, add "
         "--preset budget."
     )
-    assert place.split() == f"The report has 0 tables and 0 figures: {tmp_path}/index.html".split()
 
 
 def test_of_a_grid_the_row_that_is_best_by_validation_is_shown(tmp_path: Path) -> None:
@@ -104,7 +103,7 @@ def test_of_a_grid_the_row_that_is_best_by_validation_is_shown(tmp_path: Path) -
 
 def test_without_runs_of_ones_own_the_main_shipped_board_is_printed(tmp_path: Path) -> None:
     text = shown(shipped(tmp_path))
-    first, title, *_, legend, others, _ = text.strip().split("\n\n")
+    first, title, *_, legend, others = text.strip().split("\n\n")
     assert "is your own" in first.replace("\n", " ")
     assert title.startswith("Preset budget, protocol s4")
     assert ">" not in text
@@ -125,7 +124,7 @@ def test_all_main_boards_of_a_preset_are_printed(
     assert report.main(arguments) == 0
     captured = capsys.readouterr()
     assert captured.out.startswith("None of these is your own.")
-    assert captured.err.startswith("Writing the report on 38 runs, 0 of them yours: ")
+    assert captured.err.startswith("Writing the report on 38 runs, 0 of them yours")
     both = ["Preset quick, protocol s4", "Preset quick, protocol s4, next tokens of lm"]
     assert titles(captured.out) == both
     save_all(tmp_path, [record(preset="quick", mixer="mean")])

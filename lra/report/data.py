@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
+from lra.record.run import RunRecord
 from lra.report.boards.benchmarks import bench_boards
 from lra.report.boards.board import Board, boards, leading_board, position_boards
 from lra.report.boards.comparison import find_method
 from lra.report.boards.preset_speeds import PresetSpeeds, preset_speeds
-from lra.report.boards.probes import probes
+from lra.report.boards.probes import Probe, probes
 from lra.report.boards.results import Results
 from lra.report.boards.row_names import RowNames
 from lra.report.boards.speeds import SpeedBoard, speed_boards
-from lra.report.figures.styles import assign_styles
+from lra.report.figures.styles import MethodStyles, assign_styles
 from lra.report.published.rows import choose_published
 from tasks.base import PROBES
 
@@ -39,22 +40,61 @@ class ReportData:
         self.results = results
         self.options = options
         self.names = RowNames(results.records, results.bench)
-        others = [record for record in results.records if record.task not in PROBES]
-        self.boards = boards(others, self.names, results.is_own)
-        self.position_boards = position_boards(others, self.names, results.is_own)
-        self.speed_boards = speed_boards(others, self.names, results.is_own)
-        self.bench_boards = bench_boards(results.bench, self.names, results.is_own)
-        self.probes = probes(results)
-        shown = [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
-        rows = [row for board in shown for row in board.rows]
+        self.published = choose_published(options.published)
+
+    @cached_property
+    def _others(self) -> list[RunRecord]:
+        """The runs on other tasks than probes."""
+        return [record for record in self.results.records if record.task not in PROBES]
+
+    @cached_property
+    def boards(self) -> list[Board]:
+        """Results whose targets are examples."""
+        return boards(self._others, self.names, self.results.is_own)
+
+    @cached_property
+    def position_boards(self) -> list[Board]:
+        """Results whose targets are positions."""
+        return position_boards(self._others, self.names, self.results.is_own)
+
+    @cached_property
+    def speed_boards(self) -> list[SpeedBoard]:
+        """Speeds of runs."""
+        return speed_boards(self._others, self.names, self.results.is_own)
+
+    @cached_property
+    def bench_boards(self) -> list[SpeedBoard]:
+        """Speeds that were measured in interleaved rounds."""
+        return bench_boards(self.results.bench, self.names, self.results.is_own)
+
+    @cached_property
+    def probes(self) -> list[Probe]:
+        """Results on probes."""
+        return probes(self.results)
+
+    @property
+    def _shown(self) -> list[Board | SpeedBoard]:
+        return [*self.boards, *self.position_boards, *self.speed_boards, *self.bench_boards]
+
+    @cached_property
+    def styles(self) -> MethodStyles:
+        """The style of each row in figures."""
+        rows = [row for board in self._shown for row in board.rows]
         of_probes = [
             row for probe in self.probes for row in {*probe.rows, *probe.families.values()}
         ]
-        self.styles = assign_styles([*rows, *of_probes])
-        self.relative_to = DEFAULT_RELATIVE_TO
-        if options.relative_to is not None:
-            self.relative_to = find_method(shown, options.relative_to, "--relative-to")
-        self.published = choose_published(options.published)
+        return assign_styles([*rows, *of_probes])
+
+    @cached_property
+    def relative_to(self) -> str:
+        """The mixer that speeds are divided by.
+
+        Raises: UserError if no mixer has the name that was asked for.
+        """
+        given = self.options.relative_to
+        if given is None:
+            return DEFAULT_RELATIVE_TO
+        return find_method(self._shown, given, "--relative-to")
 
     @cached_property
     def leading_board(self) -> Board | None:

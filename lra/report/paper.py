@@ -181,6 +181,7 @@ def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ())
         found = [mean for task in tasks if task in cells and (mean := cells[task].mean) is not None]
         return -len(found), -sum(found), name
 
+    with_task = [name for name, cells in board.rows.items() if not cells.keys().isdisjoint(tasks)]
     names: list[str] = []
     for word in words:
         if word == MIXERS:
@@ -189,7 +190,9 @@ def choose_rows(board: Board, words: Sequence[str], columns: Sequence[str] = ())
         elif word == VARIANTS:
             names += [name for name, cells in board.rows.items() if not is_at_preset(cells)]
         elif word not in ROW_WORDS and matching_names(word, board.rows):
-            names.append(complete(word, board.rows, "row", "--rows"))
+            # A row without any of the columns is not in the way of one that begins so.
+            rows = with_task if matching_names(word, with_task) else [*board.rows]
+            names.append(complete(word, rows, "row", "--rows"))
     return dataclasses.replace(board, rows={name: board.rows[name] for name in names})
 
 
