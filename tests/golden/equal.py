@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -99,13 +98,23 @@ def hashes() -> Values:
 
 
 def tables() -> Values:
-    """Write the tables of the report on the shipped runs as CSV."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "report.py", "--results-dir", "results/shipped"]
-        command += ["--format", "csv", "--out", folder]
-        subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-        for path in sorted(Path(folder).rglob("*.csv")):
-            yield path.relative_to(folder).as_posix(), path.read_text()
+    """Write the tables that README files show: their unrounded numbers or, without any, their text.
+
+    Beside them are the runs of the leaderboard.
+    """
+    import pandas as pd
+
+    from lra.report.boards.results import Results
+    from lra.report.contents import item_names, make_items
+    from lra.report.data import ReportData, ReportOptions
+    from lra.report.tables.table import Table
+    from lra.runtime.console import csv_table
+
+    data = ReportData(Results(ROOT / "results" / "shipped"), ReportOptions())
+    for item in make_items(data, item_names()):
+        if isinstance(item, Table):
+            frame = pd.DataFrame(list(item.facts))
+            yield f"tables/{item.slug}.csv", csv_table(frame) if item.facts else item.markdown()
     yield "results/leaderboard.csv", (ROOT / "results" / "leaderboard.csv").read_text()
 
 

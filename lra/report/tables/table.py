@@ -1,19 +1,16 @@
-"""A table, and how it is written: Markdown, LaTeX, HTML, CSV."""
+"""A table, and how it is written in Markdown."""
 
 from __future__ import annotations
 
 import dataclasses
-import html
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lra.report.boards.ranking import BEST, SECOND, ranks, ranks_beyond
-from lra.report.tables import latex
 from lra.report.tables.markdown import escape
-from lra.runtime.console import MISSING, csv_table, markdown_table
+from lra.runtime.console import MISSING, markdown_table
 
 _MARKDOWN = {BEST: "**{}**", SECOND: "<u>{}</u>"}
-LATEX_PACKAGES = "% needs \\usepackage{booktabs}\n"
 
 
 @dataclass(frozen=True)
@@ -152,57 +149,3 @@ class Table:
         for (i, j), mark in self.marks.items():
             rows[i][j] = _MARKDOWN[mark].format(rows[i][j])
         return markdown_table(list(map(escape, self.headings)), rows)
-
-    def latex(self) -> str:
-        """Write the table in LaTeX, which needs the package booktabs."""
-        rows = [list(map(latex.escape, row)) for row in self.rows]
-        for (i, j), mark in self.marks.items():
-            rows[i][j] = latex.MARKS[mark] % rows[i][j]
-        alignment = "l" + "r" * (len(self.columns) - 1)
-        lines = [
-            "\\begin{table}[t]",
-            "\\centering",
-            f"\\caption{{{latex.escape(f'{self.title}. {self.caption}')}}}",
-            f"\\label{{tab:{self.slug}}}",
-            latex.tabular(alignment, list(map(latex.escape, self.headings)), [rows]),
-            "\\end{table}\n",
-        ]
-        return LATEX_PACKAGES + "\n".join(lines)
-
-    def html(self) -> str:
-        """Write the table in HTML; numbers link to their runs.
-
-        Rows and cells with results of the user's own have the class "own". They have no end tags,
-        which HTML does not need, so that the page stays small.
-        """
-        head = "".join(f"<th>{html.escape(column)}</th>" for column in self.headings)
-        marks = self.marks
-        own = self.own_rows
-        body = "\n".join(
-            _tag("tr", ["own"] * (i in own))
-            + "".join(_td(entry, marks.get((i, j))) for j, entry in enumerate(entries))
-            for i, entries in enumerate(zip(*(c.entries for c in self.columns), strict=True))
-        )
-        return (
-            f'<table class="sortable">\n<thead><tr>{head}</tr></thead>\n'
-            f"<tbody>\n{body}\n</tbody>\n</table>"
-        )
-
-    def csv(self) -> str:
-        """Write the unrounded numbers as CSV, one number per line."""
-        import pandas as pd
-
-        return csv_table(pd.DataFrame(list(self.facts)))
-
-
-def _td(entry: Entry, mark: str | None) -> str:
-    text = html.escape(MISSING if entry.text is None else entry.text)
-    if entry.link:
-        others = html.escape(" ".join(entry.other_links))
-        others = f' data-runs="{others}"' if others else ""
-        text = f'<a href="#{html.escape(entry.link)}"{others}>{text}</a>'
-    return f"{_tag('td', [*filter(None, [mark]), *(['own'] * entry.is_own)])}{text}"
-
-
-def _tag(name: str, classes: Sequence[str]) -> str:
-    return f'<{name} class="{" ".join(classes)}">' if classes else f"<{name}>"
