@@ -110,7 +110,13 @@ CHARTS: Mapping[str, Callable[[], Any]] = {
 
 def specifications() -> dict[str, Any]:
     """Return the Vega-Lite specification of each kind of chart, without points."""
-    config = {"scale": {"zero": False}}
+    config = {
+        "background": "transparent",
+        "font": "system-ui, sans-serif",
+        "view": {"stroke": "transparent"},
+        "axis": {"titleFontWeight": 400, "titleFontSize": 13, "labelFontSize": 12},
+        "scale": {"zero": False},
+    }
     return {
         name: draw().to_dict(validate=False) | {"config": config} for name, draw in CHARTS.items()
     }

@@ -10,15 +10,16 @@ function make(tag, properties = {}, ...children) {
   element.append(...children.filter(Boolean));
   return element;
 }
-const select = (id, options, value, onchange) => make("select", { id, onchange: (event) => onchange(event.target.value) },
-  ...options.map(([name, text]) => make("option", { value: name, selected: name === value }, text)));
+function fill(select, options, value) {
+  select.replaceChildren(...options.map(([name, text]) => make("option", { value: name }, text)));
+  return Object.assign(select, { value });
+}
+const select = (id, options, value, onchange) =>
+  fill(make("select", { id, onchange: (event) => onchange(event.target.value) }), options, value);
+const join = (separator, ...texts) => texts.filter(Boolean).join(separator);
 const check = (id, text, checked, onchange, ...before) =>
   make("label", {}, make("input", { type: "checkbox", id, checked, onchange }), " ", ...before, text);
-function glyph(row) {
-  const style = page.styles[row], mark = make("span", { ariaHidden: "true" }, style && `${style.glyph} `);
-  mark.style.color = style?.colour ?? "";
-  return mark;
-}
+const glyph = (row) => make("span", { ariaHidden: "true", style: `color: ${page.styles[row]?.colour}` }, page.styles[row] && `${page.styles[row].glyph} `);
 
 // The state: texts by name; lists have a line for each item.
 function readAddress() {
@@ -32,8 +33,7 @@ function change(changes) {
 }
 const list = (name) => (state[name] ? state[name].split("\n") : []);
 function toggle(name, item) {
-  const others = list(name).filter((one) => one !== item);
-  change({ [name]: (others.length < list(name).length ? others : [...others, item]).join("\n") });
+  change({ [name]: (list(name).includes(item) ? list(name).filter((one) => one !== item) : [...list(name), item]).join("\n") });
 }
 const leave = { sort: "", order: "", columns: "", from: "", panel: "" };  // what is of one table
 
@@ -57,11 +57,7 @@ function render() {
 }
 
 function renderTools(view) {
-  const chosen = (id, options, name) => {
-    $(id).replaceChildren(...options.map(([value, text]) => make("option", { value }, text)));
-    $(id).value = name;
-  };
-  chosen("sheet", view.sheets.map((one) => [one.id, one.title]), sheet.id);
+  fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
   $("sheet").hidden = view.sheets.length < 2;
   $("search").value = state.search ?? "";
   $("theme").value = state.theme ?? "";
@@ -75,7 +71,7 @@ function renderTools(view) {
   $("columns").replaceChildren(...sheet.columns.slice(1).map(({ name }) =>
     check(`column-${name}`, name, !list("columns").includes(name), () => toggle("columns", name))));
   const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
-  chosen("from", [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
+  fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
   $("from-label").hidden = names.length < 2;
   $("clear").hidden = !list("pick").length;
   $("own-note").hidden = !sheet.rows.some((row) => row.own);
@@ -107,15 +103,14 @@ function renderTable(rows) {
     return make("th", { scope: "col", className: numeric ? "" : "text", ariaSort: number === place ? (isRising ? "ascending" : "descending") : null },
       make("button", { id: `sort-${name}`, onclick: sort }, name || "what"));
   });
-  const classes = (row) => [row.own && "own", row.beneath && "beneath", list("pick").includes(row.name) && "picked"];
-  const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", { className: classes(row).filter(Boolean).join(" ") },
+  const classes = (row) => join(" ", row.own && "own", row.beneath && "beneath", list("pick").includes(row.name) && "picked");
+  const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", { className: classes(row) },
     ...shown.map((number) => (number ? renderCell(row, number, from) : renderName(row)))));
   $("table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)));
-  $("note").textContent = [
-    !rows.length && "No row matches.",
+  $("note").textContent = join(" ", !rows.length && "No row matches.",
     rows.length > MOST_ROWS && `The first ${MOST_ROWS} of ${rows.length} rows are shown: search for others.`,
-    from && `Differences from ${from.name}. Gray ones are within the 95 % interval of chance. For a test on the same `
-      + `examples: python report.py --compare "${from.name}" OTHER`].filter(Boolean).join(" ");
+    from && `Differences from ${from.name}. Gray ones are within the 95 % interval. To compare on the same test examples: `
+      + `python report.py --compare "${from.name}" OTHER`);
 }
 
 function renderName(row) {
@@ -133,71 +128,61 @@ function renderCell(row, place, from) {
   const isNoise = isCompared && column.margin !== null && Math.abs(difference) <= column.margin;
   const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(column.digits)}` : cell.text ?? "-";
   const seeds = cell.seeds > 1 ? `mean ± standard deviation over ${cell.seeds} seeds` : cell.seeds ? "1 seed" : "";
-  const classes = [!isCompared && cell.mark, cell.own && "own", isNoise && "noise", isChance && "chance", !column.numeric && "text"];
-  return make("td", { className: classes.filter(Boolean).join(" "), title: [`${row.name}, ${column.name}`, seeds, ...notes].filter(Boolean).join("; ") },
-    cell.runs ? make("button", { id: `cell-${row.name}-${column.name}`, onclick: () => showRuns(`${row.name}: ${column.name}`, cell.runs) }, text)
-      : make("span", {}, text),
-    make("small", {}, [!isCompared && cell.deviation, ...notes].filter(Boolean).map((word) => ` ${word.replace("at chance", "chance")}`).join(",")));
+  const classes = join(" ", !isCompared && cell.mark, cell.own && "own", isNoise && "noise", isChance && "chance", !column.numeric && "text");
+  const open = () => showRuns(`${row.name}: ${column.name}`, cell.runs);
+  return make("td", { className: classes, title: join("; ", `${row.name}, ${column.name}`, seeds, ...notes) },
+    cell.runs ? make("button", { id: `cell-${row.name}-${column.name}`, onclick: open }, text) : make("span", {}, text),
+    make("small", {}, ` ${join(", ", !isCompared && cell.deviation, ...notes).replace("at chance", "chance")}`));
 }
 
 // Points of each kind of chart: of the chart itself, of the table, or of the runs behind it.
 const write = (value) => value.toLocaleString("en", { maximumSignificantDigits: 5 });
-const fieldOf = (chart, axis) => state[`${chart.kind}-${axis}`] ?? chart.axes[axis];
-const titleOf = (chart, axis) => chart.fields.find((one) => one.name === fieldOf(chart, axis));
+const titleOf = (chart, axis) => chart.fields.find((one) => one.name === state[`${chart.kind}-${axis}`])
+  ?? chart.fields.find((one) => one.name === chart.axes[axis]);
+const fieldOf = (chart, axis) => titleOf(chart, axis).name;
 const pointsOf = {
-  bubbles: (chart, panel, rows) => chart.points.filter((point) => point.panel === panel && rows.some((row) => row.name === point.row)).map((point) => {
-    const [x, y, size] = ["x", "y", "size"].map((axis) => point[fieldOf(chart, axis)]), interval = point.low !== undefined && [point.low, point.high];
-    const lines = chart.fields.filter(({ name }) => name !== "same" && point[name] !== undefined).map(({ name, title }) =>
-      `${title}: ${write(point[name])}${name === "score" && interval ? ` (${interval.map(write).join(" to ")})` : ""}`);
-    const bars = fieldOf(chart, "y") === "score" && interval ? { low: interval[0], high: interval[1] } : {};
-    return { row: point.row, own: point.is_own, x, y, size, ...bars, tip: [...lines, `seeds: ${point.seeds}`, `device: ${point.device}`, point.remarks] };
-  }),
-  curves: (chart, panel, rows) => curvesOf(chart, rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? [])),
-  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.groups[panel].places).map(([name, x]) => {
-    const { value, text, deviation } = row.cells[columnOf(name)];
-    return { row: row.name, line: row.name, own: row.own, x, y: value, tip: [`${name}: ${text} ${deviation ?? ""}`] };
-  })),
-  dots: (chart, panel, rows) => rows.map((row) => {
-    const { value, text } = row.cells[columnOf(panel)];
-    return { row: row.name, own: row.own, x: value, y: row.name, tip: [`${panel}: ${text}`] };
-  }),
+  bubbles: (chart, panel, rows) => {
+    const names = rows.map((row) => row.name), [x, y, size] = ["x", "y", "size"].map((axis) => fieldOf(chart, axis));
+    const bars = (point) => (y === "score" ? {} : { low: undefined, high: undefined });
+    return chart.points.filter((point) => point.panel === panel && names.includes(point.row)).map((point) =>
+      ({ ...point, ...bars(point), own: point.is_own, x: point[x], y: point[y], size: point[size] }));
+  },
+  curves: (chart, panel, rows) => curvesOf(fieldOf(chart, "x"), fieldOf(chart, "y"), rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? [])),
+  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.groups[panel].places)
+    .map(([name, x]) => ({ ...cellPoint(row, name), line: row.name, x }))),
+  dots: (chart, panel, rows) => rows.map((row) => ({ ...cellPoint(row, panel), x: row.cells[columnOf(panel)].value, y: row.name })),
 };
 pointsOf.steps = pointsOf.lines;
-function curvesOf(chart, names) {
+function cellPoint(row, name) {
+  const { value, text, deviation = "" } = row.cells[columnOf(name)];
+  return { row: row.name, own: row.own, y: value, tip: `${row.name}\n${name}: ${text} ${deviation}` };
+}
+function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
   return (done.length ? done : names).flatMap((name) => {
-    const { curve, row, title, is_own } = page.runs[name], ys = curve[fieldOf(chart, "y")];
-    return curve[fieldOf(chart, "x")].map((x, place) => ({ row, line: name, own: is_own, x, y: ys[place], tip: [title, `${write(x)}: ${ys[place]}`] }))
+    const { curve, row, title, is_own } = page.runs[name], ys = curve[y];
+    return curve[x].map((x, place) => ({ row, line: name, own: is_own, x, y: ys[place], tip: `${title}\n${write(x)}: ${ys[place]}` }))
       .filter((point) => point.y !== null);
   });
-}
-
-// Choose which bubbles have their names beside them: one's own and the highest first, none upon another.
-function chooseNames(points) {
-  const heights = points.map((point) => point.y), apart = (Math.max(...heights) - Math.min(...heights)) / 20, chosen = [];
-  const isFirst = (point) => point.own || list("pick").includes(point.row);
-  for (const point of points.toSorted((a, b) => isFirst(b) - isFirst(a) || b.y - a.y))
-    if (chosen.every((other) => Math.abs(point.y - other.y) > apart)) chosen.push(point);
-  return chosen;
 }
 
 function draw(place, kind, points, titles) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
   const picked = list("pick"), spec = structuredClone(page.charts[kind]);
-  (function fill(node) {  // titles and scales of the axes
-    if (titles[node.field]?.title) Object.assign(node, { title: titles[node.field].title.split(/, (?=on )/), scale: { ...node.scale, ...(titles[node.field].is_logarithmic && { type: "log", nice: false }) } });
+  (function adapt(node) {  // titles and scales of the axes
+    const { title, is_logarithmic } = titles[node.field] ?? {};
+    if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && { type: "log", nice: false }) } });
     if (node.field === "size" && titles.size?.name === "same") node.scale.range = [0, 200];
-    for (const child of Object.values(node)) if (child instanceof Object) fill(child);
+    for (const child of Object.values(node)) if (child instanceof Object) adapt(child);
   })(spec);
-  const named = kind === "bubbles" ? chooseNames(points) : [];
   spec.datasets = { points: points.map((point) => {
     const style = page.styles[point.row], isPicked = picked.includes(point.row);
     return { ...style, ...point, ink, opacity: picked.length && !isPicked ? 0.2 : 0.85, stroke: point.own || isPicked ? ink : "transparent",
-      width: point.own ? 4 : 2, label: named.includes(point) ? point.row.slice(0, 16) : "", tip: [point.row, ...point.tip].filter(Boolean).join("\n") };
+      width: point.own ? 4 : 2, label: point.is_named || isPicked ? point.row.slice(0, 16) : "" };
   }) };
-  const axis = { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: 400, titleFontSize: 13, labelFontSize: 12, titleLimit: 420 };
-  const config = { background: "transparent", font: "system-ui, sans-serif", view: { stroke: "transparent" }, axis };
-  return vegaEmbed(place, spec, { config, renderer: "svg", actions: { export: true, source: false, compiled: false, editor: false } }).then(({ view }) => {
+  const config = { axis: { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line } };
+  const actions = { export: true, source: false, compiled: false, editor: false };
+  vegaEmbed(place, spec, { config, renderer: "svg", actions }).then(({ view }) => {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
   });
@@ -205,23 +190,25 @@ function draw(place, kind, points, titles) {
 
 function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
-  const picked = list("pick"), few = picked.length ? rows.filter((row) => picked.includes(row.name)) : rows.filter((row, place) => row.own || place < FEW);
+  const few = rows.filter((row, place) => (list("pick").length ? list("pick").includes(row.name) : row.own || place < FEW));
   $("charts").replaceChildren(...sheet.charts.map((chart) => {
-    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0];
-    const isLines = ["curves", "lines", "steps"].includes(chart.kind), group = chart.groups[panel];
-    const points = pointsOf[chart.kind](chart, panel, isLines ? few : rows), place = make("div", { className: chart.kind });
-    const shown = points.filter((point) => [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
-    const missing = [...new Set((isLines ? few : rows).map((row) => row.name))].filter((name) => !shown.some((point) => point.row === name));
-    const choices = Object.keys(chart.axes).map((axis) => make("label", {}, axis === "size" ? "area " : `${axis} `, select(`${chart.kind}-${axis}`,
-      chart.fields.filter(({ name }) => name !== "same" || axis === "size").map(({ name, title }) => [name, title]), fieldOf(chart, axis), (value) => change({ [`${chart.kind}-${axis}`]: value }))));
-    if (chart.panels.length > 1) choices.unshift(make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel,
-      (name) => change(columnOf(name) < 0 ? { panel: name } : { sort: name, panel: "", order: "" }))));
-    if (shown.length) draw(place, chart.kind, shown, chart.fields.length ? { x: titleOf(chart, "x"), y: titleOf(chart, "y"), size: titleOf(chart, "size") }
-      : { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic } });
+    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.groups[panel];
+    const isLines = ["curves", "lines", "steps"].includes(chart.kind), place = make("div", { className: chart.kind });
+    const drawn = (isLines ? few : rows), points = pointsOf[chart.kind](chart, panel, drawn).filter((point) =>
+      [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
+    const has = new Set(points.map((point) => point.row)), missing = drawn.map((row) => row.name).filter((name) => !has.has(name));
+    const show = (name) => change(columnOf(name) < 0 ? { panel: name } : { sort: name, panel: "", order: "" });
+    const choices = [chart.panels.length > 1 && make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel, show))];
+    for (const axis of Object.keys(chart.axes)) {
+      const fields = chart.fields.filter(({ name }) => name !== "same" || axis === "size").map(({ name, title }) => [name, title]), id = `${chart.kind}-${axis}`;
+      choices.push(make("label", {}, axis === "size" ? "area " : `${axis} `, select(id, fields, fieldOf(chart, axis), (value) => change({ [id]: value }))));
+    }
+    const titles = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, titleOf(chart, axis)]));
+    if (points.length) draw(place, chart.kind, points, { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic }, ...titles });
     return make("figure", {}, make("h3", {}, `${chart.title}: ${panel}`), make("div", { className: "choices" }, ...choices), place,
-      isLines && make("div", { className: "legend" }, ...[...new Set(shown.map((point) => point.row))].map((row) => make("span", {}, glyph(row), row))),
-      make("figcaption", {}, [isLines && !picked.length && rows.length > FEW && `The first ${FEW} rows and your own. Select rows in the table to choose.`,
-        missing.length && `Without these numbers: ${missing.slice(0, 4).join(", ")}${missing.length > 4 ? ` and ${missing.length - 4} more` : ""}.`].filter(Boolean).join(" ")));
+      isLines && make("div", { className: "legend" }, ...[...has].map((row) => make("span", {}, glyph(row), row))),
+      make("figcaption", {}, join(" ", isLines && rows.length > few.length && "Select rows in the table to choose what is drawn.",
+        missing.length && `Without these numbers: ${join(", ", ...missing.slice(0, 4), missing.length > 4 && `${missing.length - 4} more`)}.`)));
   }));
 }
 
@@ -234,9 +221,9 @@ function showRuns(title, names) {
     make("p", {}, make("a", { href: run.record }, "record of the run")))));
   $("runs-chart").replaceChildren();
   $("runs").showModal();
-  const y = runs.some((run) => run.curve?.loss.some(Number.isFinite)) && !runs.some((run) => run.curve?.val.some((value) => value > 0)) ? "loss" : "val";
-  const points = runs[0].curve ? curvesOf({ kind: "run", axes: { x: "step", y } }, names) : [];
-  if (points.length) draw($("runs-chart"), "curves", points, { x: { title: "optimizer steps" }, y: { title: `validation ${y === "val" ? "accuracy, %" : "loss, nats"}` } });
+  const y = runs[0].measure, points = y ? curvesOf("step", y, names) : [];
+  const titles = { x: { title: "optimizer steps" }, y: { title: y === "val" ? "validation accuracy, %" : "validation loss, nats" } };
+  if (points.length) draw($("runs-chart"), "curves", points, titles);
 }
 
 for (const name of ["search", "theme", "sheet", "from"])

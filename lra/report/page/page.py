@@ -28,6 +28,8 @@ GLYPHS = {
     "*": "★",
 }  # fmt: skip
 """Letters that look like matplotlib's markers."""
+IN_TIPS = ("seeds", "device", "remarks")
+"""Fields of points that the page shows in their texts alone."""
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
 
@@ -173,7 +175,7 @@ def _write_entry(entry: Entry, digits: int, mark: str | None) -> dict[str, Any]:
 def _write_chart(chart: Chart) -> dict[str, Any]:
     found = dataclasses.asdict(chart)
     found["points"] = [
-        {name: _rounded(value) for name, value in point.items() if value is not None}
+        {name: _rounded(v) for name, v in point.items() if v is not None and name not in IN_TIPS}
         for point in chart.points
     ]
     return found

@@ -18,7 +18,12 @@ from lra.report.boards.speeds import Speed, speed_of
 from lra.report.data import ReportData
 from lra.report.figures.drawing import has_outlier
 from lra.report.figures.intervals import average_interval, interval_of
+from lra.runtime.console import MISSING
 
+MOST_NAMES = 20
+"""Most names of points, one above the other, for which a chart is high enough."""
+LARGEST_WITH_DIGITS = 1000
+"""Number from which texts have no decimals."""
 Value = float | str | bool | None
 Point = Mapping[str, Value]
 """A row in a panel: its score, and a number for each field that is known."""
@@ -148,21 +153,24 @@ def _measured(speed: PresetSpeed | None, tasks: Sequence[str]) -> dict[str, Valu
 
 
 def _describe(
-    points: Sequence[Point], titles: Mapping[str, str]
+    points: Sequence[dict[str, Value]], titles: Mapping[str, str]
 ) -> tuple[list[Field], dict[str, str]]:
     """Return the fields that any point has, and those that a chart shows at first.
 
     Of the costs that most rows of the user's own have, it is the first that half of all rows have.
+    Each point gets its text, and whether its name stands beside it.
     """
-    values = {
-        name: [float(v) for point in points if isinstance(v := point.get(name), (int, float))]
-        for name in titles
-    }
+    values = {name: [_number_of(p, name) for p in points if name in p] for name in titles}
+    known = {name: [v for v in found if v is not None] for name, found in values.items()}
     fields = [
         Field(name, titles[name], name != SCORE and len(found) > 1 and has_outlier(found))
-        for name, found in values.items()
+        for name, found in known.items()
         if found
     ]
+    for point in points:
+        point["tip"] = _describe_point(point, fields)
+    for panel in {point["panel"] for point in points}:
+        _choose_names([point for point in points if point["panel"] == panel])
 
     def merit(name: str) -> tuple[int, bool]:
         having = [point for point in points if point.get(name) is not None]
@@ -174,3 +182,41 @@ def _describe(
     areas = [*(name for name in costs if "memory" in name), SAME]
     fields.append(Field(SAME, "the same for all"))
     return fields, {"x": max(costs, key=merit), "y": SCORE, "size": max(areas, key=merit)}
+
+
+def _number_of(point: Point, name: str) -> float | None:
+    value = point.get(name)
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _describe_point(point: Point, fields: Sequence[Field]) -> str:
+    """Write all that is known of a point, a line each."""
+    low, high = _number_of(point, "low"), _number_of(point, "high")
+    lines = [str(point["row"])]
+    for one in fields:
+        if (value := _number_of(point, one.name)) is not None:
+            has_interval = one.name == SCORE and low is not None and high is not None
+            interval = f" ({_write(low)} to {_write(high)})" if has_interval else ""
+            lines.append(f"{one.title}: {_write(value)}{interval}")
+    seeds, device, remarks = (str(point[name]) for name in ("seeds", "device", "remarks"))
+    return "\n".join([*lines, f"seeds: {seeds}", f"device: {device}", *filter(None, [remarks])])
+
+
+def _write(value: float | None) -> str:
+    if value is None:
+        return MISSING
+    return f"{value:,.0f}" if abs(value) >= LARGEST_WITH_DIGITS else f"{value:.4g}"
+
+
+def _choose_names(points: Sequence[dict[str, Value]]) -> None:
+    """Choose whose names stand beside them: the user's own and the highest, none upon another."""
+    heights = [_number_of(point, SCORE) or 0.0 for point in points]
+    apart = (max(heights) - min(heights)) / MOST_NAMES
+    taken: list[float] = []
+    order = sorted(
+        zip(heights, points, strict=True), key=lambda one: (not one[1]["is_own"], -one[0])
+    )
+    for height, point in order:
+        if all(abs(height - other) > apart for other in taken):
+            point["is_named"] = True
+            taken.append(height)

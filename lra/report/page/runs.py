@@ -37,6 +37,7 @@ def describe_runs(data: ReportData, out: Path) -> dict[str, Any]:
         runs[run_anchor(run)] = _describe_run(results, run, names.of(run), out, pool) | {
             "settings": pool.add_settings(run),
             "curve": _curve(results.metrics(run), most),
+            "measure": "val" if run.positions is None else "loss",
         }
     for record in results.bench:
         row = names.of_mixer(record)
