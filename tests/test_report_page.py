@@ -51,7 +51,7 @@ def test_cells_have_numbers_marks_and_their_runs(tmp_path: Path) -> None:
     assert "unofficial" in apart["title"]
     cell = row_of(main, "tnn")["listops"]
     assert (cell["text"], cell["value"], cell["seeds"], cell["mark"]) == ("60.50", 60.5, 2, "best")
-    assert cell["deviation"].startswith("± 0.71")
+    assert cell["deviation"] == "±\N{NO-BREAK SPACE}0.71"
     assert [page["runs"][name]["title"] for name in cell["runs"]] == [
         "tnn on listops, seed 0: done", "tnn on listops, seed 1: done"
     ]  # fmt: skip

@@ -1,8 +1,8 @@
 // Shows the page's data: a table with its charts. What is chosen stands in the page's address.
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
-const MOST_ROWS = 400, FEW = 6;
-let state = {}, sheet = {}, views = [];
+const MOST_ROWS = 400, FEW = 6, views = [];
+let state = {}, sheet = {};
 
 // Text is only ever set as text, so that no name is read as HTML.
 function make(tag, properties = {}, ...children) {
@@ -16,73 +16,62 @@ function fill(select, options, value) {
 }
 const select = (id, options, value, onchange) =>
   fill(make("select", { id, onchange: (event) => onchange(event.target.value) }), options, value);
+const yours = () => make("small", { className: "own" }, "yours");
 const join = (separator, ...texts) => texts.filter(Boolean).join(separator);
 const check = (id, text, checked, onchange, ...before) =>
   make("label", {}, make("input", { type: "checkbox", id, checked, onchange }), " ", ...before, text);
 const glyph = (row) => make("span", { ariaHidden: "true", style: `color: ${page.styles[row]?.colour}` }, page.styles[row] && `${page.styles[row].glyph} `);
 
 // The state: texts by name; lists have a line for each item.
-function readAddress() {
-  state = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
-  render();
-}
 function change(changes) {
-  state = Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value));
+  render(Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value)));
   history.replaceState(null, "", `#${new URLSearchParams(state)}`);
-  render();
 }
 const list = (name) => (state[name] ? state[name].split("\n") : []);
-function toggle(name, item) {
-  change({ [name]: (list(name).includes(item) ? list(name).filter((one) => one !== item) : [...list(name), item]).join("\n") });
-}
+const has = (name, item) => list(name).includes(item);
+const toggle = (name, item) => change({ [name]: (has(name, item) ? list(name).filter((one) => one !== item) : [...list(name), item]).join("\n") });
 const leave = { sort: "", order: "", columns: "", from: "", panel: "" };  // what is of one table
 
-function render() {
+function render(chosen) {
+  state = chosen;
   const focused = document.activeElement.id;
   document.documentElement.dataset.theme = state.theme ?? "";
   const view = page.views.find((one) => one.id === (state.view ?? page.start.view)) ?? page.views[0];
-  if (!view) return;
   sheet = view.sheets.find((one) => one.id === (state.sheet ?? page.start.sheet)) ?? view.sheets[0];
-  $("summary").textContent = page.summary;
   $("views").replaceChildren(...page.views.map((one) => make("button", {
     id: `view-${one.id}`, ariaCurrent: one === view ? "page" : null,
     onclick: () => change({ ...leave, view: one.id, sheet: one.sheets[0].id }),
   }, one.title)));
-  $("question").textContent = view.question;
+  for (const [id, text] of [["summary", page.summary], ["question", view.question], ["caption", sheet.caption]]) $(id).textContent = text;
   renderTools(view);
-  const rows = sortedRows();
-  renderTable(rows);
-  renderCharts(rows.filter((row) => row.mixer));
+  renderTable(sortedRows());
+  renderCharts(sortedRows().filter((row) => row.mixer));
   document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
 function renderTools(view) {
   fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
-  $("sheet").hidden = view.sheets.length < 2;
-  $("search").value = state.search ?? "";
-  $("theme").value = state.theme ?? "";
-  const mixers = [...new Set(sheet.rows.map((row) => row.mixer).filter(Boolean))].sort(), hidden = list("hide");
-  $("mixers-count").textContent = `Mixers ${mixers.filter((one) => !hidden.includes(one)).length} of ${mixers.length}`;
-  $("mixers-menu").hidden = !mixers.length;
+  for (const name of ["search", "theme"]) $(name).value = state[name] ?? "";
+  const mixers = [...new Set(sheet.rows.map((row) => row.mixer).filter(Boolean))].sort();
+  $("mixers-count").textContent = `Mixers ${mixers.filter((one) => !has("hide", one)).length} of ${mixers.length}`;
   $("mixers").replaceChildren(
     make("button", { id: "show-all", onclick: () => change({ hide: "" }) }, "Show all"), " ",
     make("button", { id: "hide-all", onclick: () => change({ hide: mixers.join("\n") }) }, "Hide all"),
-    ...mixers.map((one) => check(`mixer-${one}`, one, !hidden.includes(one), () => toggle("hide", one), glyph(one))));
+    ...mixers.map((one) => check(`mixer-${one}`, one, !has("hide", one), () => toggle("hide", one), glyph(one))));
   $("columns").replaceChildren(...sheet.columns.slice(1).map(({ name }) =>
-    check(`column-${name}`, name, !list("columns").includes(name), () => toggle("columns", name))));
+    check(`column-${name}`, name, !has("columns", name), () => toggle("columns", name))));
   const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
   fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
-  $("from-label").hidden = names.length < 2;
-  $("clear").hidden = !list("pick").length;
-  $("own-note").hidden = !sheet.rows.some((row) => row.own);
-  $("caption").textContent = sheet.caption;
+  const shown = { sheet: view.sheets.length > 1, "mixers-menu": mixers.length, "from-label": names.length > 1, clear: state.pick,
+    "own-note": sheet.rows.some((row) => row.own) };
+  for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
 }
 
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
 const sorted = () => (columnOf(state.sort) < 0 ? sheet.sort : state.sort);
 function sortedRows() {
   const words = (state.search ?? "").toLowerCase().split(" "), place = columnOf(sorted()), column = sheet.columns[place];
-  const rows = sheet.rows.filter((row) => !list("hide").includes(row.mixer)
+  const rows = sheet.rows.filter((row) => !has("hide", row.mixer)
     && words.every((word) => row.cells.some((cell) => cell.text?.toLowerCase().includes(word)) || !word));
   if (!column) return rows;
   const sign = (column.lowest || !column.numeric ? 1 : -1) * (state.order ? -1 : 1);
@@ -95,7 +84,7 @@ function sortedRows() {
 
 function renderTable(rows) {
   const place = columnOf(sorted()), from = sheet.rows.find((row) => row.name === state.from);
-  let shown = [...sheet.columns.keys()].filter((number) => !list("columns").includes(sheet.columns[number].name));
+  let shown = [...sheet.columns.keys()].filter((number) => !has("columns", sheet.columns[number].name));
   if (innerWidth < 600 && place > 0) shown = [0, place, ...shown.filter((number) => number && number !== place)];
   const heads = shown.map((number) => {
     const { name, numeric, lowest } = sheet.columns[number], isRising = (lowest || !numeric) !== Boolean(state.order);
@@ -103,7 +92,7 @@ function renderTable(rows) {
     return make("th", { scope: "col", className: numeric ? "" : "text", ariaSort: number === place ? (isRising ? "ascending" : "descending") : null },
       make("button", { id: `sort-${name}`, onclick: sort }, name || "what"));
   });
-  const classes = (row) => join(" ", row.own && "own", row.beneath && "beneath", list("pick").includes(row.name) && "picked");
+  const classes = (row) => join(" ", row.own && "own", row.beneath && "beneath", has("pick", row.name) && "picked");
   const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", { className: classes(row) },
     ...shown.map((number) => (number ? renderCell(row, number, from) : renderName(row)))));
   $("table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)));
@@ -114,11 +103,10 @@ function renderTable(rows) {
 }
 
 function renderName(row) {
-  const name = row.name, runs = row.cells[0].runs;
-  return make("th", { scope: "row" }, row.own && make("small", { className: "own" }, "yours"),
-    runs ? make("button", { id: `run-${runs[0]}`, onclick: () => showRuns(row.name, runs) }, glyph(row.name), name)
-      : row.mixer ? check(`pick-${row.name}`, name, list("pick").includes(row.name), () => toggle("pick", row.name), glyph(row.name))
-        : name);
+  const { name, mixer, own } = row, { runs } = row.cells[0];
+  const pick = mixer ? check(`pick-${name}`, name, has("pick", name), () => toggle("pick", name), glyph(name)) : name;
+  return make("th", { scope: "row" }, own && yours(),
+    runs ? make("button", { id: `run-${runs[0]}`, onclick: () => showRuns(name, runs) }, glyph(name), name) : pick);
 }
 
 function renderCell(row, place, from) {
@@ -136,7 +124,6 @@ function renderCell(row, place, from) {
 }
 
 // Points of each kind of chart: of the chart itself, of the table, or of the runs behind it.
-const write = (value) => value.toLocaleString("en", { maximumSignificantDigits: 5 });
 const titleOf = (chart, axis) => chart.fields.find((one) => one.name === state[`${chart.kind}-${axis}`])
   ?? chart.fields.find((one) => one.name === chart.axes[axis]);
 const fieldOf = (chart, axis) => titleOf(chart, axis).name;
@@ -160,9 +147,9 @@ function cellPoint(row, name) {
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
   return (done.length ? done : names).flatMap((name) => {
-    const { curve, row, title, is_own } = page.runs[name], ys = curve[y];
-    return curve[x].map((x, place) => ({ row, line: name, own: is_own, x, y: ys[place], tip: `${title}\n${write(x)}: ${ys[place]}` }))
-      .filter((point) => point.y !== null);
+    const { curve, row, title, is_own } = page.runs[name];
+    const points = curve[x].map((value, place) => ({ row, line: name, own: is_own, x: value, y: curve[y][place] }));
+    return points.filter((point) => point.y !== null).map((point) => ({ ...point, tip: `${title}\n${point.x.toLocaleString("en")}: ${point.y}` }));
   });
 }
 
@@ -171,7 +158,7 @@ function draw(place, kind, points, titles) {
   const picked = list("pick"), spec = structuredClone(page.charts[kind]);
   (function adapt(node) {  // titles and scales of the axes
     const { title, is_logarithmic } = titles[node.field] ?? {};
-    if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && { type: "log", nice: false }) } });
+    if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log", nice: false }) } });
     if (node.field === "size" && titles.size?.name === "same") node.scale.range = [0, 200];
     for (const child of Object.values(node)) if (child instanceof Object) adapt(child);
   })(spec);
@@ -190,13 +177,13 @@ function draw(place, kind, points, titles) {
 
 function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
-  const few = rows.filter((row, place) => (list("pick").length ? list("pick").includes(row.name) : row.own || place < FEW));
+  const few = rows.filter((row, place) => (list("pick").length ? has("pick", row.name) : row.own || place < FEW));
   $("charts").replaceChildren(...sheet.charts.map((chart) => {
     const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.groups[panel];
     const isLines = ["curves", "lines", "steps"].includes(chart.kind), place = make("div", { className: chart.kind });
     const drawn = (isLines ? few : rows), points = pointsOf[chart.kind](chart, panel, drawn).filter((point) =>
       [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));
-    const has = new Set(points.map((point) => point.row)), missing = drawn.map((row) => row.name).filter((name) => !has.has(name));
+    const names = new Set(points.map((point) => point.row)), missing = drawn.map((row) => row.name).filter((name) => !names.has(name));
     const show = (name) => change(columnOf(name) < 0 ? { panel: name } : { sort: name, panel: "", order: "" });
     const choices = [chart.panels.length > 1 && make("label", {}, "Show ", select(`panel-${chart.kind}`, chart.panels.map((name) => [name, name]), panel, show))];
     for (const axis of Object.keys(chart.axes)) {
@@ -206,7 +193,7 @@ function renderCharts(rows) {
     const titles = Object.fromEntries(Object.keys(chart.axes).map((axis) => [axis, titleOf(chart, axis)]));
     if (points.length) draw(place, chart.kind, points, { x: { title: group?.x ?? panel }, y: { title: group?.y, is_logarithmic: group?.is_logarithmic }, ...titles });
     return make("figure", {}, make("h3", {}, `${chart.title}: ${panel}`), make("div", { className: "choices" }, ...choices), place,
-      isLines && make("div", { className: "legend" }, ...[...has].map((row) => make("span", {}, glyph(row), row))),
+      isLines && make("div", { className: "legend" }, ...[...names].map((row) => make("span", {}, glyph(row), row))),
       make("figcaption", {}, join(" ", isLines && rows.length > few.length && "Select rows in the table to choose what is drawn.",
         missing.length && `Without these numbers: ${join(", ", ...missing.slice(0, 4), missing.length > 4 && `${missing.length - 4} more`)}.`)));
   }));
@@ -215,7 +202,7 @@ function renderCharts(rows) {
 function showRuns(title, names) {
   $("runs-title").textContent = title;
   const runs = names.map((name) => page.runs[name]), texts = (numbers) => numbers.map((number) => make("li", {}, page.texts[number]));
-  $("runs-list").replaceChildren(...runs.map((run) => make("section", {}, make("h3", {}, run.is_own && make("small", { className: "own" }, "yours"), run.title),
+  $("runs-list").replaceChildren(...runs.map((run) => make("section", {}, make("h3", {}, run.is_own && yours(), run.title),
     make("pre", {}, run.command), make("ul", { className: "facts" }, ...texts(run.facts)),
     run.settings && make("details", {}, make("summary", {}, "All settings"), make("ul", { className: "facts" }, ...texts(page.settings[run.settings]))),
     make("p", {}, make("a", { href: run.record }, "record of the run")))));
@@ -229,6 +216,6 @@ function showRuns(title, names) {
 for (const name of ["search", "theme", "sheet", "from"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
 $("clear").addEventListener("click", () => change({ pick: "" }));
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
-addEventListener("hashchange", readAddress);
-readAddress();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => render(state));
+addEventListener("hashchange", () => render(Object.fromEntries(new URLSearchParams(location.hash.slice(1)))));
+dispatchEvent(new Event("hashchange"));

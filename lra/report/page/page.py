@@ -156,7 +156,7 @@ def _write_rows(table: Table, methods: set[str]) -> list[dict[str, Any]]:
 def _write_entry(entry: Entry, digits: int, mark: str | None) -> dict[str, Any]:
     """Write an entry; of a mean over seeds the number, and what the text has behind it apart."""
     is_mean = entry.value is not None and entry.seeds
-    deviation = "" if entry.deviation is None else f"± {entry.deviation:.{digits}f}"
+    deviation = "" if entry.deviation is None else f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
     found = {
         "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
         "value": _rounded(entry.value),
