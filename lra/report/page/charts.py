@@ -20,6 +20,11 @@ SHAPES = {
 """Vega's shapes of matplotlib's markers."""
 DASHES = {"-": [1, 0], "--": [6, 4], ":": [2, 3], "-.": [7, 3, 2, 3]}
 """Vega's dashes of matplotlib's lines."""
+EMBEDDING = {
+    "renderer": "svg",
+    "actions": {"export": True, "source": False, "compiled": False, "editor": False},
+}
+"""How the page embeds charts: each has a menu that saves it as a file."""
 LARGEST_AREA = 900
 """Area of the largest bubble, in square pixels."""
 

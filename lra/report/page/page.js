@@ -3,7 +3,6 @@ const page = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const MOST_ROWS = 400, FEW = 6, views = [];
 let state = {}, sheet = {};
-
 // Text is only ever set as text, so that no name is read as HTML.
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -14,14 +13,11 @@ function fill(select, options, value) {
   select.replaceChildren(...options.map(([name, text]) => make("option", { value: name }, text)));
   return Object.assign(select, { value });
 }
-const select = (id, options, value, onchange) =>
-  fill(make("select", { id, onchange: (event) => onchange(event.target.value) }), options, value);
+const select = (id, options, value, onchange) => fill(make("select", { id, onchange: (event) => onchange(event.target.value) }), options, value);
 const yours = () => make("small", { className: "own" }, "yours");
 const join = (separator, ...texts) => texts.filter(Boolean).join(separator);
-const check = (id, text, checked, onchange, ...before) =>
-  make("label", {}, make("input", { type: "checkbox", id, checked, onchange }), " ", ...before, text);
+const check = (id, text, checked, onchange, ...before) => make("label", {}, make("input", { type: "checkbox", id, checked, onchange }), " ", ...before, text);
 const glyph = (row) => make("span", { ariaHidden: "true", style: `color: ${page.styles[row]?.colour}` }, page.styles[row] && `${page.styles[row].glyph} `);
-
 // The state: texts by name; lists have a line for each item.
 function change(changes) {
   render(Object.fromEntries(Object.entries({ ...state, ...changes }).filter(([, value]) => value)));
@@ -38,35 +34,30 @@ function render(chosen) {
   document.documentElement.dataset.theme = state.theme ?? "";
   const view = page.views.find((one) => one.id === (state.view ?? page.start.view)) ?? page.views[0];
   sheet = view.sheets.find((one) => one.id === (state.sheet ?? page.start.sheet)) ?? view.sheets[0];
-  $("views").replaceChildren(...page.views.map((one) => make("button", {
-    id: `view-${one.id}`, ariaCurrent: one === view ? "page" : null,
-    onclick: () => change({ ...leave, view: one.id, sheet: one.sheets[0].id }),
-  }, one.title)));
+  const show = (one) => change({ ...leave, view: one.id, sheet: one.sheets[0].id });
+  $("views").replaceChildren(...page.views.map((one) => make("button",
+    { id: `view-${one.id}`, ariaCurrent: one === view ? "page" : null, onclick: () => show(one) }, one.title)));
   for (const [id, text] of [["summary", page.summary], ["question", view.question], ["caption", sheet.caption]]) $(id).textContent = text;
   renderTools(view);
   renderTable(sortedRows());
   renderCharts(sortedRows().filter((row) => row.mixer));
   document.getElementById(focused)?.focus({ preventScroll: true });
 }
-
 function renderTools(view) {
   fill($("sheet"), view.sheets.map((one) => [one.id, one.title]), sheet.id);
   for (const name of ["search", "theme"]) $(name).value = state[name] ?? "";
   const mixers = [...new Set(sheet.rows.map((row) => row.mixer).filter(Boolean))].sort();
   $("mixers-count").textContent = `Mixers ${mixers.filter((one) => !has("hide", one)).length} of ${mixers.length}`;
   $("mixers").replaceChildren(
-    make("button", { id: "show-all", onclick: () => change({ hide: "" }) }, "Show all"), " ",
-    make("button", { id: "hide-all", onclick: () => change({ hide: mixers.join("\n") }) }, "Hide all"),
+    ...[["Show all", ""], ["Hide all", mixers.join("\n")]].map(([text, hide]) => make("button", { id: text, onclick: () => change({ hide }) }, text)),
     ...mixers.map((one) => check(`mixer-${one}`, one, !has("hide", one), () => toggle("hide", one), glyph(one))));
-  $("columns").replaceChildren(...sheet.columns.slice(1).map(({ name }) =>
-    check(`column-${name}`, name, !has("columns", name), () => toggle("columns", name))));
+  const columns = sheet.columns.slice(1).map(({ name }) => check(`column-${name}`, name, !has("columns", name), () => toggle("columns", name)));
+  $("columns").replaceChildren(...columns);
   const names = sheet.charts.length ? sheet.rows.filter((row) => row.mixer).map((row) => row.name) : [];
   fill($("from"), [["", "no row"], ...names.map((name) => [name, name])], state.from ?? "");
-  const shown = { sheet: view.sheets.length > 1, "mixers-menu": mixers.length, "from-label": names.length > 1, clear: state.pick,
-    "own-note": sheet.rows.some((row) => row.own) };
+  const shown = { sheet: view.sheets.length > 1, "mixers-menu": mixers.length, "from-label": names.length > 1, clear: state.pick, "own-note": sheet.rows.some((row) => row.own) };
   for (const [id, isShown] of Object.entries(shown)) $(id).hidden = !isShown;
 }
-
 const columnOf = (name) => sheet.columns.findIndex((one) => one.name === name);
 const sorted = () => (columnOf(state.sort) < 0 ? sheet.sort : state.sort);
 function sortedRows() {
@@ -81,7 +72,6 @@ function sortedRows() {
     : sign * (a.text ?? "").localeCompare(b.text ?? "", "en", { numeric: true }));
   return rows.toSorted((a, b) => a.beneath - b.beneath || compare(a.cells[place], b.cells[place]) || 0);
 }
-
 function renderTable(rows) {
   const place = columnOf(sorted()), from = sheet.rows.find((row) => row.name === state.from);
   let shown = [...sheet.columns.keys()].filter((number) => !has("columns", sheet.columns[number].name));
@@ -92,8 +82,8 @@ function renderTable(rows) {
     return make("th", { scope: "col", className: numeric ? "" : "text", ariaSort: number === place ? (isRising ? "ascending" : "descending") : null },
       make("button", { id: `sort-${name}`, onclick: sort }, name || "what"));
   });
-  const classes = (row) => join(" ", row.own && "own", row.beneath && "beneath", has("pick", row.name) && "picked");
-  const body = rows.slice(0, MOST_ROWS).map((row) => make("tr", { className: classes(row) },
+  const body = rows.slice(0, MOST_ROWS).map((row) => make("tr",
+    { className: join(" ", row.own && "own", row.beneath && "beneath", has("pick", row.name) && "picked") },
     ...shown.map((number) => (number ? renderCell(row, number, from) : renderName(row)))));
   $("table").replaceChildren(make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...body)));
   $("note").textContent = join(" ", !rows.length && "No row matches.",
@@ -101,26 +91,21 @@ function renderTable(rows) {
     from && `Differences from ${from.name}. Gray ones are within the 95 % interval. To compare on the same test examples: `
       + `python report.py --compare "${from.name}" OTHER`);
 }
-
 function renderName(row) {
   const { name, mixer, own } = row, { runs } = row.cells[0];
   const pick = mixer ? check(`pick-${name}`, name, has("pick", name), () => toggle("pick", name), glyph(name)) : name;
   return make("th", { scope: "row" }, own && yours(),
     runs ? make("button", { id: `run-${runs[0]}`, onclick: () => showRuns(name, runs) }, glyph(name), name) : pick);
 }
-
 function renderCell(row, place, from) {
-  const cell = row.cells[place], column = sheet.columns[place], notes = cell.notes ?? [], other = from?.cells[place].value;
-  const isCompared = from && from !== row && row.mixer && other !== undefined && cell.value !== undefined;
-  const difference = cell.value - other, isChance = notes.includes("at chance");
-  const isNoise = isCompared && column.margin !== null && Math.abs(difference) <= column.margin;
-  const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(column.digits)}` : cell.text ?? "-";
-  const seeds = cell.seeds > 1 ? `mean ± standard deviation over ${cell.seeds} seeds` : cell.seeds ? "1 seed" : "";
-  const classes = join(" ", !isCompared && cell.mark, cell.own && "own", isNoise && "noise", isChance && "chance", !column.numeric && "text");
-  const open = () => showRuns(`${row.name}: ${column.name}`, cell.runs);
-  return make("td", { className: classes, title: join("; ", `${row.name}, ${column.name}`, seeds, ...notes) },
-    cell.runs ? make("button", { id: `cell-${row.name}-${column.name}`, onclick: open }, text) : make("span", {}, text),
-    make("small", {}, ` ${join(", ", !isCompared && cell.deviation, ...notes).replace("at chance", "chance")}`));
+  const cell = row.cells[place], { name, digits, margin } = sheet.columns[place], other = from?.cells[place].value;
+  const isCompared = from && from !== row && row.mixer && other !== undefined && cell.value !== undefined, difference = cell.value - other;
+  const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
+  const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
+  const open = () => showRuns(`${row.name}: ${name}`, cell.runs);
+  return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks) },
+    cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: open }, text) : make("span", {}, text),
+    !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
 }
 
 // Points of each kind of chart: of the chart itself, of the table, or of the runs behind it.
@@ -141,8 +126,8 @@ const pointsOf = {
 };
 pointsOf.steps = pointsOf.lines;
 function cellPoint(row, name) {
-  const { value, text, deviation = "" } = row.cells[columnOf(name)];
-  return { row: row.name, own: row.own, y: value, tip: `${row.name}\n${name}: ${text} ${deviation}` };
+  const { value, text, small = "" } = row.cells[columnOf(name)];
+  return { row: row.name, own: row.own, y: value, tip: `${row.name}\n${name}: ${text} ${small}` };
 }
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
@@ -155,7 +140,7 @@ function curvesOf(x, y, names) {
 
 function draw(place, kind, points, titles) {
   const css = getComputedStyle(document.documentElement), [ink, soft, line] = ["--ink", "--soft", "--line"].map((name) => css.getPropertyValue(name));
-  const picked = list("pick"), spec = structuredClone(page.charts[kind]);
+  const picked = list("pick").filter((name) => points.some((point) => point.row === name)), spec = structuredClone(page.charts[kind]);
   (function adapt(node) {  // titles and scales of the axes
     const { title, is_logarithmic } = titles[node.field] ?? {};
     if (title) Object.assign(node, { title: title.split(/, (?=on )/), scale: { ...node.scale, ...(is_logarithmic && node.field !== "size" && { type: "log", nice: false }) } });
@@ -168,13 +153,11 @@ function draw(place, kind, points, titles) {
       width: point.own ? 4 : 2, label: point.is_named || isPicked ? point.row.slice(0, 16) : "" };
   }) };
   const config = { axis: { labelColor: soft, titleColor: ink, gridColor: line, domainColor: line, tickColor: line } };
-  const actions = { export: true, source: false, compiled: false, editor: false };
-  vegaEmbed(place, spec, { config, renderer: "svg", actions }).then(({ view }) => {
+  vegaEmbed(place, spec, { config, ...page.embedding }).then(({ view }) => {
     views.push(view);
     view.addEventListener("click", (_, item) => item?.datum?.row && toggle("pick", item.datum.row));
   });
 }
-
 function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
   const few = rows.filter((row, place) => (list("pick").length ? has("pick", row.name) : row.own || place < FEW));
@@ -198,7 +181,6 @@ function renderCharts(rows) {
         missing.length && `Without these numbers: ${join(", ", ...missing.slice(0, 4), missing.length > 4 && `${missing.length - 4} more`)}.`)));
   }));
 }
-
 function showRuns(title, names) {
   $("runs-title").textContent = title;
   const runs = names.map((name) => page.runs[name]), texts = (numbers) => numbers.map((number) => make("li", {}, page.texts[number]));
@@ -212,7 +194,6 @@ function showRuns(title, names) {
   const titles = { x: { title: "optimizer steps" }, y: { title: y === "val" ? "validation accuracy, %" : "validation loss, nats" } };
   if (points.length) draw($("runs-chart"), "curves", points, titles);
 }
-
 for (const name of ["search", "theme", "sheet", "from"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
 $("clear").addEventListener("click", () => change({ pick: "" }));

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from lra.record.run import RunRecord
+from lra.report.boards.cells import AT_CHANCE
 from lra.report.boards.row_names import mixer_of
 from lra.report.boards.slugs import slugify
 from lra.report.data import ReportData
 from lra.report.figures.styles import assign_styles
-from lra.report.page.charts import DASHES, SHAPES, specifications
+from lra.report.page.charts import DASHES, EMBEDDING, SHAPES, specifications
 from lra.report.page.runs import describe_runs
 from lra.report.page.sheets import VIEWS, Chart, Sheet, View
 from lra.report.tables.table import Column, Entry, Table
@@ -71,6 +72,7 @@ def make_data(data: ReportData, out: Path) -> dict[str, Any]:
         "views": [_write_view(view, found) for view, found in sheets.items() if found],
         "styles": _write_styles({*rows, *data.styles}),
         "charts": specifications(),
+        "embedding": EMBEDDING,
         **describe_runs(data, out),
     }
 
@@ -140,31 +142,41 @@ def _count_numbers(column: Column) -> int:
 
 def _write_rows(table: Table, methods: set[str]) -> list[dict[str, Any]]:
     marks = table.marks
-    digits = [column.digits for column in table.columns]
+    columns = [(column.digits, bool(_count_numbers(column))) for column in table.columns]
     return [
         {
             "name": str(entries[0].text),
             "mixer": mixer_of(str(entries[0].text)) if entries[0].text in methods else "",
             "own": entries[0].is_own,
             "beneath": bool(methods) and entries[0].text not in methods,
-            "cells": [_write_entry(e, digits[j], marks.get((i, j))) for j, e in enumerate(entries)],
+            "cells": [
+                _write_entry(entry, digits, marks.get((i, j)), is_numeric)
+                for j, (entry, (digits, is_numeric)) in enumerate(
+                    zip(entries, columns, strict=True)
+                )
+            ],
         }
         for i, entries in enumerate(zip(*(c.entries for c in table.columns), strict=True))
     ]
 
 
-def _write_entry(entry: Entry, digits: int, mark: str | None) -> dict[str, Any]:
+def _write_entry(entry: Entry, digits: int, mark: str | None, is_numeric: bool) -> dict[str, Any]:
     """Write an entry; of a mean over seeds the number, and what the text has behind it apart."""
     is_mean = entry.value is not None and entry.seeds
-    deviation = "" if entry.deviation is None else f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
+    deviation = None
+    if entry.deviation is not None:
+        deviation = f"±\N{NO-BREAK SPACE}{entry.deviation:.{digits}f}"
+    notes = [*entry.remarks, *entry.unfinished]
+    seeds = f"mean of {entry.seeds} seeds" if entry.seeds > 1 else "1 seed" * entry.seeds
+    is_chance = AT_CHANCE in notes
+    classes = [mark, "own" * entry.is_own, "chance" * is_chance, "text" * (not is_numeric)]
     found = {
         "text": f"{entry.value:.{digits}f}" if is_mean else entry.text,
-        "value": _rounded(entry.value),
         "ranked": entry.is_ranked,
-        "deviation": deviation,
+        "small": ", ".join(filter(None, [deviation, *notes])).replace(AT_CHANCE, "chance"),
         "seeds": entry.seeds,
-        "notes": [*entry.remarks, *entry.unfinished],
-        "mark": mark,
+        "remarks": "; ".join(filter(None, [seeds, *notes])),
+        "classes": " ".join(filter(None, classes)),
         "runs": [*filter(None, [entry.link, *entry.other_links])],
         "own": entry.is_own,
     }
