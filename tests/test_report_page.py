@@ -164,10 +164,14 @@ def browser() -> Iterator[Any]:
     chrome.quit()
 
 
-def show(browser: Any, page: Path, address: str = "", width: int = 1400) -> None:
-    """Open a page as a new one, wait for its charts, and see that nothing is cut."""
+def wait_for(browser: Any, script: str) -> None:
     from selenium.webdriver.support.ui import WebDriverWait
 
+    WebDriverWait(browser, 10).until(lambda _: browser.execute_script(script))
+
+
+def show(browser: Any, page: Path, address: str = "", width: int = 1400) -> None:
+    """Open a page as a new one, wait for its charts, and see that nothing is cut."""
     size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     browser.get("about:blank")
@@ -176,7 +180,7 @@ def show(browser: Any, page: Path, address: str = "", width: int = 1400) -> None
         "return [...document.querySelectorAll('#charts figure')].every((one) => "
         "one.querySelector('svg.marks')) && document.querySelector('#table tr') !== null"
     )
-    WebDriverWait(browser, 10).until(lambda _: browser.execute_script(drawn))
+    wait_for(browser, drawn)
     assert browser.execute_script("return document.documentElement.scrollWidth") <= width
     assert browser.execute_script(
         "return [...document.querySelectorAll('svg.marks')].every((one) => "
@@ -227,6 +231,7 @@ def test_a_page_of_all_shipped_runs_in_a_browser(browser: Any, tmp_path: Path) -
     press(browser, "cell-delta-text", "\n")
     dialog = browser.find_element("id", "runs")
     assert "run_task.py --task text --mixer delta" in dialog.text
+    wait_for(browser, "return document.querySelector('#runs svg.marks')?.clientWidth > 200")
     press(browser, "runs", "\ue00c")
     press(browser, "search", "s4d")
     assert {name.split(" ")[0] for name in rows(browser)} == {"s4d"}

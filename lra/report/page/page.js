@@ -2,7 +2,7 @@
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const MOST_ROWS = 400, FEW = 6, views = [];
-let state = {}, sheet = {};
+let state, sheet;
 // Text is only ever set as text, so that no name is read as HTML.
 function make(tag, properties = {}, ...children) {
   const element = Object.assign(document.createElement(tag), properties);
@@ -14,8 +14,7 @@ function fill(select, options, value) {
   return Object.assign(select, { value });
 }
 const select = (id, options, value, onchange) => fill(make("select", { id, onchange: (event) => onchange(event.target.value) }), options, value);
-const yours = () => make("small", { className: "own" }, "yours");
-const join = (separator, ...texts) => texts.filter(Boolean).join(separator);
+const yours = () => make("small", { className: "own" }, "yours"), join = (separator, ...texts) => texts.filter(Boolean).join(separator);
 const check = (id, text, checked, onchange, ...before) => make("label", {}, make("input", { type: "checkbox", id, checked, onchange }), " ", ...before, text);
 const glyph = (row) => make("span", { ariaHidden: "true", style: `color: ${page.styles[row]?.colour}` }, page.styles[row] && `${page.styles[row].glyph} `);
 // The state: texts by name; lists have a line for each item.
@@ -132,8 +131,7 @@ function cellPoint(row, name) {
 function curvesOf(x, y, names) {
   const done = names.filter((name) => page.runs[name].is_done);  // one that stopped early is shown alone
   return (done.length ? done : names).flatMap((name) => {
-    const { curve, row, title, is_own } = page.runs[name];
-    const points = curve[x].map((value, place) => ({ row, line: name, own: is_own, x: value, y: curve[y][place] }));
+    const { curve, row, title, is_own } = page.runs[name], points = curve[x].map((value, place) => ({ row, line: name, own: is_own, x: value, y: curve[y][place] }));
     return points.filter((point) => point.y !== null).map((point) => ({ ...point, tip: `${title}\n${point.x.toLocaleString("en")}: ${point.y}` }));
   });
 }
@@ -188,11 +186,11 @@ function showRuns(title, names) {
     make("pre", {}, run.command), make("ul", { className: "facts" }, ...texts(run.facts)),
     run.settings && make("details", {}, make("summary", {}, "All settings"), make("ul", { className: "facts" }, ...texts(page.settings[run.settings]))),
     make("p", {}, make("a", { href: run.record }, "record of the run")))));
-  $("runs-chart").replaceChildren();
   $("runs").showModal();
   const y = runs[0].measure, points = y ? curvesOf("step", y, names) : [];
   const titles = { x: { title: "optimizer steps" }, y: { title: y === "val" ? "validation accuracy, %" : "validation loss, nats" } };
-  if (points.length) draw($("runs-chart"), "curves", points, titles);
+  $("runs-chart").replaceChildren(make("div"));
+  if (points.length) draw($("runs-chart").firstChild, "curves", points, titles);
 }
 for (const name of ["search", "theme", "sheet", "from"])
   $(name).addEventListener(name === "search" ? "input" : "change", (event) => change({ ...(name === "sheet" && leave), [name]: event.target.value }));
