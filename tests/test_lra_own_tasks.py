@@ -83,7 +83,7 @@ def test_through_the_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert evaluate([*asked, "--lengths", "40", "--examples", "9"]) == 2
     assert "Parity draws no new examples" in capsys.readouterr().err
     assert report.main(["--compare", "GatedMean", "mean"]) == 0
-    assert "Parity" in Path("results/report/report.md").read_text()
+    assert "Parity" in Path("results/report/index.html").read_text()
     assert prepare.main(["--task", "own.py:Parity", "--verify"]) == 0
     assert "verified: 290 examples were drawn again and are the same" in capsys.readouterr().err
 
