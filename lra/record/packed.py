@@ -120,7 +120,7 @@ def unpack(results_dir: Path, target: Path, folders: Collection[str] = ()) -> li
     pack = results_dir / PACK
     known = _by_folder(pack)
     if missing := [folder for folder in folders if folder not in known]:
-        raise UserError(f"{pack} has no {missing[0]}")
+        raise UserError(f"{pack} has no {missing[0]}; python -m lra.record list names its runs")
     for folder in folders or known:
         for name in known[folder]:
             path = target / folder / name

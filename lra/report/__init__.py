@@ -5,4 +5,4 @@ list of what is shown, `chapters` says what a chapter is, `summary` is what repo
 `run_screen` is what a run prints at its end.
 """
 
-__all__ = ["chapters", "contents", "paper", "run_screen", "summary"]
+__all__ = ["chapters", "contents", "paper", "paper_rows", "run_screen", "summary"]
