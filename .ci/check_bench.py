@@ -14,8 +14,8 @@ assert not faults, faults
 found = {(record.mode, record.mixer) for record in records}
 expected = {(mode, name) for mode in ("step", "forward", "op", "decode") for name in ("tnn", "s4")}
 assert found == expected, found
-values = {record.varied_values for record in records if record.task == "lm"}
-assert values == {("mixer.rpe_layers=1",), ("mixer.rpe_layers=2",)}, values
+values = [record.varied_changes for record in records if record.task == "lm"]
+assert values == [{"mixer.rpe_layers": 1}, {"mixer.rpe_layers": 2}], values
 for record in records:
     assert record.status == "done", record
     assert record.low_quartile and record.steps_per_second and record.high_quartile, record

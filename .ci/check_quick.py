@@ -7,17 +7,17 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from lra.record.run import all_records
+from lra.record.table import read_runs
 
 PROMISED_POINTS = 25.0
 
 
 def main(results_dir: Path) -> None:
     """Check the one record that the README's main job left in a fresh folder."""
-    records, faults = all_records(results_dir)
-    if faults or len(records) != 1:
-        sys.exit(f"expected one readable record, got {len(records)}; {faults}")
-    (record,) = records
+    runs, faults = read_runs(results_dir)
+    if faults or len(runs) != 1:
+        sys.exit(f"expected one readable record, got {len(runs)}; {faults}")
+    ((_, record),) = runs
     if (record.task, record.mixer, record.preset) != ("listops", "tnn", "quick"):
         sys.exit(f"the record is of {record.task}, {record.mixer}, {record.preset}")
     accuracy = record.test_accuracy

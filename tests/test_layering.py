@@ -18,7 +18,8 @@ from lra.config.registry import MIXERS, TASKS
 
 ORDER = (
     "lra.__main__", "run_task", "report", "lra",
-    "lra.api", "lra.bench", "lra.sweep", "lra.report.paper", "lra.report.page",
+    "lra.api", "lra.bench", "lra.sweep",
+    "lra.report.paper", "lra.report.paper_rows", "lra.report.page",
     "lra.report.run_screen", "lra.report.summary", "lra.report.contents", "lra.report.data",
     "lra.report.figures", "lra.report.tables", "lra.report.published", "lra.report.boards",
     "lra.report", "lra.generate", "lra.evaluate",

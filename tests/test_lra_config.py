@@ -18,6 +18,7 @@ from lra.config.options import options_model
 from lra.config.registry import MIXERS, TASKS, Registry
 from lra.config.request import RunRequest, flag_changes
 from lra.config.settings_files import ALL, CONFIGS, Entry, published_presets, read_file
+from lra.record.changes import write_changes
 from lra.record.table import read_runs
 from lra.runtime.errors import UserError
 from models.promises import BrokenPromise
@@ -145,21 +146,21 @@ def test_minutes_replace_them_and_what_counts_in_steps() -> None:
         None,
         None,
     )
-    assert config.overrides == ("train.minutes=2.0",)
+    assert write_changes(config.changes) == ("train.minutes=2.0",)
     assert tnn("train.warmup_share=0.1").train.warmup_steps == 0
 
 
 def test_a_null_that_changes_the_run_is_among_its_changes() -> None:
     config = tnn("train.warmup_share=null", preset="budget")
     assert config.hash != tnn(preset="budget").hash
-    assert config.overrides == ("train.warmup_share=null",)
+    assert write_changes(config.changes) == ("train.warmup_share=null",)
 
 
 def test_a_default_that_replaces_a_setting_is_among_the_changes() -> None:
     config = tnn("train.warmup_steps=0", preset="budget")
     assert config.hash != tnn(preset="budget").hash
-    assert config.overrides == ("train.warmup_steps=0",)
-    assert tnn(*config.overrides, preset="budget").hash == config.hash
+    assert write_changes(config.changes) == ("train.warmup_steps=0",)
+    assert tnn(*write_changes(config.changes), preset="budget").hash == config.hash
 
 
 def test_settings_of_shipped_runs_still_have_their_hashes() -> None:
@@ -292,18 +293,18 @@ def test_hash_covers_results_and_nothing_else() -> None:
 
 def test_overrides_are_those_that_change_something() -> None:
     same = tnn("train.lr=5e-4", "log.every_steps=7", "mixer.num_heads=1", "train.clip_norm=null")
-    assert same.overrides == ()
-    assert tnn("train.lr=1.0e-3", "mixer.decay=0.9").overrides == (
+    assert write_changes(same.changes) == ()
+    assert write_changes(tnn("train.lr=1.0e-3", "mixer.decay=0.9").changes) == (
         "train.lr=0.001",
         "mixer.decay=0.9",
     )
-    plain = tnn("model.causal=true", "mixer.window=null").overrides
+    plain = write_changes(tnn("model.causal=true", "mixer.window=null").changes)
     assert plain == ("model.causal=true", "mixer.window=null")
-    assert tnn(*plain).overrides == plain
+    assert write_changes(tnn(*plain).changes) == plain
     changes = flag_changes({"--precision": ("train", "precision", "bf16")})
     request = RunRequest(task="listops", mixer="tnn", changes=changes)
     flagged = lra.config.compose.compose(request)
-    assert flagged.overrides == ("train.precision=bf16",)
+    assert write_changes(flagged.changes) == ("train.precision=bf16",)
 
 
 def test_show_reads_back_and_names_origins() -> None:
@@ -347,7 +348,7 @@ def test_origins_are_those_of_the_settings_named() -> None:
 def test_the_later_flag_wins() -> None:
     config = tnn("train.lr=1.0", "train.lr=2.0")
     assert config.train.lr == 2.0
-    assert config.overrides == ("train.lr=2.0",)
+    assert write_changes(config.changes) == ("train.lr=2.0",)
     assert "--set train.lr=2.0, in place of 0.0005 of configs/mixers/tnn.yaml" in config.show()
 
 

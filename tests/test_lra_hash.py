@@ -12,6 +12,7 @@ from conftest import ROOT
 from lra.config.options import NoEffect, Section, options_model
 from lra.config.request import SPEED_ALONE
 from lra.config.schema import RUN_SECTIONS, ModelConfig, RunConfig, TrainConfig
+from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.record.table import read_runs
 from models.base import MixerContext
@@ -106,7 +107,7 @@ def test_an_added_setting_moves_no_shipped_hash(
     config = composed(first, change)
     assert config.hash != first.config_hash
     assert "later: " in config.show()
-    assert change in config.overrides
+    assert change in write_changes(config.changes)
 
 
 def test_options_of_constructors_keep_their_marks() -> None:

@@ -21,7 +21,8 @@ from lra.report.boards.ranking import rounded
 from lra.report.boards.results import Results
 from lra.report.data import ReportData, ReportOptions
 from lra.report.figures.bubbles import bubble_figures
-from lra.report.paper import choose_rows, column_style, draw_for_column, read_rows
+from lra.report.paper import column_style, draw_for_column
+from lra.report.paper_rows import choose_rows, read_rows
 from lra.report.tables.latex import escape, tabular
 from made_results import MIXERS, TASKS, next_token_run, record, save_all, write_metrics
 

@@ -294,11 +294,6 @@ class RunConfig:
         settings = self.settings
         return {name: settings[name] for name in self.changed}
 
-    @property
-    def overrides(self) -> tuple[str, ...]:
-        """The changed settings as `--set` takes them: "train.lr=0.001"."""
-        return tuple(f"{name}={plain(value)}" for name, value in self.changes.items())
-
     def values(self) -> dict[str, Any]:
         """Dump the names and all settings that can change a result, as plain values."""
         sections = {name: getattr(self, name).hashed() for name in self.sections if name != "log"}

@@ -48,12 +48,11 @@ def merge_results(
     Returns: how many were copied, how many were already there, and the faults of unreadable files.
     Raises: UserError listing what the target has with another record, and for an unknown run.
     """
-    faults = read_runs(target)[1]
     _choose(target, folders, runs, packed=packed)  # so that a mistake makes no folder
     target.mkdir(parents=True, exist_ok=True)
     with FileLock(target / ".merge.lock"):
         # Another merge may have copied meanwhile.
-        new, present, more = _choose(target, folders, runs, packed=packed)
+        new, present, faults = _choose(target, folders, runs, packed=packed)
         if packed:
             files = {place.as_posix(): content for place, content in _read_all(new).items()}
             write_pack(target, read_pack(target) | files)
@@ -61,7 +60,7 @@ def merge_results(
             _remove_leftovers(target)
             for place, (root, record) in new.items():
                 _copy(target, place, _read_one(root, place, record))
-    return len(new), present, faults + more
+    return len(new), present, faults
 
 
 def _choose(
@@ -73,9 +72,8 @@ def _choose(
     """
     new: Found = {}
     conflicts: list[str] = []
-    faults: list[str] = []
     present = 0
-    here, _ = _read_records(target, None)
+    here, faults = _read_records(target, None)
     for folder in folders:
         found, more = _read_records(folder, "merge", runs)
         faults += more
@@ -126,16 +124,14 @@ def _read_records(
     return found, faults
 
 
-def _files_of(root: Path, place: Path) -> list[Path]:
-    """List the files that are copied together with a record."""
-    beside = COPIED if place.name == "result.json" else ()
-    return [file for name in beside if has_file(root / (file := place.with_name(name)))]
+def _list_beside(place: Path) -> list[Path]:
+    """List the files that are copied together with a record, where they are there."""
+    return [place.with_name(name) for name in COPIED] if place.name == "result.json" else []
 
 
 def _outside(root: Path, place: Path) -> str | None:
     """Name the first file of a record that leads out of its results folder."""
-    beside = COPIED if place.name == "result.json" else ()
-    for file in [root / place.parent, *(root / place.with_name(n) for n in (place.name, *beside))]:
+    for file in [root / one for one in (place.parent, place, *_list_beside(place))]:
         try:
             file.resolve()
         except (OSError, RuntimeError):  # as older versions of Python say it
@@ -149,7 +145,8 @@ def _read_one(root: Path, place: Path, record: Record) -> dict[Path, bytes]:
     """Read the files of a record that lies in a folder of somebody else."""
     if (outside := _outside(root, place)) is not None:
         raise DataError(outside)
-    beside = {file: read_file(root / file, largest=LARGEST) for file in _files_of(root, place)}
+    present = [file for file in _list_beside(place) if has_file(root / file)]
+    beside = {file: read_file(root / file, largest=LARGEST) for file in present}
     return {**beside, place: record.content}
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -24,6 +24,7 @@ _LARGE = ("metrics.jsonl", "predictions.csv")
 """Names of files that are read apart from others, since they are most of the bytes."""
 LARGEST_GROUP = 2**31
 """Most bytes of the files that are read together, when they are unpacked."""
+_ADVICE = "get it again from the repository"
 _NAME = re.compile(r"[\w-][\w.-]*")
 _DEEPEST = 4
 """Levels of folders between a results folder and a file: runs/TASK/MIXER/RUN/result.json."""
@@ -60,9 +61,8 @@ def list_files(results_dir: Path, pattern: str) -> list[Path]:
     Args:
         pattern: a pattern of `Path.glob`: "runs/*/*/*/result.json".
     """
-    pack = results_dir / PACK
-    packed = (results_dir / path for path in _names(pack) if PurePosixPath(path).match(pattern))
-    return sorted({*results_dir.glob(pattern), *packed})
+    packed = (path for path in _names(results_dir / PACK) if PurePosixPath(path).match(pattern))
+    return sorted({*results_dir.glob(pattern), *(results_dir / path for path in packed)})
 
 
 def list_files_of(folder: Path, pattern: str) -> list[Path]:
@@ -79,8 +79,7 @@ def read_pack(results_dir: Path) -> dict[str, bytes]:
     Raises: DataError for a damaged pack.
     """
     pack = results_dir / PACK
-    names = _names(pack)
-    return {name: _contents(pack, PurePosixPath(name).name)[name] for name in names}
+    return {name: _contents(pack, PurePosixPath(name).name)[name] for name in _names(pack)}
 
 
 def write_pack(results_dir: Path, files: Mapping[str, bytes]) -> None:
@@ -119,9 +118,9 @@ def unpack(results_dir: Path, target: Path, folders: Collection[str] = ()) -> li
     Raises: UserError for a folder that is not packed.
     """
     pack = results_dir / PACK
-    known = _by_folder(pack) if pack.is_file() else {}
+    known = _by_folder(pack)
     if missing := [folder for folder in folders if folder not in known]:
-        raise UserError(f"{pack} has no {missing[0]}")
+        raise UserError(f"{pack} has no {missing[0]}; python -m lra.record list names its runs")
     for folder in folders or known:
         for name in known[folder]:
             path = target / folder / name
@@ -147,48 +146,54 @@ def _packed(path: Path) -> bytes | None:
     return next((content for content in found if content is not None), None)
 
 
-def _by_folder(pack: Path) -> Mapping[str, list[str]]:
-    facts = pack.stat()
-    return _list_by_folder(pack, facts.st_mtime_ns, facts.st_size)
-
-
-@functools.lru_cache(maxsize=8)
-def _list_by_folder(pack: Path, *_version: int) -> Mapping[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for path in _names(pack):
-        folder, _, name = path.rpartition("/")
-        found.setdefault(folder, []).append(name)
-    return found
-
-
 def _names(pack: Path) -> list[str]:
-    return [name for kind in ("", *_LARGE) for name in _contents(pack, kind)]
+    return [f"{folder}/{name}" for folder, names in _by_folder(pack).items() for name in names]
+
+
+def _by_folder(pack: Path) -> Mapping[str, list[str]]:
+    """List the names of the packed files of each folder, without reading their contents."""
+    return _read_names(pack, *_version_of(pack)) if pack.is_file() else {}
 
 
 def _contents(pack: Path, name: str) -> Mapping[str, bytes]:
     """Read the packed files that are read together with a file of a name."""
-    if not pack.is_file():
-        return {}
+    return _read_group(pack, _kind(name), *_version_of(pack))
+
+
+def _version_of(pack: Path) -> tuple[int, int]:
+    """Return what tells a changed file from the one that was read before."""
     facts = pack.stat()
-    return _read_group(pack, _kind(name), facts.st_mtime_ns, facts.st_size)
+    return facts.st_mtime_ns, facts.st_size
+
+
+@functools.lru_cache(maxsize=8)
+def _read_names(pack: Path, *_version: int) -> Mapping[str, list[str]]:
+    import pyarrow.parquet as pq
+
+    found: dict[str, list[str]] = {}
+    with explain_errors(str(pack), _ADVICE):
+        for row in pq.ParquetFile(pack).read(columns=["folder", "name"]).to_pylist():
+            folder, _, name = _checked_path(row, pack).rpartition("/")
+            found.setdefault(folder, []).append(name)
+    return found
 
 
 @functools.lru_cache(maxsize=32)
 def _read_group(pack: Path, kind: str, *_version: int) -> Mapping[str, bytes]:
-    """Read a part of a pack; a changed file has another time or size."""
     import pyarrow.parquet as pq
 
-    with explain_errors(str(pack), "get it again from the repository"):
+    with explain_errors(str(pack), _ADVICE):
         file, group = pq.ParquetFile(pack), ("", *_LARGE).index(kind)
         size = file.metadata.row_group(group).total_byte_size
         if size > LARGEST_GROUP:
             raise DataError(f"{pack}: {size:,} bytes unpacked, expected at most {LARGEST_GROUP:,}")
-        return dict(_checked(file.read_row_group(group).to_pylist(), pack))
+        rows = file.read_row_group(group).to_pylist()
+        return {_checked_path(row, pack): row["content"] for row in rows}
 
 
-def _checked(rows: Iterable[Mapping[str, Any]], pack: Path) -> Iterator[tuple[str, bytes]]:
-    for row in rows:
-        parts = [*row["folder"].split("/"), row["name"]]
-        if len(parts) > _DEEPEST + 1 or not all(map(_NAME.fullmatch, parts)):
-            raise DataError(f"{pack}: {'/'.join(parts)!r} is no path of a file of results")
-        yield "/".join(parts), row["content"]
+def _checked_path(row: Mapping[str, Any], pack: Path) -> str:
+    """Return the relative path of a packed file, which leads nowhere else."""
+    parts = [*row["folder"].split("/"), row["name"]]
+    if len(parts) > _DEEPEST + 1 or not all(map(_NAME.fullmatch, parts)):
+        raise DataError(f"{pack}: {'/'.join(parts)!r} is no path of a file of results")
+    return "/".join(parts)

@@ -5,4 +5,4 @@ records into what compares, `contents` lists what blocks of README files may sho
 report.py prints, and `run_screen` is what a run prints at its end.
 """
 
-__all__ = ["contents", "data", "paper", "run_screen", "summary"]
+__all__ = ["contents", "data", "paper", "paper_rows", "run_screen", "summary"]
