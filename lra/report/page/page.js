@@ -119,7 +119,7 @@ const pointsOf = {
       ({ ...point, ...bars(point), own: point.is_own, x: point[x], y: point[y], size: point[size] }));
   },
   curves: (chart, panel, rows) => curvesOf(fieldOf(chart, "x"), fieldOf(chart, "y"), rows.flatMap((row) => row.cells[columnOf(panel)]?.runs ?? [])),
-  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.groups[panel].places)
+  lines: (chart, panel, rows) => rows.flatMap((row) => Object.entries(chart.lines[panel].places)
     .map(([name, x]) => ({ ...cellPoint(row, name), line: row.name, x }))),
   dots: (chart, panel, rows) => rows.map((row) => ({ ...cellPoint(row, panel), x: row.cells[columnOf(panel)].value, y: row.name })),
 };
@@ -160,7 +160,7 @@ function renderCharts(rows) {
   views.splice(0).forEach((view) => view.finalize());
   const few = rows.filter((row, place) => (list("pick").length ? has("pick", row.name) : row.own || place < FEW));
   $("charts").replaceChildren(...sheet.charts.map((chart) => {
-    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.groups[panel];
+    const panel = [state.panel, sorted()].find((name) => chart.panels.includes(name)) ?? chart.panels[0], group = chart.lines[panel];
     const isLines = ["curves", "lines", "steps"].includes(chart.kind), place = make("div", { className: chart.kind });
     const drawn = (isLines ? few : rows), points = pointsOf[chart.kind](chart, panel, drawn).filter((point) =>
       [point.x, point.y, "size" in point ? point.size : 0].every((value) => value !== undefined));

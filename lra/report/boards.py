@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lra.record.changes import select_sections, write_changes
 from lra.record.run import RunRecord
-from lra.report.boards.averages import FIVE
-from lra.report.boards.cells import Cell, IsOwn, cell_of, none_own
-from lra.report.boards.measures import Measure, measures_of
-from lra.report.boards.row_names import RowNames
-from lra.report.boards.slugs import slugify
+from lra.report.names import RowNames, changes_of, slugify
+from lra.report.scores import FIVE, Cell, IsOwn, Measure, cell_of, measures_of, none_own
 from tasks.base import BENCHMARK
 
+PRESETS = ("paper", "budget", "quick")
+"""Presets whose boards may lead, the preferred one first."""
+FEWEST_STEPS = 200
+"""Runs whose flags ask for fewer optimizer steps are trials."""
+TRIALS, OWN_TASKS = f"trials of fewer than {FEWEST_STEPS} steps", "other tasks than the benchmark's"
 _SOURCES = ("official", "generated", "generated, clean law", "unofficial")
 """Kinds of data, in the order in which main tables prefer them."""
 _FIRST = ("paper", "s4")
 """The preset and the protocol whose boards come first."""
+_LENGTHS = {"train.steps", "train.epochs", "train.minutes"}
+"""Settings that say how long training takes."""
+
+Cells = Mapping[str, Cell[RunRecord]]
+"""The cells of a row, by task."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +33,7 @@ class Board:
 
     preset: str
     protocol: str
-    rows: Mapping[str, Mapping[str, Cell[RunRecord]]]
-    """Cells, by method and then by task."""
+    rows: Mapping[str, Cells]
     conditions: Mapping[str, str]
     """By task, the data that its column was measured on and the split for model selection."""
     reason: str = ""
@@ -84,39 +90,55 @@ class Board:
                 found.setdefault(name, {})[record.task] = accuracy
         return dict(sorted(found.items(), key=lambda item: (-len(item[1]), item[0])))
 
+    def best_trivial_baseline(self) -> dict[str, dict[str, float]]:
+        """Return the best trivial accuracy of each task, as one row; no row without any."""
+        best: dict[str, float] = {}
+        for by_task in self.trivial_baselines().values():
+            best |= {task: max(value, best.get(task, value)) for task, value in by_task.items()}
+        return {"best trivial baseline": best} if best else {}
+
+    def with_rows(self, rows: Mapping[str, Cells]) -> Board:
+        """Return the board of these rows, whose tasks it keeps."""
+        tasks = {task for cells in rows.values() for task in cells}
+        kept = {task: text for task, text in self.conditions.items() if task in tasks}
+        return replace(self, rows=rows, conditions=kept)
+
+    def sorted_by(self, task: str) -> Board:
+        """Return the board with the rows that are best on a task first."""
+        measure = self.measures[0]
+        sign = 1 if measure.lowest_is_best else -1
+
+        def key(item: tuple[str, Cells]) -> tuple[bool, bool, float]:
+            cell = item[1].get(task, Cell())
+            mean = cell.mean(measure)
+            return cell.value(measure) is None, mean is None, sign * (mean or 0.0)
+
+        return replace(self, rows=dict(sorted(self.rows.items(), key=key)))
+
 
 def boards(
     records: Sequence[RunRecord],
     names: RowNames | None = None,
     is_own: IsOwn[RunRecord] = none_own,
 ) -> list[Board]:
-    """Sort records whose targets are examples into boards, the main one of each setting first.
+    """Sort records into boards, the main one of each preset and protocol first.
 
     Each column of a board is on a single data set. Of a task's data sets, the main board takes the
-    official one, else the one with most runs; runs on the others go to other boards.
+    official one, else the one with most runs; runs on the others go to other boards. Tasks whose
+    targets are positions have boards of one task each, at the end.
 
     Args:
         records: runs.
         names: names of their rows. None: as nothing else is shown beside them.
         is_own: says which runs are the user's own.
     """
-    of_examples = [r for r in records if r.positions is None]
-    return _boards_of(of_examples, names or RowNames(records), is_own)
-
-
-def position_boards(
-    records: Sequence[RunRecord],
-    names: RowNames | None = None,
-    is_own: IsOwn[RunRecord] = none_own,
-) -> list[Board]:
-    """Sort records whose targets are positions into boards of one task each; see `boards`."""
-    of_positions = [r for r in records if r.positions is not None]
     names = names or RowNames(records)
-    return [
-        replace(board, of_positions=True)
-        for task in sorted({r.task for r in of_positions})
-        for board in _boards_of([r for r in of_positions if r.task == task], names, is_own)
-    ]
+    made = _boards_of([r for r in records if r.positions is None], names, is_own)
+    of_positions = [r for r in records if r.positions is not None]
+    for task in sorted({r.task for r in of_positions}):
+        found = _boards_of([r for r in of_positions if r.task == task], names, is_own)
+        made += [replace(board, of_positions=True) for board in found]
+    return made
 
 
 def _boards_of(
@@ -126,17 +148,13 @@ def _boards_of(
     settings = {(r.preset, r.protocol) for r in records}
     for preset, protocol in sorted(settings, key=_setting_order):
         chosen = [r for r in records if (r.preset, r.protocol) == (preset, protocol)]
-        by_reason: dict[str, list[RunRecord]] = {}
+        by_reason: dict[str, dict[str, list[RunRecord]]] = {}
         for task in sorted({r.task for r in chosen}):
             for reason, group in _by_condition([r for r in chosen if r.task == task]):
-                by_reason.setdefault(reason, []).extend(group)
-        for reason in sorted(by_reason):
-            group = by_reason[reason]
-            conditions = {
-                task: _describe([r for r in group if r.task == task])
-                for task in sorted({r.task for r in group})
-            }
-            rows = _rows(group, names, is_own)
+                by_reason.setdefault(reason, {})[task] = group
+        for reason, by_task in sorted(by_reason.items()):
+            conditions = {task: _describe(group) for task, group in by_task.items()}
+            rows = _rows([r for group in by_task.values() for r in group], names, is_own)
             found.append(Board(preset, protocol, rows, conditions, reason))
     return found
 
@@ -161,8 +179,7 @@ def _by_condition(records: Sequence[RunRecord]) -> list[tuple[str, list[RunRecor
     def order(item: tuple[tuple[str, str, str], list[RunRecord]]) -> tuple[object, ...]:
         (source, fingerprint, rule), group = item
         rank = _SOURCES.index(source) if source in _SOURCES else len(_SOURCES)
-        changes = len(_task_changes(group))
-        return rank, rule != "val", changes, -len(group), source, fingerprint
+        return rank, rule != "val", len(_task_changes(group)), -len(group), source, fingerprint
 
     (_, first), *others = sorted(groups.items(), key=order)
     divided = {"": first}
@@ -215,10 +232,6 @@ def _rows(
     }
 
 
-PRESETS = ("paper", "budget", "quick")
-"""Presets whose boards may lead, the preferred one first."""
-
-
 def leading_board(boards: Sequence[Board]) -> Board | None:
     """Choose the main board that has the fullest row, of several the first preset's.
 
@@ -226,13 +239,81 @@ def leading_board(boards: Sequence[Board]) -> Board | None:
     """
     main = [board for board in boards if board.is_main and board.preset in PRESETS]
     main.sort(key=lambda board: PRESETS.index(board.preset))
-    fullest = [max((len(done & {*FIVE}) for done in _done(board)), default=0) for board in main]
-    return main[fullest.index(max(fullest))] if main else None
+
+    def fullest(board: Board) -> int:
+        counts = (
+            sum(bool(c.numbers()) and not c.is_at_chance for t, c in cells.items() if t in FIVE)
+            for cells in board.rows.values()
+        )
+        return max(counts, default=0)
+
+    return max(main, key=fullest, default=None)  # of equals the first
 
 
-def _done(board: Board) -> list[set[str]]:
-    """Return the tasks that each row has results on which are better than chance."""
+def is_at_preset(cells: Cells) -> bool:
+    """Whether the runs of a row have the settings of their preset."""
+    return not any(changes_of(run) for cell in cells.values() for run in cell.runs)
+
+
+def rows_at_preset(board: Board) -> dict[str, Cells]:
+    """Choose the rows of the preset's settings; of a mixer those without a label, if it has any."""
+    plain = {
+        method: [run for cell in cells.values() for run in cell.runs]
+        for method, cells in board.rows.items()
+        if is_at_preset(cells)
+    }
+    unlabelled = {run.mixer for found in plain.values() for run in found if run.label is None}
+    return {
+        method: board.rows[method]
+        for method, found in plain.items()
+        if all(run.label is None or run.mixer not in unlabelled for run in found)
+    }
+
+
+def is_trial(run: RunRecord) -> bool:
+    """Whether flags asked for so few steps that the run is a trial."""
+    return bool(_LENGTHS & {*run.changed}) and run.total_steps < FEWEST_STEPS
+
+
+def split_board(board: Board) -> list[Board]:
+    """Divide a board into the benchmark's tasks, other tasks, and trials of few steps."""
+    parts: dict[str, dict[str, dict[str, Cell[RunRecord]]]] = {}
+    for row, cells in board.rows.items():
+        for task, cell in cells.items():
+            kind = "" if task in BENCHMARK or board.of_positions else OWN_TASKS
+            kind = TRIALS if all(map(is_trial, cell.runs)) else kind
+            parts.setdefault(kind, {}).setdefault(row, {})[task] = cell
     return [
-        {task for task, cell in cells.items() if cell.accuracies and not cell.is_at_chance}
-        for cells in board.rows.values()
+        replace(board.with_rows(rows), reason=", ".join(filter(None, [board.reason, kind])))
+        for kind, rows in sorted(parts.items())
     ]
+
+
+def choose_from_grids(board: Board) -> Board:
+    """Join the user's own rows of each grid of settings into one.
+
+    Rows of a mixer are a grid if they differ in settings of training, or in the values of the same
+    other settings. On each task the joined row has the cell with the best validation result.
+    """
+    grids: dict[Hashable, list[str]] = {}
+    for name in board.own_rows:
+        run = next(iter(board.rows[name].values())).runs[0]
+        changed = frozenset(select_sections(run.changes, "mixer", "model", "pretrain"))
+        grids.setdefault((run.mixer, run.mixer_code, run.label, changed), []).append(name)
+    rows = dict(board.rows)
+    for names in grids.values():
+        if len(names) > 1:
+            joined = [rows.pop(name) for name in names]
+            rows[_name_grid(names)] = {
+                task: max((c[task] for c in joined if task in c), key=lambda cell: cell.merit)
+                for task in sorted({task for cells in joined for task in cells})
+            }
+    return replace(board, rows=dict(sorted(rows.items())))
+
+
+def _name_grid(names: Sequence[str]) -> str:
+    """Name a grid: "tnn (best of 3 by validation)", with the details that all names have."""
+    start, *_ = names[0].partition(" (")
+    details = [name.partition(" (")[2].removesuffix(")").split(", ") for name in names]
+    common = [text for text in details[0] if text and all(text in texts for texts in details)]
+    return f"{start} ({', '.join([*common, f'best of {len(names)} by validation'])})"

@@ -1,26 +1,40 @@
-"""Two mixers on the same test examples: is the difference more than noise?"""
+"""Two mixers on the same test examples: is the difference more than noise? `report.py --compare`"""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from lra.record.run import RunRecord
-from lra.report.boards.board import Board
-from lra.report.boards.cells import Cell
-from lra.report.boards.predictions import Predictions
-from lra.report.boards.results import Results
-from lra.report.boards.row_names import complete, matching_names
-from lra.report.boards.speeds import SpeedBoard
+from lra.report.boards import Board
+from lra.report.data import Data
+from lra.report.names import matching_names
+from lra.report.scores import Cell
+from lra.report.tables.table import Table, text_column
+from lra.report.tables.terminal import fit_table, wrap
 from lra.runtime.errors import UnknownName, UserError
 
 RESAMPLES = 10_000
 SIGNIFICANCE = 0.05
 """P-value above which a difference is within noise."""
+_NOISE = (
+    "A difference is within noise if its 95 % interval includes 0 or if p is above "
+    f"{SIGNIFICANCE:g}."
+)
+_ONE_SEED = (
+    f"The 95 % interval of one seed is from {RESAMPLES:,} bootstrap resamples of the test "
+    "examples, and p is from McNemar's exact test. Neither covers the spread over seeds: the "
+    "verdict is about this pair of runs."
+)
+_SEVERAL_SEEDS = (
+    "The 95 % interval of several seeds covers both the test examples and the spread over seeds: "
+    "it is a t-interval whose variance adds that of examples and that of seeds (two-way random "
+    "effects, Satterthwaite's degrees of freedom), and p is from the same t-test."
+)
 
 
 @dataclass(frozen=True)
@@ -141,36 +155,27 @@ def _interval_over_seeds(differences: np.ndarray) -> tuple[float, float, float]:
     return 100 * float(mean - reach), 100 * float(mean + reach), p_value
 
 
-@dataclass(frozen=True)
-class ComparedRows:
-    """Two rows of a board, compared on one task."""
+def compare_cells(data: Data, first: Cell[RunRecord], second: Cell[RunRecord]) -> Comparison | str:
+    """Compare two cells over their common seeds.
 
-    first: str
-    second: str
-    board: Board
-    task: str
-    found: Comparison
-
-    @property
-    def verdict(self) -> str:
-        """Say which of the two is better, if either is."""
-        if self.found.is_noise:
-            return "within noise"
-        return f"{self.first if self.found.difference > 0 else self.second} is better"
-
-
-@dataclass(frozen=True)
-class Comparisons:
-    """What `--compare` asked for: the first name against each other one."""
-
-    given: Sequence[str]
-    rows: Sequence[ComparedRows]
-    left_out: Sequence[str]
-    """The tasks on which some names have runs, but were not compared, each with the reason."""
+    Returns: the comparison, or words that say why the two cannot be compared.
+    """
+    one, other = (data.predictions_on_same(cell.runs) for cell in (first, second))
+    seeds = sorted(one.keys() & other.keys())
+    if not seeds:
+        every = [", ".join(map(str, sorted(found))) or "none" for found in (one, other)]
+        return (
+            f"have no seed in common that is finished and has predictions.csv (seeds: {every[0]}; "
+            f"{every[1]})"
+        )
+    if not one[seeds[0]].same_examples(other[seeds[0]]):
+        return "were tested on different examples"
+    right = [[found[seed].right == 1 for seed in seeds] for found in (one, other)]
+    return compare(right[0], right[1], seeds)
 
 
-def compare_all(results: Results, boards: Sequence[Board], given: Sequence[str]) -> Comparisons:
-    """Compare the first named mixer with each other one, on every board and task.
+def describe_comparisons(data: Data, given: Sequence[str]) -> str:
+    """Compare the first named mixer with each other one, on every board and task, as text.
 
     A name stands for the row, among those that have runs of a task, that it is or alone begins.
 
@@ -178,31 +183,35 @@ def compare_all(results: Results, boards: Sequence[Board], given: Sequence[str])
     """
     if len({name.casefold() for name in given}) < 2:  # noqa: PLR2004
         raise UserError(f"--compare {' '.join(given)}: expected two different mixers or more")
+    boards = [board for board in data.boards if not board.of_positions]
     known = {method for board in boards for method in board.rows}
     for name in given:
         if not matching_names(name, known):
             raise UnknownName("mixer among the runs", name, known, "--compare")
-    rows: list[ComparedRows] = []
+    tables: dict[str, list[tuple[str, Comparison, str]]] = {}
     reasons: dict[tuple[str, str], list[str]] = {}
     for board in boards:
         for task in board.tasks:
             names, reason = _rows_on(board, task, given)
             for other in names[1:]:
                 cells = board.rows[names[0]][task], board.rows[other][task]
-                found = compare_cells(results, *cells)
+                found = compare_cells(data, *cells)
                 if isinstance(found, Comparison):
-                    rows.append(ComparedRows(names[0], other, board, task, found))
+                    better = names[0] if found.difference > 0 else other
+                    verdict = "within noise" if found.is_noise else f"{better} is better"
+                    title = f"{names[0]} less {other}. {board.name}"
+                    tables.setdefault(title, []).append((task, found, verdict))
                 else:
-                    reason = f"{names[0]} and {other} {found}"
-                    reasons.setdefault((board.name, reason), []).append(task)
+                    words = f"{names[0]} and {other} {found}"
+                    reasons.setdefault((board.name, words), []).append(task)
             if not names and reason:
                 reasons.setdefault((board.name, reason), []).append(task)
     left_out = [
         f"{', '.join(tasks)} ({name}): {reason}" for (name, reason), tasks in reasons.items()
     ]
-    if not rows:
+    if not tables:
         raise UserError(f"--compare {' '.join(given)}: nothing to compare. {'; '.join(left_out)}")
-    return Comparisons(given, rows, left_out)
+    return _write(tables, left_out)
 
 
 def _rows_on(board: Board, task: str, given: Sequence[str]) -> tuple[list[str], str]:
@@ -217,11 +226,8 @@ def _rows_on(board: Board, task: str, given: Sequence[str]) -> tuple[list[str], 
         return [], ""
     for name, found in matching.items():
         if len(found) > 1:
-            count = "two" if len(found) == 2 else f"{len(found):,}"  # noqa: PLR2004
-            return (
-                [],
-                f"{name} begins {count} rows: {'; '.join(sorted(found))}; write more of the name",
-            )
+            rows = "; ".join(sorted(found))
+            return [], f"{name} begins {len(found):,} rows: {rows}; write more of the name"
     if missing := [name for name, found in matching.items() if not found]:
         return [], f"no runs of {' and '.join(missing)}"
     names = [name for (name,) in matching.values()]
@@ -230,35 +236,25 @@ def _rows_on(board: Board, task: str, given: Sequence[str]) -> tuple[list[str], 
     return names, ""
 
 
-def compare_cells(
-    results: Results, first: Cell[RunRecord], second: Cell[RunRecord]
-) -> Comparison | str:
-    """Compare two cells over their common seeds.
-
-    Returns: the comparison, or words that say why the two cannot be compared.
-    """
-    found = [results.predictions_on_same(cell.runs) for cell in (first, second)]
-    seeds = sorted(found[0].keys() & found[1].keys())
-    if not seeds:
-        every = [", ".join(map(str, sorted(one))) or "none" for one in found]
-        return (
-            f"have no seed in common that is finished and has predictions.csv (seeds: {every[0]}; "
-            f"{every[1]})"
-        )
-    if not found[0][seeds[0]].same_examples(found[1][seeds[0]]):
-        return "were tested on different examples"
-    right = [_are_right(one, seeds) for one in found]
-    return compare(right[0], right[1], seeds)
-
-
-def _are_right(predictions: Mapping[int, Predictions], seeds: Sequence[int]) -> list[np.ndarray]:
-    return [predictions[seed].right == 1 for seed in seeds]
-
-
-def find_method(boards: Sequence[Board | SpeedBoard], given: str, flag: str) -> str:
-    """Find the row that a flag names: by its name, or by how that alone begins, in any case.
-
-    Raises: UserError if there is none, or if several begin so.
-    """
-    known = {method for board in boards for method in board.rows}
-    return complete(given, known, "mixer among the runs", flag)
+def _write(tables: dict[str, list[tuple[str, Comparison, str]]], left_out: Sequence[str]) -> str:
+    """Write the comparisons for the terminal: a table for each board, and what was left out."""
+    parts: list[str] = []
+    for title, rows in tables.items():
+        columns = {
+            "task": [task for task, _, _ in rows],
+            "points": [f"{found.difference:+.2f}" for _, found, _ in rows],
+            "95 % interval": [f"{found.low:+.2f} to {found.high:+.2f}" for _, found, _ in rows],
+            "seeds": [str(len(found.seeds)) for _, found, _ in rows],
+            "p": [f"{found.p_value:.2g}" for _, found, _ in rows],
+            "verdict": [verdict for _, _, verdict in rows],
+        }
+        table = Table("", "", "", [text_column(name, texts) for name, texts in columns.items()])
+        parts += [
+            wrap(f"{title}: difference of test accuracy in percentage points"),
+            fit_table(table).text,
+        ]
+    if left_out:
+        parts.append("\n".join(["Not compared:", *(wrap(f"  {t}", "    ") for t in left_out)]))
+    counts = [len(found.seeds) for rows in tables.values() for _, found, _ in rows]
+    kinds = [_ONE_SEED] * (1 in counts) + [_SEVERAL_SEEDS] * (max(counts) > 1)
+    return "\n\n".join([*parts, wrap(" ".join([_NOISE, *kinds]))])

@@ -1,9 +1,10 @@
-"""What the rows of tables are called: the mixer, and what tells its rows apart."""
+"""What rows, files and links are called."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from lra.config.request import can_change_a_result
 from lra.record.benchmark import BenchRecord
@@ -13,10 +14,34 @@ from lra.runtime.errors import UnknownName, UserError
 
 SHOWN = 2
 """Changed settings that a name shows; more only where rows differ in no fewer."""
+LONGEST_SLUG = 120
+"""Most letters of a file's name, without its ending."""
 
 Changes = frozenset[tuple[str, str]]
 """Settings of the model and its training that a run changes of its preset, by name and as `--set`
 takes them, without those that cannot change a result."""
+
+
+def slugify(*parts: str) -> str:
+    """Turn texts into one that can stand in a file's name and in a link."""
+    return re.sub(r"[^a-z0-9.]+", "-", "-".join(parts).lower())[:LONGEST_SLUG].strip("-.") or "x"
+
+
+def natural_order(name: str) -> list[tuple[int, str]]:
+    """Return a sort key by which 64x4 comes before 64x16, and that before 128x8."""
+    return [(len(part) if part.isdigit() else 0, part) for part in re.split(r"(\d+)", name)]
+
+
+def run_anchor(run: RunRecord) -> str:
+    """Return the name of a run in the page; one without a result may have the id of one with it."""
+    end = "" if run.status == "done" else f":{run.status}"
+    return f"run-{run.task}-{run.mixer}-{run.run_id}{end}"
+
+
+def bench_anchor(record: BenchRecord) -> str:
+    """Return the name of a measurement in the page."""
+    path = record.path(Path())
+    return slugify(f"bench-{path.parent.name}") + f"-{path.stem}"
 
 
 def changes_of(run: RunRecord) -> Changes:
@@ -50,8 +75,7 @@ class RowNames:
                 self._labels.setdefault((run.mixer, run.config_hash), set()).add(run.label)
         self._rows: dict[tuple[object, ...], set[tuple[str | None, Changes]]] = {}
         for run in runs:
-            row = run.mixer_code, changes_of(run)
-            self._rows.setdefault(self._group(run), set()).add(row)
+            self._rows.setdefault(self._group(run), set()).add((run.mixer_code, changes_of(run)))
         self._settings = {
             group: _distinct_texts({changes for _, changes in rows})
             for group, rows in self._rows.items()
@@ -66,22 +90,22 @@ class RowNames:
         Runs whose settings files changed in between read the same on the same data: their hashes
         tell them apart.
         """
-        name = self._name(run)
-        return with_hash(name, run) if len(self._hashes[self._reads_as(run)]) > 1 else name
+        is_shared = len(self._hashes[self._reads_as(run)]) > 1
+        return self._name(run) + (f" [settings {run.config_hash[:8]}]" if is_shared else "")
 
     def of_mixer(self, record: RunRecord | BenchRecord) -> str:
         """Return the name of a mixer with settings of its own preset."""
         return _named(record.mixer, [self._codes[record.mixer, record.mixer_code]])
 
     def _name(self, run: RunRecord) -> str:
-        rows, label = self._rows[self._group(run)], self._label(run)
+        group, label = self._group(run), self._label(run)
         details = [
             self._codes[run.mixer, run.mixer_code],
-            self._settings[self._group(run)][changes_of(run)],
+            self._settings[group][changes_of(run)],
         ]
         if label is None:
             return _named(run.mixer, details)
-        return _named(f"{run.mixer}: {label}", details if len(rows) > 1 else [])
+        return _named(f"{run.mixer}: {label}", details if len(self._rows[group]) > 1 else [])
 
     def _label(self, run: RunRecord) -> str | None:
         """Return the label of a run, or the only one that other seeds of its settings have.
@@ -100,46 +124,6 @@ class RowNames:
     def _reads_as(self, run: RunRecord) -> tuple[object, ...]:
         data = run.data.source, run.data.fingerprint
         return self._name(run), run.preset, run.protocol, run.task, *data
-
-
-def mixer_of(row: str) -> str:
-    """Return the mixer of a row, whose name is the first word of the row's."""
-    return row.split(" ", 1)[0].removesuffix(":")
-
-
-def matching_names(given: str, valid: Collection[str]) -> list[str]:
-    """List the names that one may stand for: itself, or those that begin so, in any case."""
-    if given in valid:
-        return [given]
-    start = given.casefold()
-    exact = [name for name in valid if name.casefold() == start]
-    return exact or [name for name in valid if start and name.casefold().startswith(start)]
-
-
-def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
-    """Return the name that is given, or the only one that begins so, upper and lower case alike.
-
-    Args:
-        given: a name or its beginning.
-        valid: all names.
-        kind: what they are names of.
-        flag: where it was given.
-    Raises: UserError if there is none, or more than one.
-    """
-    found = matching_names(given, valid)
-    if not found:
-        raise UnknownName(kind, given, valid, flag)
-    if len(found) > 1:
-        raise UserError(
-            f"{flag} {given}: {len(found)} names begin with it ({'; '.join(sorted(found))}); write "
-            f"more of the name"
-        )
-    return found[0]
-
-
-def with_hash(name: str, run: RunRecord) -> str:
-    """Add the start of the settings' hash to a name that other settings have, too."""
-    return f"{name} [settings {run.config_hash[:8]}]"
 
 
 def _named(start: str, details: Sequence[str]) -> str:
@@ -194,3 +178,38 @@ def _text(row: Changes, names: Collection[str]) -> str:
     shown = chosen or every[:SHOWN]
     more = f" and {len(every) - len(shown)} more" if len(shown) < len(every) else ""
     return ", ".join(text for _, text in shown) + more
+
+
+def mixer_of(row: str) -> str:
+    """Return the mixer of a row, whose name is the first word of the row's."""
+    return row.split(" ", 1)[0].removesuffix(":")
+
+
+def matching_names(given: str, valid: Collection[str]) -> list[str]:
+    """List the names that one may stand for: itself, or those that begin so, in any case."""
+    if given in valid:
+        return [given]
+    start = given.casefold()
+    exact = [name for name in valid if name.casefold() == start]
+    return exact or [name for name in valid if start and name.casefold().startswith(start)]
+
+
+def complete(given: str, valid: Collection[str], kind: str, flag: str) -> str:
+    """Return the name that is given, or the only one that begins so, upper and lower case alike.
+
+    Args:
+        given: a name or its beginning.
+        valid: all names.
+        kind: what they are names of.
+        flag: where it was given.
+    Raises: UserError if there is none, or more than one.
+    """
+    found = matching_names(given, valid)
+    if not found:
+        raise UnknownName(kind, given, valid, flag)
+    if len(found) > 1:
+        raise UserError(
+            f"{flag} {given}: {len(found)} names begin with it ({'; '.join(sorted(found))}); write "
+            f"more of the name"
+        )
+    return found[0]

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lra.report.boards.row_names import mixer_of
+from lra.report.data import Data
+from lra.report.names import mixer_of
+from lra.report.tables.probes import probes
 
 MIXERS = {
     "tnn": ("#3c90fc", "^"),
@@ -53,16 +55,16 @@ FILLS = ("full", "none", "left", "bottom", "right")
 GRAY = "0.5"
 """Colour of what is no mixer: trivial baselines, ideal predictors, lengths in training."""
 
-MethodStyles = Mapping[str, Mapping[str, Any]]
+RowStyles = Mapping[str, Mapping[str, Any]]
 """Matplotlib's arguments `color`, `marker`, `linestyle` and `fillstyle` for each row of tables."""
 
 
-def styles_of(rows: Iterable[str], styles: MethodStyles) -> MethodStyles:
+def styles_of(rows: Iterable[str], styles: RowStyles) -> RowStyles:
     """Choose the styles of the rows that a figure shows, so that its digest has no others."""
     return {row: styles[row] for row in sorted(set(rows))}
 
 
-def assign_styles(rows: Iterable[str]) -> MethodStyles:
+def assign_styles(rows: Iterable[str]) -> RowStyles:
     """Give each row the colour and the marker of its mixer.
 
     Rows of one mixer, which differ in their settings, differ in the line and the marker's fill.
@@ -88,3 +90,10 @@ def assign_styles(rows: Iterable[str]) -> MethodStyles:
                 "fillstyle": FILLS[number % len(FILLS)],
             }
     return styles
+
+
+def styles_of_data(data: Data) -> RowStyles:
+    """Give each row of a report its style."""
+    rows = {row for board in data.boards for row in board.rows}
+    rows |= {row for probe in probes(data) for row in probe.rows}
+    return assign_styles([*rows, *map(data.names.of_mixer, data.bench)])
