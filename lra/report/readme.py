@@ -105,10 +105,6 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
         for t in bits_tables(data, b)
         if not t.lines
     ],
-    "by-length-figures": lambda data: _draw(data, _evaluations(data, of_positions=True)),
-    "by-position-figures": lambda data: _draw(
-        data, [t for b in _main_boards(data, of_positions=True) for t in bits_tables(data, b)]
-    ),
     "probes": lambda data: [t for probe in probes(data) for t in probe_tables(data, probe)],
     "figures-of-probes": lambda data: _draw(
         data,

@@ -223,11 +223,13 @@ def _name_bubbles(axes: Axes, panel: Panel) -> None:
     """Write the names of the highest bubbles beside them, each where it hides least."""
     import numpy as np
     from adjustText import adjust_text
+    from matplotlib.collections import PathCollection
 
     named = sorted(panel.bubbles, key=lambda bubble: -bubble.y)[:MOST_NAMES]
     texts = [axes.text(b.x, b.y, legend_name(b.row), fontsize=7) for b in named]
     np.random.seed(0)  # noqa: NPY002 (adjustText draws from it)
     adjust_text(
         texts, [b.x for b in panel.bubbles], [b.y for b in panel.bubbles], ax=axes, iter_lim=200,
+        objects=[one for one in axes.collections if isinstance(one, PathCollection)],
         expand=(1.05, 1.15), arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,13 +26,16 @@ from lra.report.names import slugify
 from lra.report.points import has_outlier
 from lra.report.scores import Interval
 from lra.report.styles import GRAY, RowStyles, styles_of
-from lra.report.tables.table import Line, Table
+from lra.report.tables.results import RANKS
+from lra.report.tables.table import Column, Entry, Line, Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+BASELINE = "best trivial baseline"
 MOST_ROWS = 30
 """Most rows that a figure draws: nobody can read the labels of more."""
+_GRAY_LINE = {"color": GRAY, "linestyle": ":", "zorder": 0}
 FEWEST = 3
 """Fewest lengths that an exponent is fitted to: any line fits two."""
 
@@ -82,13 +86,16 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
         series = _series_of(table, line)
         shown = {row: series[row] for row in [*series][:MOST_ROWS]}
         missing = [row for row in series if row not in shown]
-        note = f" Of {len(series):,} rows, {MOST_ROWS} are drawn." if missing else ""
+        what = table.caption.replace(RANKS, "").strip()
+        notes = [f"Of {len(series):,} rows, {MOST_ROWS} are drawn."] * bool(missing)
+        notes += ["Vertical lines: lengths in training."] * bool(line.marks)
+        notes += ["Bars: 95 % intervals."] * any(one.intervals for one in shown.values())
         if shown and max(len(one.x) for one in shown.values()) > 1:
             figure = ReportFigure(
                 slugify(table.slug, title),
-                f"{table.title}: {title}",
-                f"{table.caption}{note}",
-                partial(draw_lines, shown, line, styles_of(shown, styles)),
+                f"{table.title}: {title}" if len(table.lines) > 1 else table.title,
+                " ".join([what, *notes]),
+                partial(draw_lines, shown, line, styles_of(shown, {**styles, BASELINE: _GRAY_LINE})),
             )
             made.append(figure)
     return made
@@ -99,8 +106,13 @@ def _series_of(table: Table, line: Line) -> dict[str, Series]:
     columns = {column.name: column for column in table.columns}
     places = sorted(line.places.items(), key=lambda item: (isinstance(item[1], str), item[1]))
     found: dict[str, Series] = {}
-    for i, row in enumerate(table.methods):
-        cells = [(x, columns[name].entries[i]) for name, x in places if name in columns]
+    rows = {row: [i] for i, row in enumerate(table.columns[0].texts)}
+    trivial = [i for row, (i,) in rows.items() if row.startswith("trivial baseline")]
+    rows = {row: rows[row] for row in table.methods}
+    if trivial:
+        rows[BASELINE] = trivial
+    for row, numbers in rows.items():
+        cells = [(x, _best(columns[name], numbers)) for name, x in places if name in columns]
         points = [(x, entry.value, entry.interval) for x, entry in cells if entry.value is not None]
         if points:
             x, y, intervals = zip(*points, strict=True)
@@ -110,6 +122,13 @@ def _series_of(table: Table, line: Line) -> dict[str, Series]:
                 law = str(fit_power_law(x, y))
             found[row] = Series(x, y, known if len(known) == len(x) else (), law)
     return found
+
+
+def _best(column: Column, rows: Sequence[int]) -> Entry:
+    """Return the entry of one row, or the best of several."""
+    entries = [column.entries[i] for i in rows]
+    sign = -1 if column.lowest_is_best else 1
+    return max(entries, key=lambda one: -math.inf if one.value is None else sign * one.value)
 
 
 def draw_lines(series: Mapping[str, Series], line: Line, styles: RowStyles) -> Figure:
