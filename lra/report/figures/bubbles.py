@@ -184,7 +184,7 @@ def draw_bubbles(panels: Sequence[Panel], styles: RowStyles) -> Figure:
     _add_legend_of_sizes(every[0], largest, scale)
     arrange(figure)
     for axes, panel in zip(every, panels, strict=False):
-        _name_bubbles(axes, panel)
+        _name_bubbles(axes, panel, scale)
     return figure
 
 
@@ -219,17 +219,23 @@ def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
     axes.figure.legend(handles, names, loc="outside lower center", ncols=2, borderpad=0.8)
 
 
-def _name_bubbles(axes: Axes, panel: Panel) -> None:
+def _name_bubbles(axes: Axes, panel: Panel, scale: float) -> None:
     """Write the names of the highest bubbles beside them, each where it hides least."""
     import numpy as np
     from adjustText import adjust_text
-    from matplotlib.collections import PathCollection
 
     named = sorted(panel.bubbles, key=lambda bubble: -bubble.y)[:MOST_NAMES]
     texts = [axes.text(b.x, b.y, legend_name(b.row), fontsize=7) for b in named]
+    angles = np.linspace(0, 2 * np.pi, 8, endpoint=False)
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    rims = [
+        axes.transData.transform((b.x, b.y))
+        + directions * math.sqrt(scale * b.memory) / 2 * axes.figure.dpi / 72
+        for b in panel.bubbles
+    ]
+    x, y = axes.transData.inverted().transform(np.concatenate(rims)).T
     np.random.seed(0)  # noqa: NPY002 (adjustText draws from it)
     adjust_text(
-        texts, [b.x for b in panel.bubbles], [b.y for b in panel.bubbles], ax=axes, iter_lim=200,
-        objects=[one for one in axes.collections if isinstance(one, PathCollection)],
-        expand=(1.05, 1.15), arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
+        texts, x, y, ax=axes, target_x=[b.x for b in named], target_y=[b.y for b in named],
+        iter_lim=200, expand=(1.05, 1.15), arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
     )  # fmt: skip

@@ -91,11 +91,12 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
         notes += ["Vertical lines: lengths in training."] * bool(line.marks)
         notes += ["Bars: 95 % intervals."] * any(one.intervals for one in shown.values())
         if shown and max(len(one.x) for one in shown.values()) > 1:
+            looks = styles_of(shown, {**styles, BASELINE: _GRAY_LINE})
             figure = ReportFigure(
                 slugify(table.slug, title),
                 f"{table.title}: {title}" if len(table.lines) > 1 else table.title,
                 " ".join([what, *notes]),
-                partial(draw_lines, shown, line, styles_of(shown, {**styles, BASELINE: _GRAY_LINE})),
+                partial(draw_lines, shown, line, looks),
             )
             made.append(figure)
     return made
