@@ -5,4 +5,15 @@ Functions in `tables` make a `Table` of them; `figures` and `page` draw the line
 What a user sees is made by `screen` and `run_screen` (terminal), `page`, `paper` and `readme`.
 """
 
-__all__ = ["compare", "data", "paper", "readme", "run_screen", "screen"]
+__all__ = [
+    "compare",
+    "data",
+    "names",
+    "paper",
+    "published",
+    "readme",
+    "run_screen",
+    "scores",
+    "screen",
+    "styles",
+]

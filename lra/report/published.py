@@ -13,13 +13,12 @@ import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from common.strict_yaml import parse_yaml
 from common.untrusted import read_text
-from lra.config.compose import compose
 from lra.config.request import (
     DEFAULT_PROTOCOL,
     PAPER,
@@ -27,7 +26,6 @@ from lra.config.request import (
     can_change_a_result,
     parse_changes,
 )
-from lra.config.schema import RunConfig
 from lra.config.settings_files import (
     ALL,
     CONFIGS,
@@ -42,6 +40,9 @@ from lra.report.scores import FIVE, mean_over
 from lra.runtime.console import MISSING
 from lra.runtime.errors import UnknownName, UserError
 from tasks.base import BENCHMARK
+
+if TYPE_CHECKING:
+    from lra.config.schema import RunConfig
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "results" / "published.csv"
 PERPLEXITIES = PUBLISHED.with_name("published_perplexities.csv")
@@ -192,6 +193,8 @@ class Repeat:
 
 def repeats() -> Iterator[Repeat]:
     """List the published results that the suite has the settings of, FAIL apart."""
+    from lra.config.compose import compose
+
     by_method = {row.method: row for row in published_rows()}
     for method, run in published_runs().items():
         for task in BENCHMARK:

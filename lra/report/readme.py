@@ -18,7 +18,7 @@ from lra.report.figures.bubbles import leaderboard_figures
 from lra.report.figures.drawing import ReportFigure
 from lra.report.figures.lines import line_figures
 from lra.report.styles import styles_of_data
-from lra.report.tables.evaluations import bits_tables, evaluation_tables, length_tables
+from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_tables, probes
 from lra.report.tables.published import differences_table, reproduce_table, suite_table
 from lra.report.tables.results import accuracy_table, leaderboard, leaderboard_csv, position_table
@@ -99,12 +99,6 @@ BLOCKS: Mapping[str, Callable[[Data], Iterable[Item]]] = {
         position_table(choose_from_grids(b)) for b in _main_boards(data, of_positions=True)
     ],
     "out-of-distribution-bits": lambda data: _evaluations(data, of_positions=True),
-    "bits-by-metadata": lambda data: [
-        t
-        for b in _main_boards(data, of_positions=True)
-        for t in bits_tables(data, b)
-        if not t.lines
-    ],
     "probes": lambda data: [t for probe in probes(data) for t in probe_tables(data, probe)],
     "figures-of-probes": lambda data: _draw(
         data,

@@ -13,12 +13,12 @@ from lra.config.request import DEFAULT_PROTOCOL, PAPER
 from lra.config.schema import RunConfig
 from lra.record.changes import select_sections, write_changes
 from lra.record.intervals import wilson_interval
+from lra.record.metrics import read_metrics
 from lra.record.run import RunRecord, folder_of
 from lra.record.schema import is_shipped
 from lra.record.scores import PositionScores, unit_of
 from lra.record.table import read_runs
 from lra.report.boards import Board, boards
-from lra.report.data import read_metrics
 from lra.report.names import RowNames
 from lra.report.published import closest_result
 from lra.report.scores import Cell, Measure, best_baseline, is_at_chance, rounded

@@ -237,5 +237,6 @@ def _name_bubbles(axes: Axes, panel: Panel, scale: float) -> None:
     np.random.seed(0)  # noqa: NPY002 (adjustText draws from it)
     adjust_text(
         texts, x, y, ax=axes, target_x=[b.x for b in named], target_y=[b.y for b in named],
-        iter_lim=200, expand=(1.05, 1.15), arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
+        iter_lim=200, expand=(1.05, 1.15),
+        arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
     )  # fmt: skip

@@ -10,10 +10,11 @@ from typing import Any
 from common.strict_yaml import plain
 from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
+from lra.record.metrics import MetricsLine
 from lra.record.packed import file_on_disk
 from lra.record.run import RunRecord
 from lra.report.commands import bench_command, command
-from lra.report.data import Data, MetricsLine
+from lra.report.data import Data
 from lra.report.names import bench_anchor, run_anchor
 
 MOST_POINTS = 20_000

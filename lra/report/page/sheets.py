@@ -15,7 +15,7 @@ from lra.report.names import run_anchor
 from lra.report.points import Bubbles, Field, Point, bubbles_of_board, bubbles_of_probe
 from lra.report.published import PublishedRow
 from lra.report.scores import AVERAGES
-from lra.report.tables.evaluations import bits_tables, evaluation_tables, length_tables
+from lra.report.tables.evaluations import evaluation_tables, length_tables
 from lra.report.tables.probes import probe_tables, probes
 from lra.report.tables.published import perplexity_tables, published_table
 from lra.report.tables.results import (
@@ -126,11 +126,9 @@ def line_charts(table: Table, title: str) -> list[Chart]:
 
 
 def length_sheets(data: Data) -> Iterator[Sheet]:
-    """Tabulate results by length, on longer or harder data, and by position in a window."""
+    """Tabulate results on longer or harder data, and by the length of test examples."""
     for board in data.boards:
         tables = [*evaluation_tables(data, board), *length_tables(data, board)]
-        if board.of_positions:
-            tables += bits_tables(data, board)
         yield from (Sheet(table, line_charts(table, "Over length")) for table in tables)
 
 

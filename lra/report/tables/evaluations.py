@@ -1,10 +1,8 @@
-"""Results by parts of the data: out of distribution, by length, by position in a window."""
+"""Results out of distribution, and by length of the test examples."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
-import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -12,12 +10,11 @@ import numpy as np
 
 from lra.record.evaluation import EvaluationRecord, evaluation_order
 from lra.record.intervals import wilson_interval
+from lra.record.predictions import Predictions
 from lra.record.run import NO_PREDICTION, RunRecord
-from lra.record.scores import PositionLoss
 from lra.report.boards import Board
 from lra.report.data import Data
-from lra.report.names import natural_order, slugify
-from lra.report.predictions import Predictions
+from lra.report.names import slugify
 from lra.report.scores import ACCURACY, Cell, Measure, Result
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import (
@@ -32,7 +29,6 @@ from lra.report.tables.table import (
 )
 
 AS_TRAINED = "as trained"
-IDEAL = "ideal predictor"
 BINS = 8
 """Most groups of lengths, of about equal size, that accuracy is shown for."""
 FEWEST = 10
@@ -229,95 +225,3 @@ def _prefix_table(board: Board, task: str, found: Mapping[str, Sequence[Predicti
         columns,
         lines={"length": Line(places, "positions that must be right", "sequence accuracy, %")},
     )
-
-
-def bits_tables(data: Data, board: Board) -> list[Table]:
-    """Tabulate the bits of next tokens by fields of metadata and by position in the window.
-
-    The windows are those of the test set, and for positions also the longest ones that models were
-    evaluated on.
-    """
-    (task,) = board.tasks
-    results = {row: cells[task].runs for row, cells in board.rows.items()}
-    parts = _losses([run for runs in results.values() for run in runs])
-    tables = [
-        table
-        for field in dict.fromkeys(part.field for part in parts if part.field)
-        for table in _bits_table(board, results, field, f"by {field}")
-    ]
-    tables += _bits_table(board, results, "", "by position, test set")
-    evaluated, labels = evaluations_of(data, board, task)
-    longest = [one.label for one in labels if one.length is not None and not one.changes][-1:]
-    for label in longest:
-        of_windows = {row: found[label] for row, found in evaluated.items() if label in found}
-        tables += _bits_table(board, of_windows, "", f"by position, {label}")
-    return tables
-
-
-def _losses(results: Sequence[Result]) -> list[PositionLoss]:
-    return [one for r in results if r.positions is not None for one in r.positions.by_position]
-
-
-def _bits_table(
-    board: Board, results: Mapping[str, Sequence[Result]], field: str, by: str
-) -> list[Table]:
-    """Tabulate bits by method and part of the data, in one table or, if there are none, in none.
-
-    Where the ideal predictor's are known for all, models have what they need above these.
-    """
-    groups: dict[str, dict[str, list[PositionLoss]]] = {}
-    places: dict[str, float] = {}
-    for row, found in results.items():
-        for one in _losses(found):
-            if one.field == field:
-                same = one.first == one.last
-                name = one.value or (f"{one.first:,}" + ("" if same else f" to {one.last:,}"))
-                places[name] = math.sqrt((one.first + 1) * (one.last + 1))
-                groups.setdefault(name, {}).setdefault(row, []).append(one)
-    bits = {
-        name: {row: _mean_bits(found, [one.loss for one in found]) for row, found in rows.items()}
-        for name, rows in groups.items()
-    }
-    rows = [row for row in results if any(found.get(row) is not None for found in bits.values())]
-    parts = sorted(places, key=natural_order if field else places.__getitem__)
-    if not rows:
-        return []
-    ideal = {
-        name: _mean_bits(known[-1], [one.ideal for one in known[-1]])
-        for name in parts
-        if (known := [group for row, group in groups[name].items() if bits[name][row] is not None])
-    }
-    has_ideal = len(ideal) == len(parts) and None not in ideal.values()
-    columns = [name_column("mixer", [*rows, *([IDEAL] if has_ideal else [])], board.own_rows)]
-    for name in parts:
-        least = (ideal[name] or 0.0) if has_ideal else 0.0
-        values = [bits[name].get(row) for row in rows]
-        entries = [
-            number_entry(None if value is None else value - least, 3, is_ranked=True)
-            for value in values
-        ]
-        below = [number_entry(ideal[name], 3)] if has_ideal else []
-        columns.append(Column(name, [*entries, *below], 3, lowest_is_best=True))
-    above = f" more than the {IDEAL} needs" if has_ideal else ""
-    last = f"The last row is what the {IDEAL} needs. " if has_ideal else ""
-    positions = "" if field else "Positions count from 0. "
-    trained = [float(max(run.length for run in board.records))]
-    line = Line(places, "tokens seen of the window", f"bits per token{above}", marks=trained)
-    return [
-        Table(
-            slug=slugify("bits", *board.tasks, by, board.slug),
-            title=f"{board.name}: bits {by}",
-            caption=f"Bits per token{above}, averaged over seeds. {last}{positions}{RANKS}",
-            columns=columns,
-            beneath=int(has_ideal),
-            lines={} if field else {"position": line},
-        )
-    ]
-
-
-def _mean_bits(group: Sequence[PositionLoss], nats: Sequence[float | None]) -> float | None:
-    """Average losses over targets, as bits; None if one is not known."""
-    known = [loss for loss in nats if loss is not None]
-    if len(known) < len(nats):
-        return None
-    return statistics.fmean(known, [one.targets for one in group]) / math.log(2)

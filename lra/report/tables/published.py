@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from common.strict_yaml import plain
 from lra.config.schema import RunConfig
@@ -21,8 +22,10 @@ from lra.report.scores import AVERAGES, mean_over
 from lra.report.tables.results import RANKS
 from lra.report.tables.table import Column, Entry, Table, number_entry, text_column
 from lra.runtime.progress import duration
-from lra.train.training_time import EstimatedSpeed, Timings, is_cpu
 from tasks.base import BENCHMARK
+
+if TYPE_CHECKING:
+    from lra.train.training_time import EstimatedSpeed, Timings
 
 _PRINTED = (
     "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
@@ -110,6 +113,8 @@ def differences_table() -> Table:
 
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
+    from lra.train.training_time import Timings
+
     timings, found = Timings(data.records, data.bench), list(repeats())
     chosen = [_choose_device(timings, found, of_cpu=of_cpu) for of_cpu in (True, False)]
     devices = [device for device in chosen if device is not None]
@@ -136,11 +141,15 @@ def reproduce_table(data: Data) -> Table:
     )
 
 
+def _is_cpu(device: str) -> bool:
+    return "CPU" in device
+
+
 def _cost(timings: Timings, config: RunConfig, devices: Sequence[str]) -> str:
     steps = timings.steps(config)
     speeds = [_speed(timings, config, device) for device in devices]
     times = [
-        f"{duration(steps / speed.steps_per_second)}{'' if is_cpu(speed.device) else ' (GPU)'}"
+        f"{duration(steps / speed.steps_per_second)}{'' if _is_cpu(speed.device) else ' (GPU)'}"
         for speed in speeds
         if speed is not None and steps is not None
     ]
@@ -149,7 +158,7 @@ def _cost(timings: Timings, config: RunConfig, devices: Sequence[str]) -> str:
 
 def _choose_device(timings: Timings, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
     """Choose the CPU or GPU on which steps of most published rows were measured."""
-    names = {record.device for record in timings.all if is_cpu(record.device) == of_cpu}
+    names = {record.device for record in timings.all if _is_cpu(record.device) == of_cpu}
     counts = {
         name: sum(_speed(timings, one.config, name) is not None for one in found)
         for name in sorted(names)
