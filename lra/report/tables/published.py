@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from common.strict_yaml import plain
-from lra.config.schema import RunConfig
 from lra.report.data import Data
 from lra.report.published import (
     PublishedRow,
@@ -25,6 +24,7 @@ from lra.runtime.progress import duration
 from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
+    from lra.config.schema import RunConfig
     from lra.train.training_time import EstimatedSpeed, Timings
 
 _PRINTED = (
