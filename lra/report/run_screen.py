@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from lra.config.request import DEFAULT_PROTOCOL, PAPER
+from lra.config.request import DEFAULT_PROTOCOL
 from lra.config.schema import RunConfig
-from lra.record.changes import select_sections, write_changes
+from lra.record.changes import select_sections
 from lra.record.intervals import wilson_interval
 from lra.record.metrics import read_metrics
 from lra.record.run import RunRecord, folder_of
@@ -19,6 +19,7 @@ from lra.record.schema import is_shipped
 from lra.record.scores import PositionScores, unit_of
 from lra.record.table import read_runs
 from lra.report.boards import Board, boards
+from lra.report.commands import run_flags
 from lra.report.names import RowNames
 from lra.report.published import closest_result
 from lra.report.scores import Cell, Measure, best_baseline, is_at_chance, rounded
@@ -315,33 +316,17 @@ class Screen:
             "oom": "next, with fewer examples per forward pass:",
         }
         examples = record.micro_batch or record.batch_size
-        changes = {
+        changes: dict[str, dict[str, Any]] = {
             "diverged": {"train.lr": float(f"{self.config.train.lr / LOWER_RATE:.3g}")},
             "oom": {"train.micro_batch": max(1, examples // 2)},
         }
-        words = self._run_command(changes.get(record.status, {}))
+        folders: dict[str, Any] = {"data_dir": self.data_dir, "results_dir": self.results_dir}
+        flags = [*run_flags(record, changes.get(record.status)), *self.flags]
+        words = command_words("run", *flags, **folders)
         if record.status == "done":
             flags = ["--preset", record.preset]
             words = command_words("report", *flags, results_dir=self.results_dir)
         return wrap_command(f"  {labels[record.status]}", words, self.width)
-
-    def _run_command(self, change: Mapping[str, Any]) -> list[str]:
-        """Write the command of this run, or of one with another setting changed."""
-        config, record = self.config, self.record
-        words = ["--task", config.task_component.spec, "--mixer", config.mixer_component.spec]
-        if record.preset != PAPER:
-            words += ["--preset", record.preset]
-        if record.protocol != DEFAULT_PROTOCOL:
-            words += ["--protocol", record.protocol]
-        if record.seed:
-            words += ["--seed", str(record.seed)]
-        changes = write_changes({**record.changes, **change})
-        words += [word for text in changes for word in ("--set", text)]
-        if record.label is not None:
-            words += ["--label", record.label]
-        return command_words(
-            "run", *words, *self.flags, data_dir=self.data_dir, results_dir=self.results_dir
-        )
 
 
 def _verdict(record: RunRecord) -> str:

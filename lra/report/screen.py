@@ -10,11 +10,10 @@ from pathlib import Path
 from lra.config.request import DEFAULT_PROTOCOL
 from lra.config.settings_files import published_presets
 from lra.record.run import RunRecord
-from lra.record.table import read_runs
 from lra.report.boards import Board, boards, choose_from_grids, leading_board, rows_at_preset
 from lra.report.data import Data
 from lra.report.published import rows_of
-from lra.report.scores import NEXT_TOKEN, Cell, measures_of
+from lra.report.scores import NEXT_TOKEN, Cell
 from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
 from lra.report.tables.speeds import BUSY, is_busy
@@ -122,12 +121,12 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
         results_dir: folder of the user's own results, with the shipped ones in it.
         record: of the run.
     """
-    every = (run for _, run in read_runs(results_dir, shipped=True)[0])
-    like = [r for r in every if (r.task, r.preset) == (record.task, record.preset)]
+    chosen = record.task, record.preset
+    data = Data(results_dir, lambda r: isinstance(r, RunRecord) and (r.task, r.preset) == chosen)
     parts: list[str] = []
-    for board in boards(like):
-        table = _task_table(board.sorted_by(record.task), record)
-        fitted = fit_table(table)
+    for board in boards(data.records, data.names, data.is_own):
+        table = _task_table(board.sorted_by(record.task), record.task)
+        fitted = fit_table(table, [measure.name for measure in board.measures])
         parts += [wrap(table.title), fitted.text, wrap(" ".join(fitted.legend))]
     if record.preset not in published_presets():
         parts.append(
@@ -139,16 +138,15 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     return "\n" + "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _task_table(board: Board, record: RunRecord) -> Table:
-    cells = {name: row[record.task] for name, row in board.rows.items()}
-    measures = measures_of(board.records)
-    published = rows_of({run.mixer for run in board.records}) if record.positions is None else []
-    printed = {
-        row.method: row.printed[record.task] for row in published if row.printed[record.task]
-    }
+def _task_table(board: Board, task: str) -> Table:
+    cells = {name: row[task] for name, row in board.rows.items()}
+    measures = board.measures
+    is_full = board.preset in published_presets() and not board.of_positions
+    published = rows_of({run.mixer for run in board.records}) if is_full else []
+    printed = {row.method: row.printed[task] for row in published if row.printed.get(task)}
     beneath = {measure.name: measure.rows_beneath(board.records) for measure in measures}
     below = list(dict.fromkeys(name for found in beneath.values() for name in found))
-    columns = [name_column("mixer", [*cells, *below, *printed])]
+    columns = [name_column("mixer", [*cells, *below, *printed], board.own_rows)]
     for measure in [*measures, *([NEXT_TOKEN] if board.of_positions else [])]:
         found = beneath.get(measure.name, {})
         numbers = [*map(found.get, below), *[None] * len(printed)]
@@ -159,7 +157,7 @@ def _task_table(board: Board, record: RunRecord) -> Table:
     for name, write in _COSTS.items():
         costs = [write(cell) for cell in cells.values()]
         columns.append(text_column(name, [*costs, *[None] * (len(below) + len(printed))]))
-    title = f"{record.task}: {board.name}; {board.conditions[record.task]}"
+    title = f"{task}: {board.name}; {board.conditions[task]}"
     return Table("", title, "", columns, len(below) + len(printed))
 
 
