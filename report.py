@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the first import runs
-
-from lra.runtime.interrupts import expect_interrupts
-
-if __name__ == "__main__":
-    expect_interrupts("report.py")
-
 import argparse
 import logging
 import shlex

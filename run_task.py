@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback while the first import runs
-
-from lra.runtime.interrupts import expect_interrupts
-
-if __name__ == "__main__":
-    expect_interrupts("run_task.py")
-
-import sys
-
-from lra.runtime.allocator import start_with_whole_heap
-from lra.runtime.threads import choose_threads
-
-if __name__ == "__main__":
-    start_with_whole_heap()
-    choose_threads(sys.argv)
-
 import argparse
 import functools
 import logging
+import sys
 from typing import TYPE_CHECKING
 
 from lra.runtime.cli import (
@@ -43,8 +25,8 @@ from lra.runtime.cli import (
     seed,
 )
 from lra.runtime.console import write_out
-from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.runtime.launch import is_silent
+from lra.runtime.threads import choose_waiting
 
 if TYPE_CHECKING:
     import torch
@@ -79,7 +61,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "command resumes the run; 4 diverged; 5 out of memory; 6 another process works on the same "
         "run; 130 interrupted twice, or before there was anything to save.",
     )
-    parser.hints = TRAINING_FLAGS
     add_settings(parser, task_names)
     mixer = parser.add_argument(
         "--mixer", required=True,
@@ -178,6 +159,7 @@ def configure(options: argparse.Namespace) -> RunConfig:
 
 def run(options: argparse.Namespace) -> int:
     """Carry a command line out; return the exit code."""
+    choose_waiting()  # before torch is imported
     from lra.record.schema import row_label
     from lra.runtime.console import hide_messages, show_messages
     from lra.runtime.distributed import join_processes, local_device

@@ -6,10 +6,10 @@ Importing this package is cheap: what it offers is imported when it is first use
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
-from lra.runtime.packages import describe_shadow, is_command
+from lra.runtime.packages import describe_shadow
 
-TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
 if TYPE_CHECKING:
     from common.errors import DataError
     from lra.api.data import Data, data, mixers, tasks
@@ -74,8 +74,7 @@ def _refuse_shadow() -> None:
         raise ImportError(shadow)
 
 
-if not is_command():  # commands say it without a traceback
-    _refuse_shadow()
+_refuse_shadow()
 
 
 def __dir__() -> list[str]:

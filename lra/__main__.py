@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from lra.runtime.interrupts import expect_interrupts
-
-if __name__ == "__main__":
-    expect_interrupts("lra")
-
 import runpy
 import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from lra.runtime.allocator import start_with_whole_heap
 from lra.runtime.cli import USER_ERROR, report_error
 from lra.runtime.console import write_out
 from lra.runtime.errors import nearest
@@ -77,8 +71,6 @@ def main() -> int:
         hint = f"; did you mean {similar}?" if similar else ""
         report_error("lra", f"unknown command {name!r}{hint} (lra --help lists all commands)")
         return USER_ERROR
-    if name == "run":  # before sys.argv differs from the command that a restart repeats
-        start_with_whole_heap()
     is_module = Path(sys.argv[0]).name == "__main__.py"
     remember_starter(["python", "-m", "lra"] if is_module else ["lra"])
     sys.argv = [sys.argv[0], *flags]

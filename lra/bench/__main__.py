@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
-from lra.runtime.interrupts import expect_interrupts
-from lra.runtime.threads import choose_threads
-
-if __name__ == "__main__":
-    expect_interrupts("lra.bench")
-    choose_threads(sys.argv)
-
 import argparse
 import itertools
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -49,6 +41,7 @@ from lra.runtime.environment import choose_device, use_threads
 from lra.runtime.errors import UserError
 from lra.runtime.launch import command_words
 from lra.runtime.terminal import terminal_width, wrap_command
+from lra.runtime.threads import choose_waiting
 
 CLASSIFIER_MIXERS = "tnn,ski-tnn,fd-tnn,transformer,s4"
 OPERATOR_MIXERS = "tnn,ski-tnn,fd-tnn,s4"
@@ -305,6 +298,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], list[BenchRecord]]] = {
 
 def bench(options: argparse.Namespace) -> int:
     """Carry out a command line; return the exit code."""
+    choose_waiting()  # for the processes that it starts
     use_threads(options.threads)
     records = COMMANDS[options.command](options)
     lines = [f"{len(records)} record{'s' * (len(records) != 1)} in {options.out}"]

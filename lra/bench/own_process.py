@@ -21,7 +21,6 @@ from lra.bench.case import Case
 from lra.runtime.allocator import (
     keep_freed_memory,
     return_freed_memory,
-    whole_heap_variables,
 )
 from lra.runtime.console import show_messages
 from lra.runtime.environment import (
@@ -33,7 +32,7 @@ from lra.runtime.environment import (
     reset_peak_memory,
 )
 from lra.runtime.errors import UserError
-from lra.runtime.threads import chosen_variables
+from lra.runtime.threads import SHORT_SPIN
 
 WARMUP_ROUNDS = 3
 """Number of rounds at the start that are not counted."""
@@ -250,10 +249,8 @@ def _environment_of(case: Case) -> Iterator[None]:
     # Or PyTorch's profiler writes to the terminal; it reads this when it is loaded.
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     if case.is_reference:
-        for name in chosen_variables():
-            os.environ.pop(name, None)
-    else:
-        os.environ.update(whole_heap_variables())
+        for name in SHORT_SPIN.items() & os.environ.items():
+            del os.environ[name[0]]
     try:
         yield
     finally:

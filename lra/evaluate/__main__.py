@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-
-from lra.runtime.interrupts import expect_interrupts
-from lra.runtime.threads import choose_threads
-
-if __name__ == "__main__":
-    expect_interrupts("lra.evaluate")
-    choose_threads(sys.argv)
-
 import argparse
 import contextlib
 import itertools
 import logging
+import sys
 from pathlib import Path
 
 from lra.config.request import parse_alternatives

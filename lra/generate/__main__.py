@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import sys
-
-from lra.runtime.interrupts import expect_interrupts
-from lra.runtime.threads import choose_threads
-
-if __name__ == "__main__":
-    expect_interrupts("lra.generate")
-    choose_threads(sys.argv)
-
 import argparse
 import codecs
 import contextlib
 import functools
 import logging
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-from lra.runtime.interrupts import expect_interrupts
-
-if __name__ == "__main__":
-    expect_interrupts("lra.record")
-
 import argparse
 import logging
 import sys

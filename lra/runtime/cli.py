@@ -7,7 +7,7 @@ import logging
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
@@ -17,11 +17,11 @@ from lra.runtime.errors import (
     HeldError,
     UserError,
     describe_os_error,
+    nearest,
     place_in_user_code,
     user_code,
 )
-from lra.runtime.foreign_flags import describe_unknown_flag
-from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, begin, is_interrupted
+from lra.runtime.interrupts import INTERRUPTED, USER_ERROR, is_interrupted, watch_interrupts
 from lra.runtime.launch import is_launched
 from lra.runtime.threads import MOST_THREADS
 
@@ -42,9 +42,6 @@ _UNKNOWN = "unrecognized arguments: "
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
-    hints: Mapping[str, str] = {}
-    """What to use in place of flags that this command does not have."""
-
     def format_help(self) -> str:
         """Write the help, with the names that `name_in_help` asks for."""
         for action in self._actions:
@@ -57,9 +54,16 @@ class Parser(argparse.ArgumentParser):
         """Write the error, without the usage, and exit."""
         given = message.removeprefix(_UNKNOWN).split()
         if message.startswith(_UNKNOWN) and given[0].startswith("-"):
-            message = describe_unknown_flag(given[0], self.hints, self._option_string_actions)
+            message = _describe_unknown(given[0], self._option_string_actions)
         report_error(self.prog, f"{message} (see --help)")
         sys.exit(USER_ERROR)
+
+
+def _describe_unknown(flag: str, valid: Iterable[str]) -> str:
+    """Describe an unknown flag, with the one that it may stand for; its value does not count."""
+    name = flag.partition("=")[0]
+    near = nearest(name, (flag for flag in valid if flag.startswith("--")))
+    return f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
 
 
 def name_in_help(action: argparse.Action, find: Callable[[], Iterable[str]]) -> None:
@@ -148,7 +152,7 @@ def add_trained_model(parser: argparse.ArgumentParser) -> None:
 
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
-    """Add the flag that says how many threads compute; `choose_threads` reads it before."""
+    """Add the flag that says how many threads compute."""
     parser.add_argument(
         "--threads", type=_thread_count,
         help="number of CPU threads (default: OMP_NUM_THREADS, or one per core)",
@@ -247,7 +251,7 @@ def run_command(program: str, action: Callable[[], int]) -> int:
     While it runs, what the packages have to say, and warnings of libraries, are printed.
     """
     try:
-        begin()
+        watch_interrupts(program)
         show_messages()
         logging.captureWarnings(True)
         return action()

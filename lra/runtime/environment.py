@@ -24,7 +24,7 @@ from common.errors import message
 from common.kernel_choice import KERNEL_CHOICE
 from common.tensors import send
 from lra.runtime.errors import UserError
-from lra.runtime.threads import threads
+from lra.runtime.threads import default_count, threads
 
 logger = logging.getLogger(__name__)
 
@@ -89,13 +89,17 @@ def use_threads(count: int | None) -> None:
     """Compute with so many threads on a CPU, and say so if the machine is too busy for them.
 
     Args:
-        count: None: as many as torch chose.
+        count: None: as many as torch chose, or as a quota allows.
     """
-    if count is not None and count != torch.get_num_threads():  # torch was loaded before
+    count = count or default_count()
+    if count is not None and count != torch.get_num_threads():
         torch.set_num_threads(count)
-    warning = threads().describe_load(torch.get_num_threads())
-    if warning is not None:
-        logger.warning(warning)
+    found, count = threads(), torch.get_num_threads()
+    if found.is_busy(count):
+        logger.warning(
+            f"other processes keep {found.load:.1f} of {found.cores} cores busy, so {count} "
+            f"threads will be slower; records mark such speeds"
+        )
 
 
 def device_name(device: torch.device) -> str:

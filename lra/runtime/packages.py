@@ -1,21 +1,15 @@
-"""What Python imports: the packages of the suite, which others can hide, and its requirements."""
+"""What Python imports: the packages of the suite, which others can hide."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-
-TYPE_CHECKING = False  # typing takes a while to import, in which Ctrl-C would show a traceback
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
 
 PACKAGES = ("common", "models", "tasks")
-
-REQUIREMENTS = ("torch", "numpy", "pydantic", "tqdm", "yaml")
-"""Packages that every command needs."""
 
 
 def describe_shadow() -> str | None:
@@ -40,25 +34,6 @@ def describe_shadow() -> str | None:
                 f"{own}. Give yours another name, or {advice}"
             )
     return None
-
-
-def is_command() -> bool:
-    """Whether this process was started as a command of the suite, which ends without a traceback.
-
-    sys.argv[0] is "-m" while Python looks for the module that `python -m` names.
-    """
-    return os.path.basename(next(iter(sys.argv), "")) in ("-m", "lra", "run_task.py", "report.py")  # noqa: PTH119
-
-
-def describe_missing() -> str | None:
-    """Describe which requirements this Python lacks; None if it has all of them."""
-    missing = [name for name in REQUIREMENTS if importlib.util.find_spec(name) is None]
-    if not missing:
-        return None
-    return (
-        f"{sys.executable} has no {', '.join(missing)}. Activate the virtual environment of the "
-        f"suite (source .venv/bin/activate), or install what it needs: pip install -e {ROOT}"
-    )
 
 
 def _locations(name: str) -> Iterable[str]:

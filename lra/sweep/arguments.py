@@ -15,7 +15,6 @@ from lra.runtime.cli import (
     non_negative_float,
     positive_int,
 )
-from lra.runtime.foreign_flags import TRAINING_FLAGS
 from lra.sweep.launcher import LAUNCHERS
 from lra.sweep.plan import MOST_RUNS
 
@@ -43,7 +42,6 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "data for any run, 3 stopped before the end, or submitted to a cluster, 130 interrupted "
         "twice, or while preparing data.",
     )
-    parser.hints = TRAINING_FLAGS
     tasks = parser.add_argument(
         "--tasks", default=ALL,
         help=f"{ALL}, those of the Long Range Arena that have the preset (default), or a "
