@@ -62,7 +62,7 @@ class Parser(argparse.ArgumentParser):
 def _describe_unknown(flag: str, valid: Iterable[str]) -> str:
     """Describe an unknown flag, with the one that it may stand for; its value does not count."""
     name = flag.partition("=")[0]
-    near = nearest(name, (flag for flag in valid if flag.startswith("--")))
+    near = nearest(name, (f for f in valid if f.startswith("--") and f != "--help"))
     return f"unknown flag {name}" + (f"; did you mean {near}?" if near else "")
 
 

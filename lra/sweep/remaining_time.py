@@ -10,18 +10,19 @@ from pathlib import Path
 import torch
 
 from lra.runtime.environment import device_name
+from lra.runtime.launch import command_words
 from lra.runtime.plain_table import plain_table
 from lra.runtime.progress import duration
 from lra.runtime.terminal import terminal_width
 from lra.sweep.plan import Limits, PlannedRun
-from lra.train.training_time import Timings
+from lra.train.training_time import Speeds, count_steps
 
 NUMBERS_OF_DEVICES = (4, 8, 32)
 """How many devices of a kind the time of a whole sweep is shown for."""
 
 
 class RemainingTimes:
-    """The estimated training time that runs have left; `Timings` explains the speeds.
+    """The estimated training time that runs have left; `Speeds` explains the speeds.
 
     Args:
         results_dir: folder of the user's own results, with the shipped ones in it.
@@ -31,7 +32,7 @@ class RemainingTimes:
 
     def __init__(self, results_dir: Path, device: torch.device, limits: Limits) -> None:
         self.limits = limits
-        self.timings = Timings.read(results_dir)
+        self.speeds = Speeds.read(results_dir)
         self.device_name = device_name(device)
 
     def seconds(self, run: PlannedRun, device: str | None = None) -> float | None:
@@ -49,8 +50,8 @@ class RemainingTimes:
         if train.minutes is not None:
             done = (record.train_seconds or 0.0) if record else 0.0
             return max(0.0, min(limit, 60 * train.minutes - done))
-        speed = self.timings.speed(run.config, device or self.device_name)
-        steps = self.timings.steps(run.config)
+        speed = self.speeds.find(run.config, device or self.device_name)
+        steps = count_steps(run.config)
         if speed is None or steps is None or (device is not None and speed.device != device):
             return None
         steps = min(steps, self.limits.max_steps or steps)
@@ -66,7 +67,7 @@ class RemainingTimes:
         """Describe the estimated training time of all runs, one after the other."""
         known = [s for run in runs if (s := self.seconds(run)) is not None]
         start = f"{len(runs)} run{'s' * (len(runs) != 1)} to carry out"
-        bench = shlex.join(self.timings.command(device=self.device_name))
+        bench = shlex.join(command_words("bench", "step"))
         unknown = f"because nothing similar was timed (time it with {bench})"
         if runs and not known:
             return f"{start}. Their training time cannot be estimated, {unknown}."
@@ -85,7 +86,7 @@ class RemainingTimes:
         if all(run.config.train.minutes is not None for run in runs):
             return []
         rows: list[dict[str, str]] = []
-        for device in sorted({record.device for record in self.timings.all}):
+        for device in sorted({record.device for record in self.speeds.records}):
             seconds = [self.seconds(run, device) for run in runs]
             known = [second for second in seconds if second is not None]
             if len(known) < len(seconds):

@@ -19,7 +19,6 @@ __all__ = [
     "setup",
     "state",
     "stopping",
-    "time_estimates",
     "trainer",
     "training_time",
 ]

@@ -8,7 +8,6 @@ from lra.config.schema import RunConfig
 from lra.runtime.progress import duration
 from lra.train.optimizer import schedule_warning
 
-LONG_RUN_SECONDS = 3600
 DAY = 24 * 3600
 SMALL_PRESETS = ("quick", "budget")
 RIGHT, WRONG = 90.0, 50.0
@@ -45,34 +44,6 @@ def warnings_at_start(
             "examples"
         )
     return [warning for warning in found if warning]
-
-
-def warmup_warning(config: RunConfig, total_steps: int) -> str | None:
-    """Warn of a warm-up that outlasts a run whose length is a time, once its steps are known."""
-    warmup = config.train.warmup_steps
-    if config.train.minutes is None or warmup < total_steps:
-        return None
-    return (
-        f"the warm-up of {warmup} steps outlasts the run's time; use --set train.warmup_share=0.1"
-    )
-
-
-def time_left(
-    config: RunConfig,
-    device: torch.device,
-    steps_per_second: float,
-    seconds: float,
-    *,
-    is_known: bool,
-) -> str | None:
-    """Describe the seconds left at a measured speed; None for a short run with a known estimate."""
-    if is_known and seconds < LONG_RUN_SECONDS:
-        return None
-    message = f"about {duration(seconds)} of training left at {steps_per_second:.3g} steps/s"
-    is_long_on_cpu = device.type == "cpu" and LONG_RUN_SECONDS <= seconds < DAY
-    if is_long_on_cpu and config.preset not in SMALL_PRESETS:
-        message += f"; {advise_small_presets()}"
-    return message
 
 
 def advise_small_presets() -> str:

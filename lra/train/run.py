@@ -22,14 +22,13 @@ from lra.runtime.environment import is_out_of_memory
 from lra.runtime.progress import Progress
 from lra.train.evaluation import Score
 from lra.train.loggers import MetricsLogger, open_loggers
-from lra.train.messages import describe_resume, out_of_memory
+from lra.train.messages import describe_resume, out_of_memory, warn_of_long_run
 from lra.train.phases import Phases
 from lra.train.run_folder import PRETRAINING, RunFolder
 from lra.train.run_record import Recorder
 from lra.train.session import Session
 from lra.train.state import RunState, capture
 from lra.train.stopping import Stopped, StopRequest
-from lra.train.time_estimates import TimeEstimates
 from lra.train.trainer import Diverged, Trainer
 from lra.train.training_time import TrainingTime
 from tasks.base import Dataset, TaskInfo
@@ -55,7 +54,6 @@ class Run:
     """Estimate from earlier runs of how long it trains."""
     phases: Phases = field(init=False)
     session: Session = field(init=False)
-    time_estimates: TimeEstimates = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
     last_checkpoint: float = field(init=False)
 
@@ -112,8 +110,7 @@ class Run:
         if self.group.is_main_process:
             self.folder.save_settings(self.config)
         self.phases.warn()
-        self.time_estimates = TimeEstimates(self.config, self.device, self.training_time, self.stop)
-        self.time_estimates.announce(self.phases)
+        self._announce()
         try:
             self._loop()
             if self.phases.is_pretraining:
@@ -138,6 +135,21 @@ class Run:
             message = out_of_memory(self.device, size)
             logger.info(message)
             return self._finish("oom", message)
+
+    def _announce(self) -> None:
+        """Log the size of the run and its expected time, before the first step of a session."""
+        total, last = self.phases.total_steps, self.stop.last_step(self.phases.total_steps)
+        steps = f"{total:,}" if last == total else f"{last:,} of {total:,}"
+        kind = "pretraining steps, " if self.phases.is_pretraining else "steps, "
+        has_steps = self.trainer.length.limit is None
+        parameters = f"{self.trainer.num_parameters:,} parameters"
+        logger.info(f"{steps} {kind}{parameters}" if has_steps else parameters)
+        if self.training_time is not None:
+            made = self.phases.step, self.trainer.seconds
+            logger.info(f"estimated time: {self.training_time.describe(*made)}")
+            warning = warn_of_long_run(self.config, self.training_time.seconds(*made) or 0.0)
+            if warning is not None:
+                logger.warning(warning)
 
     @property
     def trainer(self) -> Trainer:
@@ -175,7 +187,6 @@ class Run:
         trainer, log = self.trainer, self.config.log
         what = "pretraining" if self.phases.is_pretraining else "training"
         progress = Progress(trainer.step, self._last_step, what)
-        has_estimate = False
         try:
             while True:
                 if trainer.validation_is_due():
@@ -197,11 +208,6 @@ class Run:
                     if is_logged:
                         self._log({**means, **facts})
                         trainer.interval.clear()
-                made, seconds = trainer.step - progress.start_step, progress.seconds
-                if not has_estimate and self.time_estimates.is_due(made, seconds):
-                    has_estimate = True
-                    speed = trainer.steps_per_second or made / seconds
-                    self.time_estimates.update(self.phases, speed)
                 if trainer.agreement.ask("checkpoint", self._checkpoint_is_due()):
                     self._checkpoint()
         finally:

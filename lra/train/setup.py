@@ -16,7 +16,7 @@ from lra.train.run import Run
 from lra.train.run_folder import choose_folder
 from lra.train.scores import describe_data
 from lra.train.stopping import StopRequest
-from lra.train.training_time import Timings, TrainingTime
+from lra.train.training_time import Speeds, TrainingTime
 from tasks.base import Dataset
 
 logger = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def set_up_run(
         stop=stop,
         group=group,
         label=label,
-        training_time=TrainingTime(config, Timings.read(results_dir, config), here, stop),
+        training_time=TrainingTime(config, Speeds.read(results_dir, config), here, stop),
     )
 
 

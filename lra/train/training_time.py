@@ -1,4 +1,4 @@
-"""How long a run will take, from the speeds of earlier runs and of measurements."""
+"""How long a run trains, from the speeds that its steps had before."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ from lra.config.schema import RunConfig, TrainConfig
 from lra.record.benchmark import BenchRecord, all_bench_records
 from lra.record.changes import select_sections
 from lra.record.run import RunRecord
-from lra.record.schema import is_shipped, shipped_dir, was_busy
+from lra.record.schema import shipped_dir
 from lra.record.table import read_runs
-from lra.runtime.console import as_typed
 from lra.runtime.launch import command_words
 from lra.runtime.progress import duration
 from lra.train.run_length import RunLength
@@ -24,55 +23,34 @@ from lra.train.stopping import StopRequest
 
 _CHANGE_A_STEP = {"train.bucketing", "train.checkpoint_activations", "train.micro_batch"}
 """Settings of training that change how long a step takes; of the others only the batch does."""
-SMALL_STEP = 4096
-"""Positions of a step; in a smaller one each of them takes longer."""
-MOST_SCALED = 4
-"""Times as many positions as in a small step to which its speed is still scaled."""
 
 
 @dataclass(frozen=True)
-class EstimatedSpeed:
-    """How fast a run's training steps will be, and how that is known."""
+class MeasuredSpeed:
+    """How fast training steps were."""
 
     steps_per_second: float
     device: str
-    """The device that it was measured on."""
-    origin: str
-    """What was measured, and what was scaled from it."""
     has_settings: bool
     """Whether the settings of the model were the run's; else they were those of its preset."""
 
 
-class Timings:
-    """Speeds of finished training steps, by runs and by `lra.bench step`.
-
-    What was measured on a device is preferred to what was measured on others of its kind, CPU or
-    GPU; a run's settings to others; runs to benchmarks of a task's own lengths, and these to
-    benchmarks of full length. A step is taken to last in proportion to its examples and positions.
+class Speeds:
+    """Speeds of training steps, from runs and from `lra.bench step`.
 
     Args:
-        runs: records of runs.
-        measured: records of benchmarks.
-        results_dir: folder of one's own records; None: the default one.
+        records: of runs and measurements; of equals the first counts.
     """
 
-    def __init__(
-        self,
-        runs: Sequence[RunRecord],
-        measured: Sequence[BenchRecord],
-        results_dir: Path | None = None,
-    ) -> None:
-        self.results_dir = results_dir
-        self.runs = runs
-        self.measured = [bench for bench in measured if bench.mode == "step"]
-
-    @property
-    def all(self) -> list[RunRecord | BenchRecord]:
-        """All records of speeds."""
-        return [*self.runs, *self.measured]
+    def __init__(self, records: Sequence[RunRecord | BenchRecord]) -> None:
+        self.records = [
+            r
+            for r in records
+            if r.steps_per_second is not None and getattr(r, "mode", "step") == "step"
+        ]
 
     @classmethod
-    def read(cls, results_dir: Path, config: RunConfig | None = None) -> Timings:
+    def read(cls, results_dir: Path, config: RunConfig | None = None) -> Speeds:
         """Read the records of a results folder, one's own and the shipped ones.
 
         Args:
@@ -80,146 +58,53 @@ class Timings:
             config: the only run whose speed will be asked for; None: any.
         """
         task, mixer = (config.task_name, config.mixer_name) if config else ("*", "*")
-        found, _ = read_runs(results_dir, shipped=True, task=task, mixer=mixer)
-        # of equals one's own come first
-        found.sort(key=lambda run: is_shipped(run[0], results_dir))
-        runs = [record for _, record in found]
-        measured: list[BenchRecord] = []
+        runs, _ = read_runs(results_dir, shipped=True, task=task, mixer=mixer)
+        records: list[RunRecord | BenchRecord] = [record for _, record in reversed(runs)]
         for root in (results_dir, shipped_dir(results_dir)):
-            measured += all_bench_records(root, f"step-{task}-*")[0]
-        return cls(runs, measured, results_dir)
+            records += all_bench_records(root, f"step-{task}-*")[0]
+        return cls(records)
 
-    def command(self, *flags: str, device: str) -> list[str]:
-        """Return the words of the command that times a step on a kind of device."""
-        words = command_words("bench", "step", *flags)
-        if not is_cpu(device):
-            words += ["--device", "cuda"]
-        results = "results" if self.results_dir is None else as_typed(str(self.results_dir))
-        return words if results == "results" else [*words, "--out", f"{results}/bench"]
-
-    def steps(self, config: RunConfig) -> int | None:
-        """Return the optimizer steps of a run; None for a run of a time, or of unknown data."""
-        train = config.train
-        if train.minutes is not None:
-            return None
-        data = select_sections(config.changes, "task")
-        examples = next(
-            (
-                record.data.sizes["train"]
-                for record in self.runs
-                if (record.task, record.task_code, record.preset, record.protocol)
-                == (config.task_name, config.task_component.code, config.preset, config.protocol)
-                and select_sections(record.changes, "task") == data
-                and "train" in record.data.sizes
-            ),
-            config.build_task().training_examples(),
-        )
-        if examples is None:
-            return None if config.is_pretrained else train.steps
-        phases = [config, pretraining_config(config)] if config.is_pretrained else [config]
-        return sum(_total_steps(phase.train, examples) for phase in phases)
-
-    def speed(self, config: RunConfig, here: str) -> EstimatedSpeed | None:
+    def find(self, config: RunConfig, here: str) -> MeasuredSpeed | None:
         """Return how fast a run's steps will be; None if nothing like it was measured.
+
+        A step is taken to last in proportion to its examples and positions. What was measured on
+        the device comes first, then what has the run's settings, then what a run has measured.
 
         Args:
             config: the run's.
             here: name of the device that it will be on.
         """
-        length = config.build_task().info.max_length
+        length, batch = config.build_task().info.max_length, config.train.batch_size
+
+        def order(r: RunRecord | BenchRecord) -> tuple[float, ...]:
+            is_full = isinstance(r, BenchRecord) and r.lengths == "full"
+            return (
+                r.device != here,
+                not _has_settings(r, config),
+                isinstance(r, BenchRecord) + is_full,
+                abs(math.log(r.length / length)),
+                abs(math.log(r.batch_size / batch)),
+            )
+
         found = [
-            record
-            for record in self.all
-            if record.steps_per_second is not None
-            and _is_comparable(record, config)
-            and _says_enough(record, config, length)
-            and is_cpu(record.device) == is_cpu(here)
+            r
+            for r in self.records
+            if _is_comparable(r, config)
+            and is_cpu(r.device) == is_cpu(here)
+            and r.batch_size * r.length >= min(SMALL_STEP, batch * length / MOST_SCALED)
         ]
-        best = min(found, key=lambda r: _rank(r, config, length, here), default=None)
-        return None if best is None else _scale_speed(best, config, length)
+        if not found:
+            return None
+        best = min(found, key=order)
+        share = best.batch_size / batch * (best.length / length)
+        speed = (best.steps_per_second or 0.0) * share
+        return MeasuredSpeed(speed, best.device, _has_settings(best, config))
 
 
-def _total_steps(train: TrainConfig, examples: int) -> int:
-    return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
-
-
-class TrainingTime:
-    """The estimated time that a run trains on a device, without its evaluations.
-
-    Args:
-        config: the run's.
-        timings: speeds of earlier runs and of measurements.
-        here: name of the device.
-        stop: has the limits at which the run stops earlier; None: it has none.
-    """
-
-    def __init__(
-        self, config: RunConfig, timings: Timings, here: str, stop: StopRequest | None = None
-    ) -> None:
-        self.config = config
-        self.timings = timings
-        self.here = here
-        self.stop = stop or StopRequest()
-        self.total_steps = timings.steps(config)
-        """Steps of the whole run; None where they are not known yet."""
-        self.speed = timings.speed(config, here)
-
-    @property
-    def steps(self) -> int | None:
-        """Steps after which the run ends or stops; None where they are not known yet."""
-        return None if self.total_steps is None else self.stop.last_step(self.total_steps)
-
-    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
-        """Return the time that is left; None where it is not known.
-
-        Args:
-            steps_made: steps of the run so far.
-            seconds_made: time that they took.
-        """
-        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
-        if self.config.train.minutes is not None:
-            limits.append(max(0.0, 60 * self.config.train.minutes - seconds_made))
-        elif self.steps is not None and self.speed is not None:
-            limits.append(max(0, self.steps - steps_made) / self.speed.steps_per_second)
-        return min(limits, default=None)
-
-    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
-        """Describe the time that is left and its source, or what is missing to estimate it."""
-        seconds = self.seconds(steps_made, seconds_made)
-        left = " left" if steps_made else ""
-        if seconds is None:
-            return self._describe_missing()
-        if seconds == self.stop.max_seconds:
-            return f"{duration(seconds)} of training, as {self.stop.time_flag} says"
-        if self.config.train.minutes is not None or self.speed is None:
-            return f"{duration(seconds)} of training{left}, as train.minutes says"
-        kind = _kind_of(self.here)
-        device = self.speed.device
-        where = f"this {kind}" if device == self.here else f"{device}, not this {kind}"
-        return (
-            f"{duration(seconds)} of training{left} on {where} ({self._describe_steps()} at "
-            f"{self.speed.steps_per_second:.3g} steps/s; source: {self.speed.origin})"
-        )
-
-    def _describe_steps(self) -> str:
-        whole = "" if self.steps == self.total_steps else f" of {self.total_steps:,}"
-        return f"{self.steps:,}{whole} steps"
-
-    def _describe_missing(self) -> str:
-        if self.steps is None:
-            return "not known: the number of examples per epoch is known once the data is there"
-        config = self.config
-        task, mixer = config.task_component.spec, config.mixer_component.spec
-        flags = ["--task", task, "--mixers", mixer, "--preset", config.preset]
-        command = self.timings.command(*flags, "--protocol", config.protocol, device=self.here)
-        return (
-            f"not known: {config.mixer_name} has no timed step for this task and preset on a "
-            f"{_kind_of(self.here)}; {self._describe_steps()} (to time one: {shlex.join(command)})"
-        )
-
-
-def _kind_of(device: str) -> str:
-    return "CPU" if is_cpu(device) else "GPU"
+SMALL_STEP = 4096
+"""Positions of a step; in a smaller one each of them takes longer."""
+MOST_SCALED = 4
+"""Times as many positions as in a small step to which its speed is still scaled."""
 
 
 def is_cpu(device: str) -> bool:
@@ -248,45 +133,80 @@ def _has_settings(record: RunRecord | BenchRecord, config: RunConfig) -> bool:
     return same_precision and _select_relevant(record.changes) == _select_relevant(config.changes)
 
 
-def _rank(
-    record: RunRecord | BenchRecord, config: RunConfig, length: int, here: str
-) -> tuple[float, ...]:
-    """Order records by how much they say of a run on a device, the best first."""
-    is_full = isinstance(record, BenchRecord) and record.lengths == "full"
-    return (
-        record.device != here,
-        not _has_settings(record, config),
-        isinstance(record, BenchRecord) + is_full,
-        abs(math.log(record.length / length)),
-        abs(math.log(record.batch_size / config.train.batch_size)),
-    )
+def count_steps(config: RunConfig) -> int | None:
+    """Return the optimizer steps of a run; None for a run of a time, or of unknown data."""
+    if config.train.minutes is not None:
+        return None
+    examples = config.build_task().training_examples()
+    if examples is None:
+        return None if config.is_pretrained else config.train.steps
+    phases = [config, pretraining_config(config)] if config.is_pretrained else [config]
+    return sum(_total_steps(phase.train, examples) for phase in phases)
 
 
-def _scale_speed(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> EstimatedSpeed:
-    """Turn what was measured into the speed of a run's steps."""
-    batch = config.train.batch_size
-    has_settings = _has_settings(record, config)
-    said = ["a run" if isinstance(record, RunRecord) else "lra.bench step"]
-    if isinstance(record, BenchRecord) and record.lengths == "full":
-        said.append("every sequence of full length")
-    if not has_settings:
-        said.append("at other settings")
-    if record.batch_size != batch:
-        said.append(f"batch {record.batch_size} scaled to {batch}")
-    if was_busy(record.threads, record.gpu_shared):
-        said.append("on a busy machine")
-    if record.length != length:
-        said.append(f"{record.length:,} positions scaled to {length:,}")
-    speed = (record.steps_per_second or 0.0) * _scale(record, config, length)
-    return EstimatedSpeed(speed, record.device, ", ".join(said), has_settings)
+def _total_steps(train: TrainConfig, examples: int) -> int:
+    return RunLength(train, math.ceil(examples / train.batch_size)).total(0, 0.0)
 
 
-def _says_enough(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> bool:
-    """Whether what was measured is not much smaller than a run's step."""
-    is_large = record.batch_size * record.length >= SMALL_STEP
-    return is_large or _scale(record, config, length) >= 1 / MOST_SCALED
+class TrainingTime:
+    """The estimated time that a run trains on a device, without its evaluations.
 
+    Args:
+        config: the run's.
+        speeds: of earlier runs and measurements.
+        here: name of the device.
+        stop: has the limits at which the run stops earlier; None: it has none.
+    """
 
-def _scale(record: RunRecord | BenchRecord, config: RunConfig, length: int) -> float:
-    """Return how many times the positions of a run's step were in what was measured."""
-    return record.batch_size / config.train.batch_size * (record.length / length)
+    def __init__(
+        self, config: RunConfig, speeds: Speeds, here: str, stop: StopRequest | None = None
+    ) -> None:
+        self.config = config
+        self.here = here
+        self.stop = stop or StopRequest()
+        self.total_steps = count_steps(config)
+        """Steps of the whole run; None where they are not known yet."""
+        self.speed = speeds.find(config, here)
+
+    def seconds(self, steps_made: int = 0, seconds_made: float = 0.0) -> float | None:
+        """Return the time that is left; None where it is not known.
+
+        Args:
+            steps_made: steps of the run so far.
+            seconds_made: time that they took.
+        """
+        limits = [] if self.stop.max_seconds is None else [self.stop.max_seconds]
+        if self.config.train.minutes is not None:
+            limits.append(max(0.0, 60 * self.config.train.minutes - seconds_made))
+        elif self.total_steps is not None and self.speed is not None:
+            left = max(0, self.stop.last_step(self.total_steps) - steps_made)
+            limits.append(left / self.speed.steps_per_second)
+        return min(limits, default=None)
+
+    def describe(self, steps_made: int = 0, seconds_made: float = 0.0) -> str:
+        """Describe the time that is left, or say how to measure what is missing."""
+        seconds = self.seconds(steps_made, seconds_made)
+        if seconds is None:
+            return self._describe_missing()
+        text = f"{duration(seconds)} of training{' left' * bool(steps_made)}"
+        if self.speed is None or self.config.train.minutes is not None:
+            return text
+        place = "" if self.speed.device == self.here else f" on {self.speed.device}"
+        settings = "" if self.speed.has_settings else ", with the preset's settings"
+        return (
+            f"{text} (an earlier run{place}{settings} made {self.speed.steps_per_second:.3g} "
+            f"steps/s)"
+        )
+
+    def _describe_missing(self) -> str:
+        if self.total_steps is None:
+            return "not known before the data is there; the progress bar shows it"
+        config = self.config
+        flags = ["--task", config.task_component.spec, "--mixers", config.mixer_component.spec]
+        flags += ["--preset", config.preset, "--protocol", config.protocol]
+        flags += [] if is_cpu(self.here) else ["--device", "cuda"]
+        command = shlex.join(command_words("bench", "step", *flags))
+        return (
+            f"not known, because no step of {config.mixer_name} was timed at this preset; the "
+            f"progress bar shows it (to time one: {command})"
+        )

@@ -25,7 +25,7 @@ from tasks.base import BENCHMARK
 
 if TYPE_CHECKING:
     from lra.config.schema import RunConfig
-    from lra.train.training_time import EstimatedSpeed, Timings
+    from lra.train.training_time import MeasuredSpeed, Speeds
 
 _PRINTED = (
     "Test accuracy in percent, as the source printed it for its own protocol. results/sources.yaml "
@@ -113,14 +113,14 @@ def differences_table() -> Table:
 
 def reproduce_table(data: Data) -> Table:
     """Tabulate the steps and the time that repeating each published result takes, by task."""
-    from lra.train.training_time import Timings
+    from lra.train.training_time import Speeds
 
-    timings, found = Timings(data.records, data.bench), list(repeats())
-    chosen = [_choose_device(timings, found, of_cpu=of_cpu) for of_cpu in (True, False)]
+    speeds, found = Speeds([*data.records, *data.bench]), list(repeats())
+    chosen = [_choose_device(speeds, found, of_cpu=of_cpu) for of_cpu in (True, False)]
     devices = [device for device in chosen if device is not None]
     cells: dict[str, dict[str, str]] = {}
     for one in found:
-        cells.setdefault(one.row.method, {})[one.task] = _cost(timings, one.config, devices)
+        cells.setdefault(one.row.method, {})[one.task] = _cost(speeds, one.config, devices)
     caption = "Optimizer steps on the official data. No step of these runs was timed yet."
     if devices:
         caption = (
@@ -145,30 +145,33 @@ def _is_cpu(device: str) -> bool:
     return "CPU" in device
 
 
-def _cost(timings: Timings, config: RunConfig, devices: Sequence[str]) -> str:
-    steps = timings.steps(config)
-    speeds = [_speed(timings, config, device) for device in devices]
+def _cost(speeds: Speeds, config: RunConfig, devices: Sequence[str]) -> str:
+    from lra.train.training_time import count_steps
+
+    steps = count_steps(config)
+    if steps is None:
+        return "not known"
     times = [
         f"{duration(steps / speed.steps_per_second)}{'' if _is_cpu(speed.device) else ' (GPU)'}"
-        for speed in speeds
-        if speed is not None and steps is not None
+        for device in devices
+        if (speed := _speed(speeds, config, device)) is not None
     ]
-    return ", ".join([f"{steps:,}" if steps is not None else "not known", *times])
+    return ", ".join([f"{steps:,}", *times])
 
 
-def _choose_device(timings: Timings, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
+def _choose_device(speeds: Speeds, found: Sequence[Repeat], *, of_cpu: bool) -> str | None:
     """Choose the CPU or GPU on which steps of most published rows were measured."""
-    names = {record.device for record in timings.all if _is_cpu(record.device) == of_cpu}
+    names = {record.device for record in speeds.records if _is_cpu(record.device) == of_cpu}
     counts = {
-        name: sum(_speed(timings, one.config, name) is not None for one in found)
+        name: sum(_speed(speeds, one.config, name) is not None for one in found)
         for name in sorted(names)
     }
     return max(filter(counts.get, counts), key=lambda name: counts[name], default=None)
 
 
-def _speed(timings: Timings, config: RunConfig, device: str) -> EstimatedSpeed | None:
+def _speed(speeds: Speeds, config: RunConfig, device: str) -> MeasuredSpeed | None:
     """Return the speed that was measured on a device with the settings of a run."""
-    speed = timings.speed(config, device)
+    speed = speeds.find(config, device)
     return speed if speed and speed.has_settings and speed.device == device else None
 
 
