@@ -31,6 +31,7 @@ from lra.runtime.threads import choose_waiting
 if TYPE_CHECKING:
     import torch
 
+    from lra.classifier.classifier import Classifier
     from lra.config.schema import RunConfig
     from lra.record.run import RunRecord
     from lra.runtime.distributed import ProcessGroup
@@ -157,8 +158,12 @@ def configure(options: argparse.Namespace) -> RunConfig:
     return resolve(request)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Carry a command line out; return the exit code."""
+def run(options: argparse.Namespace, classifier: type[Classifier] | None = None) -> int:
+    """Carry a command line out; return the exit code.
+
+    Args:
+        classifier: what is trained; None: the classifier of the suite.
+    """
     choose_waiting()  # before torch is imported
     from lra.record.schema import row_label
     from lra.runtime.console import hide_messages, show_messages
@@ -181,7 +186,7 @@ def run(options: argparse.Namespace) -> int:
     device = choose_device(local_device(options.device))
     list_facts = functools.partial(common_facts, config, options.seed, device)
     with join_processes(device, list_facts, functools.partial(end_now, PROGRAM)) as group:
-        return train(options, config, device, group)
+        return train(options, config, device, group, classifier)
 
 
 def estimate(options: argparse.Namespace, config: RunConfig) -> str:
@@ -200,9 +205,14 @@ def estimate(options: argparse.Namespace, config: RunConfig) -> str:
 
 
 def train(
-    options: argparse.Namespace, config: RunConfig, device: torch.device, group: ProcessGroup
+    options: argparse.Namespace,
+    config: RunConfig,
+    device: torch.device,
+    group: ProcessGroup,
+    classifier: type[Classifier] | None,
 ) -> int:
     """Make the run of a configuration, in one process of a group; return the exit code."""
+    from lra.classifier.classifier import Classifier
     from lra.train.setup import set_up_run
     from lra.train.stopping import StopRequest
 
@@ -217,6 +227,7 @@ def train(
         group=group,
         resume=options.resume,
         label=options.label,
+        classifier=classifier or Classifier,
     )
     with stop:
         record = run.execute()

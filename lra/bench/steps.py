@@ -182,6 +182,7 @@ class Stepping(Subject):
     def run(self) -> None:
         """Make one training step."""
         self.trainer.train_step()
+        self.trainer.read()
 
     def facts(self) -> dict[str, Any]:
         """See `Subject.facts`."""

@@ -87,6 +87,7 @@ def _train(component: TaskComponent, changes: tuple[Change, ...], dataset: Datas
     config = resolve(RunRequest(task=component.spec, mixer="mean", changes=changes))
     trainer = Trainer(config, config.build_task().info, dataset, 0, torch.device("cpu"))
     trainer.train_step()
+    trainer.read()
     return f"validation loss {trainer.validate(lambda: None).loss:.3f} after a step"
 
 

@@ -138,6 +138,10 @@ class ProcessGroup:
         """Add up numbers of every process, one after another, in one exchange."""
         return self.all_reduce_sum(torch.tensor(numbers, dtype=torch.float64)).tolist()
 
+    def any_of(self, *wishes: bool) -> list[bool]:
+        """Return which of some wishes any process has, the same to all."""
+        return [count > 0 for count in self.sums_of([float(wish) for wish in wishes])]
+
     def all_reduce_max(self, number: float) -> float:
         """Return the largest of all processes' numbers."""
         if self.world_size == 1:

@@ -5,7 +5,6 @@ __all__ = [
     "checkpoint_files",
     "evaluation",
     "gradient",
-    "interval",
     "loggers",
     "messages",
     "micro_batch",

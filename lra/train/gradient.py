@@ -63,7 +63,8 @@ class Gradient:
     def compute(self, batch: Batch, examples: int, targets: int | None) -> tuple[Tensor, int]:
         """Compute the clipped gradient of a batch; see `backward`.
 
-        Returns: (3,) what `MadeStep` takes; and how many targets the whole batch has.
+        Returns: (3,) this process's part of the loss and of the right predictions, and the norm;
+            and how many targets the whole batch has.
         """
         self.optimizer.zero_grad(set_to_none=True)
         sums, targets = self.backward(batch, examples, targets)

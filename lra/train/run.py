@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from common.untrusted import explain_errors
+from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.record.run import NO_PREDICTION, RunRecord
 from lra.record.schema import Status
@@ -52,6 +53,8 @@ class Run:
     """The run's name in tables. None: the name that it had when it was stopped."""
     training_time: TrainingTime | None = None
     """Estimate from earlier runs of how long it trains."""
+    classifier: type[Classifier] = Classifier
+    """What is trained; a subclass computes the same by other ways."""
     phases: Phases = field(init=False)
     session: Session = field(init=False)
     metrics_loggers: list[MetricsLogger] = field(init=False, default_factory=list)
@@ -169,7 +172,10 @@ class Run:
 
     def _begin(self, state: RunState | None) -> None:
         """Build the trainer of the phase that the run is in, as a state has it, if there is one."""
-        build = functools.partial(Trainer, seed=self.seed, device=self.device, group=self.group)
+        build = functools.partial(
+            Trainer, seed=self.seed, device=self.device, group=self.group,
+            classifier=self.classifier,
+        )  # fmt: skip
         self.phases = Phases(self.config, self.info, self.dataset, build=build, state=state)
         if state is not None and not self.session.go_on(state):
             self.trainer.step_seconds.clear()
@@ -184,45 +190,43 @@ class Run:
         return {**self.config.values(), "seed": self.seed, "data": data, "hash": self.config.hash}
 
     def _loop(self) -> None:
-        trainer, log = self.trainer, self.config.log
+        """Train to the end of the present phase: step, log, validate, save.
+
+        Raises: Stopped if a signal or a limit says so; Diverged.
+        """
+        trainer = self.trainer
         what = "pretraining" if self.phases.is_pretraining else "training"
-        progress = Progress(trainer.step, self._last_step, what)
+        start = trainer.step
+        progress = Progress(start, self._last_step, what)
         try:
             while True:
                 if trainer.validation_is_due():
                     self._validate()
                 if trainer.step >= trainer.total_steps:
                     return
-                made = trainer.step - progress.start_step
-                if (reason := self._common_reason(made)) is not None:
-                    trainer.read_steps()
-                    raise Stopped(reason)
-                facts = trainer.train_step()
-                is_logged = trainer.step % log.every_steps == 0
-                if is_logged or trainer.step >= trainer.total_steps:
-                    facts = trainer.read_steps()
-                if trainer.interval.sums["steps"]:  # on a GPU, a step is read after the next one
-                    means = trainer.interval.means()
+                reason = self.stop.reason(
+                    self.phases.step, trainer.step - start, self.session.own_seconds()
+                )
+                must_stop, must_save = self.group.any_of(
+                    reason is not None, self._checkpoint_is_due()
+                )
+                if must_stop:
+                    trainer.read()
+                    raise Stopped(self.group.first_reason(reason))
+                if must_save:
+                    self._checkpoint()
+                trainer.train_step()
+                is_logged = trainer.step % self.config.log.every_steps == 0
+                if is_logged or trainer.read_is_due() or trainer.step >= trainer.total_steps:
+                    trainer.read()
+                    means = trainer.means()
                     accuracy = means["accuracy"] if self._has_accuracy else None
                     progress.step(trainer.step, self._last_step, means["loss"], accuracy)
-                    if is_logged:
-                        self._log({**means, **facts})
-                        trainer.interval.clear()
-                if trainer.agreement.ask("checkpoint", self._checkpoint_is_due()):
-                    self._checkpoint()
+                if is_logged:
+                    self._log(trainer.means())
+                    trainer.clear()
         finally:
             progress.close()
-
-    def _common_reason(self, made: int) -> str | None:
-        """Return why all processes stop now, if one has a reason to.
-
-        Args:
-            made: steps of this session.
-        """
-        reason = self.stop.reason(self.phases.step, made, self.session.own_seconds())
-        is_agreed = self.trainer.agreement.ask("stop", reason is not None)
-        is_last = self.stop.is_last(self.phases.step)  # which no process has to tell the others
-        return self.group.first_reason(reason) if is_agreed or is_last else None
 
     def _log(self, facts: dict[str, float]) -> None:
         if self.phases.is_pretraining:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from lra.classifier.classifier import Classifier
 from lra.config.schema import RunConfig
 from lra.runtime.allocator import keep_freed_memory
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
@@ -33,6 +34,7 @@ def set_up_run(
     group: ProcessGroup = SINGLE_PROCESS,
     resume: str = "auto",
     label: str | None = None,
+    classifier: type[Classifier] = Classifier,
 ) -> Run:
     """Prepare the data of a run and choose its folder; `Run.execute` then trains.
 
@@ -42,6 +44,7 @@ def set_up_run(
         stop: what may stop the run, its signals included, while it is used as a context.
         resume: auto, or never for a new run beside a finished one.
         label: see `Run`.
+        classifier: see `Run`.
     Raises: DataError for data that can neither be found nor made; UserError if processes of a
         group have different data.
     """
@@ -69,6 +72,7 @@ def set_up_run(
         stop=stop,
         group=group,
         label=label,
+        classifier=classifier,
         training_time=TrainingTime(config, Speeds.read(results_dir, config), here, stop),
     )
 

@@ -27,9 +27,8 @@ from lra.runtime.environment import (
     restore_random_state,
 )
 from lra.runtime.errors import UserError
-from lra.train.interval import IntervalSums
 from lra.train.self_pretraining import PretrainingResult
-from lra.train.trainer import Best, StepNumber, Trainer
+from lra.train.trainer import Best, StepNumber, StepSums, Trainer
 
 Seconds = Annotated[float, Field(ge=0, lt=1e18)]
 
@@ -58,7 +57,7 @@ class TrainerState(TypedDict):
     random: list[RandomState] | RandomState
     """The generators of each process; earlier versions captured those of the main one alone."""
     best: Best | None
-    interval: IntervalSums
+    interval: StepSums
     step_seconds: list[Annotated[float, Field(gt=0, lt=1e18)]]
     step_flops: list[Annotated[float, Field(ge=0, lt=1e30)]]
 
@@ -95,9 +94,9 @@ def check_run_state(content: object) -> RunState:
 def capture(trainer: Trainer) -> TrainerState:
     """Capture everything that later steps depend on; all processes must take part.
 
-    Raises: Diverged, see `Trainer.read_steps`.
+    Raises: Diverged, see `Trainer.read`.
     """
-    trainer.read_steps()
+    trainer.read()
     return {
         "seconds": trainer.seconds,
         "validated_step": trainer.validated_step,
@@ -109,7 +108,7 @@ def capture(trainer: Trainer) -> TrainerState:
         "plateau": trainer.plateau.state(),
         "random": trainer.group.gather(random_state(trainer.device)),
         "best": trainer.best,
-        "interval": trainer.interval.sums,
+        "interval": trainer.sums,
         "step_seconds": trainer.step_seconds,
         "step_flops": trainer.step_flops,
     }
@@ -149,7 +148,7 @@ def restore(trainer: Trainer, state: TrainerState) -> None:
         if "plateau" in state:  # as those from before there was that schedule have none
             trainer.plateau.restore(state["plateau"])
         trainer.best = best
-        trainer.interval.sums = state["interval"]
+        trainer.sums = state["interval"]
         trainer.step_seconds = state["step_seconds"]
         trainer.step_flops = state["step_flops"]
         _restore_random_state(trainer, state["random"])

@@ -8,8 +8,9 @@ import math
 import statistics
 import time
 from collections.abc import Callable
-from typing import Annotated, NotRequired
+from typing import Annotated, NamedTuple, NotRequired
 
+import numpy as np
 import torch
 from pydantic import Field, FiniteFloat
 from torch import Tensor
@@ -31,13 +32,9 @@ from lra.runtime.environment import (
     use_tf32,
 )
 from lra.runtime.flops import FlopCounter
-from lra.train.agreement import Agreement
 from lra.train.evaluation import Evaluator, Score
 from lra.train.gradient import Gradient
-from lra.train.interval import Interval
-from lra.train.made_step import MadeStep
-from lra.train.optimizer import build_optimizer, rate_factor, set_rate_factor
-from lra.train.plateau import Plateau
+from lra.train.optimizer import Plateau, build_optimizer, rate_factor, set_rate_factor
 from lra.train.run_length import RunLength
 from lra.train.step_graph import StepGraph, find_obstacle
 from models.base import begin_step
@@ -49,13 +46,26 @@ logger = logging.getLogger(__name__)
 
 WARMUP_STEPS = 3
 """First steps of a session, left out of the measured speed."""
-
-COUNTED_STEPS = WARMUP_STEPS
+COUNTED_STEPS = 3
 """First steps of a run, whose arithmetic is counted."""
-
-
+READ_SECONDS = 0.5
+"""Time after which the numbers of steps are read, of a single process."""
 RESIDENT_FRACTION = 0.25
 """How much of a GPU's free memory a data set may take."""
+
+Sum = Annotated[float, Field(ge=0, lt=1e18)]
+
+
+class StepSums(TypedDict):
+    """Sums over the steps since the last line of metrics: losses in nats, right and seen targets,
+    steps and seconds.
+    """
+
+    loss: FiniteFloat
+    correct: Sum
+    seen: Sum
+    steps: Sum
+    seconds: Sum
 
 
 StepNumber = Annotated[int, Field(ge=0, lt=2**53)]
@@ -74,8 +84,42 @@ class Best(TypedDict):
     model: dict[str, DenseTensor]
 
 
+class Step(NamedTuple):
+    """A step whose numbers are still on the device."""
+
+    number: int
+    """How many steps there are with this one."""
+    rate: float
+    targets: int
+    """How many there are in its batch."""
+    numbers: Tensor
+    """(3,) this process's part of the loss and of the right predictions; norm of the gradient."""
+    flops: float
+    """This process's part of the arithmetic; 0 where it is not counted."""
+
+
 class Diverged(KnownError):
     """The loss or the gradient is no longer finite."""
+
+
+def no_sums() -> StepSums:
+    """Return the sums over no step."""
+    return {"loss": 0.0, "correct": 0.0, "seen": 0.0, "steps": 0.0, "seconds": 0.0}
+
+
+def prepare_device(config: RunConfig, seed: int, device: torch.device) -> None:
+    """Seed everything, and choose how a device computes."""
+    seed_everything(seed)
+    use_tf32(device, config.train.tf32)
+    use_kernels(device, config.train.kernels)
+    use_deterministic(device, config.train.deterministic)
+
+
+def _put_on_device(dataset: Dataset, device: torch.device) -> Dataset:
+    """Keep a data set on a GPU if it takes little of the memory."""
+    if device.type != "cuda":
+        return dataset
+    return put_on_device(dataset, device, RESIDENT_FRACTION * 2**20 * available_memory_mib(device))
 
 
 class Trainer:
@@ -98,17 +142,11 @@ class Trainer:
         classifier: type[Classifier] = Classifier,
         group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        seed_everything(seed)
-        use_tf32(device, config.train.tf32)
-        use_kernels(device, config.train.kernels)
-        use_deterministic(device, config.train.deterministic)
+        prepare_device(config, seed, device)
         self.group = group
         self.config = config
         self.train_config = config.train
-        if device.type == "cuda":
-            limit = RESIDENT_FRACTION * 2**20 * available_memory_mib(device)
-            dataset = put_on_device(dataset, device, limit)
-        self.dataset = dataset
+        self.dataset = _put_on_device(dataset, device)
         self.info = info
         self.device = device
         self.model = classifier(config, info).to(device)
@@ -127,25 +165,24 @@ class Trainer:
         self.length = RunLength(config.train, self.order.batches_per_epoch)
         self.step = 0
         self.seconds = 0.0
-        """Time that all steps of the run took; of several processes, without the last step."""
+        """Time that all steps of the run took, as far as they were read."""
         self.validated_step = 0
         self.validated_seconds = 0.0
         self.best: Best | None = None
-        self.interval = Interval()
+        self.sums = no_sums()
+        self.rate, self.grad_norm = 0.0, 0.0
+        """Learning rate, and norm of the gradient, of the last step that was read."""
         self.step_seconds: list[float] = []
         self.step_flops: list[float] = []
         self.group.seed_rank(self.order.seed, self.step)
-        self._session_steps = 0
         self.full_batch = min(config.train.batch_size, len(self.order.lengths))
         """Examples of every batch but the last one of an epoch."""
         self.step_graph: StepGraph | None = None
         """Makes the steps of full batches, if they are a CUDA graph."""
-        self.reads_late = device.type == "cuda"
-        """Whether a step's numbers are read after the next step, so that the GPU never waits."""
-        self.agreement = Agreement(group)
-        self._unread: MadeStep | None = None
-        self._untold_seconds = 0.0
-        self._facts: dict[str, float] = {}
+        self._unread: list[Step] = []
+        self._since = 0.0
+        """When the first of these steps began."""
+        self._session_steps = 0
 
     @property
     def num_parameters(self) -> int:
@@ -172,21 +209,14 @@ class Trainer:
         last = (self.validated_step, self.validated_seconds)
         return self.length.is_due(self.step, self.seconds, last)
 
-    def train_step(self) -> dict[str, float]:
-        """Make one optimizer step; return its learning rate and the norm of its gradient.
-
-        Its loss and accuracy enter `interval`. On a GPU, that and what is returned are of the step
-        before, so that the GPU never waits; `read_steps` catches up.
-
-        Raises: Diverged, with the parameters as they were before the step; on a GPU a step or two
-            later.
-        """
+    def train_step(self) -> None:
+        """Make one optimizer step; `read` tells later what it came to."""
         micro_batch = self.gradient.fit_memory()
         if self._session_steps == 0 and self.train_config.cuda_graphs:
             self.step_graph = self.build_step_graph()
-        start = time.perf_counter()
+        if not self._unread:
+            self._since = time.perf_counter()
         factor = rate_factor(self.step, self.total_steps, self.train_config) * self.plateau.factor
-        rate = factor * self.train_config.lr
         with record_function("data"):  # what a profile of a step calls it
             indices = self.order.at(self.step)
             own = self.group.local_indices(indices, micro_batch)
@@ -195,68 +225,88 @@ class Trainer:
         if begin_step(self.model):
             self.group.share_buffers(self.model)
         set_rate_factor(self.optimizer, factor)
-        graph = self.step_graph if len(indices) == self.full_batch else None
         is_counted = self.step < COUNTED_STEPS
         with FlopCounter() if is_counted else contextlib.nullcontext() as counter:
-            if graph is not None:
-                numbers, targets = graph(batch), len(indices)
+            if self.step_graph is not None and len(indices) == self.full_batch:
+                numbers, targets = self.step_graph(batch).clone(), len(indices)
             else:
                 numbers, targets = self.gradient.compute(batch, len(indices), known)
-        flops = None if counter is None else float(counter.total)
-        made = MadeStep(self.step + 1, rate, targets, numbers, flops)
-        if graph is None:
-            if not self.reads_late:
-                self._complete(made)
+        if self.step_graph is None or len(indices) != self.full_batch:
             self.optimizer.step()
         self.step += 1
-        self.read_steps()  # the one before, while a GPU computes this one
-        seconds = time.perf_counter() - start
-        if self.group.world_size == 1:
-            self.seconds += seconds
-        elif self.group.is_main_process:
-            self._untold_seconds += seconds
         self._session_steps += 1
-        if self._session_steps > WARMUP_STEPS:
-            self.step_seconds.append(seconds)
-        made.seconds = seconds
-        self._unread = made
-        if not self.reads_late:
-            self.read_steps()
-        return self._facts
+        flops = 0.0 if counter is None else float(counter.total)
+        rate = factor * self.train_config.lr
+        self._unread.append(Step(self.step, rate, targets, numbers, flops))
 
-    def read_steps(self) -> dict[str, float]:
-        """Read the numbers of the last step, if a GPU was still computing it, into `interval`.
+    def read_is_due(self) -> bool:
+        """Whether to read the numbers of the steps now; several processes do so at every step."""
+        if self.group.world_size > 1 or self._session_steps <= WARMUP_STEPS:
+            return True
+        return time.perf_counter() - self._since >= READ_SECONDS
 
-        Returns: the step's learning rate and the norm of its gradient.
-        Raises: Diverged, see `train_step`.
+    def read(self) -> None:
+        """Read the numbers of the steps since the last call; a GPU is waited for.
+
+        All processes must call this at the same steps.
+
+        Raises: Diverged for the first step whose loss or gradient is not finite. It does not count.
         """
-        if (made := self._unread) is not None:
-            self._unread = None
-            self._complete(made)
-            loss, correct, norm = made.numbers
-            self.interval.add(loss, round(correct), made.targets, made.seconds)
-            self._facts = {"lr": made.rate, "grad_norm": norm}
-        return self._facts
-
-    def _complete(self, made: MadeStep) -> None:
-        """Add up what the processes have of a step, once; all must call this.
-
-        Raises: Diverged for a step whose loss or gradient is not finite; it does not count.
-        """
-        if not made.is_whole:
-            parts = [*made.numbers[:2], made.flops or 0.0, self._untold_seconds]
-            loss, correct, flops, seconds = self.agreement.exchange(parts)
-            made.take_sums(loss, correct)
-            if made.flops is not None:
+        steps, self._unread = self._unread, []
+        if not steps:
+            return
+        own = torch.stack([step.numbers for step in steps]).tolist()
+        seconds = (time.perf_counter() - self._since) / len(steps)
+        parts = [[n[0], n[1], step.flops] for n, step in zip(own, steps, strict=True)]
+        sums, seconds = self._add_up(parts, seconds)
+        for step, (loss, correct, flops), (*_, norm) in zip(steps, sums, own, strict=True):
+            for what, number in (("loss", loss), ("gradient", norm)):
+                if not math.isfinite(number):
+                    self.step = step.number - 1
+                    raise Diverged(
+                        f"the {what} of step {step.number} is not finite (task "
+                        f"{self.config.task_name}, mixer {self.config.mixer_name}, learning rate "
+                        f"{step.rate:.3g})"
+                    )
+            if step.number <= COUNTED_STEPS:
                 self.step_flops.append(flops)
-            self.seconds += seconds
-            self._untold_seconds = 0.0
-        if (what := made.not_finite) is not None:
-            self.step = made.number - 1
-            raise Diverged(
-                f"the {what} of step {made.number} is not finite (task {self.config.task_name}, "
-                f"mixer {self.config.mixer_name}, learning rate {made.rate:.3g})"
-            )
+            self.sums["loss"] += loss
+            self.sums["correct"] += round(correct)
+            self.sums["seen"] += step.targets
+            self.sums["steps"] += 1
+            self.sums["seconds"] += seconds
+            self.rate, self.grad_norm = step.rate, norm
+        self.seconds += seconds * len(steps)
+        if self._session_steps > WARMUP_STEPS:
+            self.step_seconds += [seconds] * len(steps)
+
+    def _add_up(self, parts: list[list[float]], seconds: float) -> tuple[list[list[float]], float]:
+        """Add up what the processes have of each step: loss, right predictions and arithmetic.
+
+        Returns: the sums, and the seconds of the main process.
+        """
+        if self.group.world_size == 1:
+            return parts, seconds
+        numbers = [number for part in parts for number in part]
+        *sums, seconds = self.group.sums_of([*numbers, seconds * self.group.is_main_process])
+        by_step = np.reshape(sums, (-1, 3))
+        by_step[:, :2] = by_step[:, :2].astype(np.float32)  # as precise as those of one process
+        return by_step.tolist(), seconds
+
+    def means(self) -> dict[str, float]:
+        """Return what the steps read since the last `clear` amount to, and the last one's rate."""
+        steps = self.sums["steps"]
+        return {
+            "loss": self.sums["loss"] / steps,
+            "accuracy": 100.0 * self.sums["correct"] / max(1.0, self.sums["seen"]),
+            "steps_per_second": steps / self.sums["seconds"],
+            "lr": self.rate,
+            "grad_norm": self.grad_norm,
+        }
+
+    def clear(self) -> None:
+        """Begin a new line of metrics."""
+        self.sums = no_sums()
 
     def build_step_graph(self) -> StepGraph | None:
         """Build what makes the steps of full batches, or warn why they are no CUDA graph."""
@@ -302,7 +352,7 @@ class Trainer:
 
         Raises: Diverged where positions are targets, if their loss is not finite.
         """
-        self.read_steps()
+        self.read()
         score = self.score("val", check)
         if self.info.targets == "position" and not math.isfinite(score.loss):
             raise Diverged(f"the validation loss at step {self.step} is not finite")

@@ -18,7 +18,6 @@ example, for a run of either kind.
 
 from __future__ import annotations
 
-import functools
 import sys
 from pathlib import Path
 
@@ -28,11 +27,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 import lra
-import lra.train.run
 import run_task
 from lra.classifier.classifier import Classifier, pool
+from lra.runtime.cli import run_command
 from lra.runtime.console import write_out
-from lra.train.trainer import Trainer
 
 LABEL = "padding mixed in"
 EXAMPLES = 500
@@ -82,8 +80,8 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--logits"]:
         write_out(f"{compare_logits(Path(arguments[1]))}\n")
         return 0
-    lra.train.run.Trainer = functools.partial(Trainer, classifier=PaddedClassifier)
-    return run_task.main([*arguments, "--label", LABEL])
+    options = run_task.parse_arguments([*arguments, "--label", LABEL])
+    return run_command("train_padded", lambda: run_task.run(options, PaddedClassifier))
 
 
 if __name__ == "__main__":
