@@ -13,7 +13,6 @@ import pytest
 
 from conftest import tiny_arguments
 from lra.runtime.distributed import SINGLE_PROCESS, ProcessGroup
-from lra.train.agreement import Agreement
 from ranks import ends, started
 
 COUNTING = """
@@ -127,20 +126,6 @@ class TwoProcesses(ProcessGroup):
         return (np.array(numbers) + self.other).tolist()
 
 
-def test_wishes_are_granted_once_and_to_all() -> None:
-    agreement = Agreement(TwoProcesses([4.0, 1.0, 0.0]))  # the other one wishes to stop
-    assert not agreement.ask("checkpoint", True)
-    assert not agreement.ask("stop", False)
-    assert agreement.exchange([3.0]) == [7.0]
-    assert agreement.ask("stop", False)
-    assert not agreement.ask("stop", False)
-    assert agreement.ask("checkpoint", True)
-    agreement.exchange([0.0])
-    assert not agreement.ask("checkpoint", False)
-
-
-def test_alone_a_wish_is_granted_at_once() -> None:
-    agreement = Agreement(SINGLE_PROCESS)
-    assert agreement.exchange([3.0, 0.1]) == [3.0, 0.1]
-    assert agreement.ask("stop", True)
-    assert not agreement.ask("stop", False)
+def test_what_one_process_wishes_all_do() -> None:
+    assert TwoProcesses([1.0, 0.0]).any_of(False, False) == [True, False]
+    assert SINGLE_PROCESS.any_of(True, False) == [True, False]

@@ -54,7 +54,7 @@ def test_computing_activations_again_changes_no_number(dataset: Dataset, norm: s
     wanted = after_steps(usual)
     for name, value in after_steps(again).items():
         assert torch.equal(value, wanted[name]), name
-    assert again.interval.sums == {**usual.interval.sums, "seconds": again.interval.sums["seconds"]}
+    assert again.sums == {**usual.sums, "seconds": again.sums["seconds"]}
 
 
 def test_computing_activations_again_keeps_less(dataset: Dataset) -> None:

@@ -112,8 +112,9 @@ def test_loss_curves_do_not_move(mixer: str, lengths: str, monkeypatch: pytest.M
                     trainer.train_step()
             else:
                 trainer.train_step()
-            curve.append(trainer.interval.means()["loss"])
-            trainer.interval.clear()
+            trainer.read()
+            curve.append(trainer.means()["loss"])
+            trainer.clear()
         curves.append(torch.tensor(curve))
     assert curves[1].max() - curves[1].min() > 0.01
     torch.testing.assert_close(curves[0], curves[1], rtol=TOLERANCE, atol=0)

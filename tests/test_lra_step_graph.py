@@ -61,7 +61,6 @@ def build_graphed_trainer(mixer: str, *changes: str) -> Trainer:
     """Build the same trainer; its numbers are read late, as on a GPU."""
     trainer = build_trainer(mixer, *changes)
     trainer.step_graph = StepGraph(trainer.make_whole_step, trainer.optimizer)
-    trainer.reads_late = True
     return trainer
 
 
@@ -70,10 +69,10 @@ def train(trainer: Trainer, steps: int) -> list[dict[str, float]]:
     logged: list[dict[str, float]] = []
     for _ in range(steps):
         trainer.train_step()
-        facts = trainer.read_steps()
-        means = trainer.interval.means()
-        logged.append({**facts, "loss": means["loss"], "accuracy": means["accuracy"]})
-        trainer.interval.clear()
+        trainer.read()
+        means = trainer.means()
+        logged.append({name: means[name] for name in ("lr", "grad_norm", "loss", "accuracy")})
+        trainer.clear()
     return logged
 
 
@@ -192,7 +191,7 @@ def test_a_replayed_step_that_diverges_is_noticed() -> None:
         trainer.model.output.bias[0] = float("nan")
     trainer.train_step()
     with pytest.raises(Diverged, match="the loss of step 7 is not finite"):
-        trainer.read_steps()
+        trainer.read()
     assert trainer.step == 6
 
 
