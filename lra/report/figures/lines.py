@@ -89,7 +89,7 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
         what = table.caption.replace(RANKS, "").strip()
         notes = [f"Of {len(series):,} rows, {MOST_ROWS} are drawn."] * bool(missing)
         notes += ["Vertical lines: lengths in training."] * bool(line.marks)
-        notes += ["Bars: 95 % intervals."] * any(one.intervals for one in shown.values())
+        notes += [_describe_bars(table, line)] * any(one.intervals for one in shown.values())
         if shown and max(len(one.x) for one in shown.values()) > 1:
             looks = styles_of(shown, {**styles, BASELINE: _GRAY_LINE})
             figure = ReportFigure(
@@ -100,6 +100,15 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
             )
             made.append(figure)
     return made
+
+
+def _describe_bars(table: Table, line: Line) -> str:
+    if line.is_logarithmic:
+        return "Bars: quartiles of the rounds."
+    shown = [column for column in table.columns if column.name in line.places]
+    if all(entry.deviation is None for column in shown for entry in column.entries):
+        return "Bars: 95 % intervals."
+    return "Bars: standard deviations over seeds or, for a single seed, 95 % intervals."
 
 
 def _series_of(table: Table, line: Line) -> dict[str, Series]:
@@ -193,7 +202,7 @@ def curve_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFig
             made.append(
                 ReportFigure(
                     slugify("learning", task, board.slug),
-                    f"Learning {task}",
+                    f"Learning curves: {task}",
                     f"{board.name}; {board.conditions[task]}. Mean over the n seeds that have "
                     f"finished. Bands reach from the lowest to the highest seed.",
                     partial(_draw_curves, curves, label, styles_of(curves, styles)),

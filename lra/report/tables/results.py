@@ -127,8 +127,6 @@ def conditions_of(board: Board) -> str:
     found = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
     if found:
         parts.append(f"Data and checkpoint selection by task: {'; '.join(found)}.")
-    if board.reason:
-        parts.append(f"These runs have a table of their own because of: {board.reason}.")
     return " ".join(parts)
 
 

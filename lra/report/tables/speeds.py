@@ -11,7 +11,7 @@ from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.record.schema import was_busy
-from lra.report.names import RowNames, bench_anchor, slugify
+from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import IsOwn, none_own
 from lra.report.tables.table import (
     Column,
@@ -137,7 +137,9 @@ def _speed_table(
     first = group[0]
     rows = list(dict.fromkeys(map(names.of_mixer, group)))
     own = {names.of_mixer(r) for r in group if is_own(r)}
-    by_task = sorted(group, key=lambda r: (_task_order(r.task), _series(r), r.length))
+    by_task = sorted(
+        group, key=lambda r: (_task_order(r.task), natural_order(_series(r)), r.length)
+    )
     places: dict[str, dict[str, BenchRecord]] = {}
     for r in by_task:
         places.setdefault(_workload(r), {})[names.of_mixer(r)] = r
@@ -226,8 +228,7 @@ def _time_table(group: Sequence[BenchRecord], names: RowNames) -> list[Table]:
     parts = list(dict.fromkeys(part for times in found.values() for part in times))
     title = f"{_setting(group[0])}, {group[0].device}: parts of a training step's time, in percent"
     columns = [
-        text_column("mixer", [row for row, _ in found]),
-        text_column("workload", [place for _, place in found]),
+        text_column("mixer", [f"{row}, {place}" for row, place in found]),
         *(text_column(p, [f"{times.get(p, 0):.1f}" for times in found.values()]) for p in parts),
     ]
     caption = (
