@@ -102,9 +102,8 @@ function renderCell(row, place, from) {
     && Math.abs(parseFloat(cell.text?.replaceAll(",", "")) - cell.value) < 10 ** -digits, difference = cell.value - other;
   const text = isCompared ? `${difference < 0 ? "−" : "+"}${Math.abs(difference).toFixed(digits)}` : cell.text ?? "-";
   const classes = isCompared ? join(" ", cell.own && "own", margin !== null && Math.abs(difference) <= margin && "noise") : cell.classes ?? "";
-  const open = () => showRuns(`${row.name}: ${name}`, cell.runs);
   return make("td", { className: classes, title: join("; ", `${row.name}, ${name}`, cell.remarks, cell.runs && "select it to see its runs") },
-    cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: open }, text) : make("span", {}, text),
+    cell.runs ? make("button", { id: `cell-${row.name}-${name}`, onclick: () => showRuns(`${row.name}: ${name}`, cell.runs) }, text) : make("span", {}, text),
     !isCompared && cell.small && make("small", {}, ` ${cell.small}`));
 }
 
