@@ -134,9 +134,9 @@ def test_an_average_has_a_panel_once_two_mixers_have_all_its_tasks(tmp_path: Pat
 def test_your_own_rows_are_named_before_better_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Data, "is_own", lambda _, run: run.mixer == "m07")
+    monkeypatch.setattr(Data, "is_own", lambda _, run: run.mixer == "m08")
     runs = [record(mixer=f"m{k:02}", test_accuracy=60 + k / 10) for k in range(30)]
     found, _ = bubbles_of(tmp_path, runs)
     named = {point["row"] for point in found.points if point.get("is_named")}
-    assert {"m07", "m29"} <= named
-    assert "m08" not in named, "its name would lie upon that of m07"
+    assert {"m08", "m29"} <= named
+    assert "m09" not in named, "its name would lie upon that of m08"

@@ -63,9 +63,9 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
     shown: list[Column] = []
     for column in [*first, *(column for column in columns if column not in first)]:
         width = len(GAP) + max(map(len, _write_cells(column, {}, usual)))
-        left -= width
-        if column in first or left >= 0:
+        if column in first or width <= left:
             shown.append(column)
+            left -= width
     rows = zip(*(column.entries for column in shown), strict=True)
     notes = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
     symbols = {note: letters(number) for number, note in enumerate(notes)}
