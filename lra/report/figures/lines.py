@@ -197,7 +197,12 @@ def curve_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFig
                 values = [[points[step] for points in by_run] for step in steps]
                 bands = [(min(found), max(found)) for found in values] if len(by_run) > 1 else ()
                 means = [statistics.mean(found) for found in values]
-                curves[row] = Series([float(s) for s in steps], means, bands, f"n={len(by_run)}")
+                curves[row] = Series(
+                    [float(s) for s in steps],
+                    means,
+                    bands,
+                    f" (n={len(by_run)})" * (len(by_run) > 1),
+                )
         if curves:
             made.append(
                 ReportFigure(
@@ -214,11 +219,11 @@ def curve_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFig
 def _draw_curves(curves: Mapping[str, Series], label: str, styles: RowStyles) -> Figure:
     from matplotlib.ticker import StrMethodFormatter
 
-    figure = new_figure(f"{row} ({one.detail})" for row, one in curves.items())
+    figure = new_figure(row + one.detail for row, one in curves.items())
     axes = figure.subplots()
     for row, one in curves.items():
         x = [float(step) for step in one.x]
-        axes.plot(x, one.y, label=legend_name(f"{row} ({one.detail})"), **styles[row])
+        axes.plot(x, one.y, label=legend_name(row + one.detail), **styles[row])
         if one.intervals:
             low, high = zip(*one.intervals, strict=True)
             axes.fill_between(x, low, high, color=styles[row]["color"], alpha=0.15, linewidth=0)
