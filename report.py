@@ -181,7 +181,7 @@ def write_report(options: argparse.Namespace, formats: list[str], data: Data, ou
     is_chosen = options.preset is not None or options.protocol is not None
     write_out(summarize(data, is_chosen=is_chosen))
     own = sum(map(data.is_own, data.records))
-    logger.info(f"Writing the report on {len(data.records):,} runs, {own:,} of them yours")
+    logger.info(f"Writing the report: {len(data.records):,} training runs, {own:,} of them yours")
     from lra.report.page.page import write_report
     from lra.report.published import choose_published
 

@@ -276,7 +276,9 @@ def _measure(options: argparse.Namespace, groups: Sequence[Sequence[Case]]) -> l
                 records.append(record)
     names = RowNames([], records)
     for table in speed_tables(records, names, names.of_mixer(records[0])):
-        parts = [wrap(table.title), fit_table(table).text, wrap(table.caption)]
+        fitted = fit_table(table)
+        legend, caption = wrap(" ".join(fitted.legend)), wrap(table.caption)
+        parts = filter(None, [wrap(table.title), fitted.text, legend, caption])
         write_out("\n\n".join([*parts, "", ""]))
     return records
 

@@ -309,8 +309,9 @@ def _tabulate_published(rows: Sequence[PublishedRow], names: Sequence[str], digi
     """Tabulate published results alone, for boards of presets that they do not compare with."""
     columns = [Column(name, _published_entries(rows, name, digits), digits) for name in names]
     first = name_column("method", [row.method for row in rows])
-    title, caption = "Published test accuracy in percent on the full tasks", _PUBLISHED_NOTE
-    table = Table("published", title, caption.capitalize(), [first, *columns])
+    title = "Published test accuracy in percent on the full tasks"
+    caption = _PUBLISHED_NOTE[:1].upper() + _PUBLISHED_NOTE[1:]
+    table = Table("published", title, caption, [first, *columns])
     return write_table(table, {"": len(rows)}, {row.method: row.source for row in rows}, digits)
 
 

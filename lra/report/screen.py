@@ -18,7 +18,7 @@ from lra.report.tables.probes import Probe, probe_table, probes
 from lra.report.tables.results import accuracy_columns, position_table
 from lra.report.tables.speeds import BUSY, is_busy
 from lra.report.tables.table import Table, name_column, result_column, result_entry, text_column
-from lra.report.tables.terminal import OWN_MARK, fit_table, wrap
+from lra.report.tables.terminal import OWN_MARK, TerminalTable, fit_table, wrap
 
 
 def summarize(data: Data, *, is_chosen: bool = False) -> str:
@@ -62,14 +62,21 @@ def _describe_board(board: Board) -> str:
     rows = {name: cells for name, cells in board.rows.items() if name in chosen} or board.rows
     table, required = _tabulate(replace(board, rows=rows))
     fitted = fit_table(table, required)
+    sentences = _describe(fitted)
+    if changed := len(board.rows) - len(rows):
+        count = _count(changed, "shipped row")
+        sentences.append(f"The report also has {count} with changed settings.")
+    return "\n\n".join([wrap(table.title), fitted.text, wrap(" ".join(sentences))]).rstrip()
+
+
+def _describe(fitted: TerminalTable) -> list[str]:
+    """Explain the marks of a printed table, and name the columns that it lacks."""
     sentences = [f"{OWN_MARK} marks rows with runs of your own."] if fitted.marks_own else []
     sentences += fitted.legend
-    left_out = [f"the columns {'; '.join(fitted.left_out)}"] if fitted.left_out else []
-    if changed := len(board.rows) - len(rows):
-        left_out.append(f"{_count(changed, 'shipped row')} with changed settings")
-    if left_out:
-        sentences.append(f"The report also has {' and '.join(left_out)}.")
-    return "\n\n".join([wrap(table.title), fitted.text, wrap(" ".join(sentences))]).rstrip()
+    if fitted.left_out:
+        columns = ", ".join(fitted.left_out)
+        sentences.append(f"A wider terminal also shows the columns: {columns}.")
+    return sentences
 
 
 def _tabulate(board: Board) -> tuple[Table, Sequence[str]]:
@@ -127,7 +134,7 @@ def task_table(results_dir: Path, record: RunRecord) -> str:
     for board in boards(data.records, data.names, data.is_own):
         table = _task_table(board.sorted_by(record.task), record.task)
         fitted = fit_table(table, [measure.name for measure in board.measures])
-        parts += [wrap(table.title), fitted.text, wrap(" ".join(fitted.legend))]
+        parts += [wrap(table.title), fitted.text, wrap(" ".join(_describe(fitted)))]
     if record.preset not in published_presets():
         parts.append(
             wrap(

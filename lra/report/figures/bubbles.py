@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lra.report.boards import Board, rows_at_preset
 from lra.report.data import Data
@@ -30,17 +32,22 @@ from lra.report.tables.speeds import preset_speeds
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 LARGEST_AREA = 700.0
 """Area of the largest bubble, in square points; it is halved if there are more than MANY."""
 MANY = 12
-MOST_NAMES = 26
-"""Most names that stand beside bubbles; those of further rows are left out."""
 HATCHES = {"full": None, "none": "////", "left": "----", "bottom": "xxxx", "right": "||||"}
 """Patterns of bubbles, by the fill of the row's markers: rows of changed settings have one."""
 _PANELS_A_ROW = 3
-_NARROWEST, _HIGHEST = 1.7, 8.0
+_NARROWEST, _HIGHEST = 2.2, 7.0
 """Inches of the narrowest panel, and of all panels, where a column limits the figure."""
+_GAPS = (1, 5, 10, 16)
+"""Distances of a name to its bubble, in points."""
+_MOST_HIDDEN = 3
+"""Most points of bubbles and bars that a name may hide."""
+_ANGLES = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+_DIRECTIONS = np.stack([np.cos(_ANGLES), np.sin(_ANGLES)], axis=1)
 
 
 @dataclass(frozen=True)
@@ -87,14 +94,16 @@ def bubble_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFi
         if panels:
             drawn = {bubble.row for panel in panels for bubble in panel.bubbles}
             left_out = [row for row in board.rows if row not in drawn]
-            missing = f" Not drawn, without a result and a speed: {', '.join(left_out)}."
+            missing = f" Not drawn, without a result or a speed: {', '.join(left_out)}."
+            speed = fields[x][:1].upper() + fields[x][1:]
             return [
                 ReportFigure(
                     f"bubbles-{board.slug}",
                     "Accuracy over training speed",
-                    f"{board.name}. {fields[x].capitalize()}. The area of a circle is the "
-                    f"{fields[size].partition(', MiB')[0]}. Bars show the standard deviation over "
-                    f"seeds or, for a single seed, the 95 % interval (Wilson) of its test accuracy."
+                    f"{board.name}. {speed}. The area of a circle is the "
+                    f"{fields[size].partition(', MiB')[0]}. Names without room are left out. Bars "
+                    f"show the standard deviation over seeds or, for a single seed, the 95 % "
+                    f"interval (Wilson) of its test accuracy."
                     f"{missing * bool(left_out)}",
                     partial(draw_bubbles, panels, styles_of(drawn, styles)),
                     is_wide=len(panels) > 1,
@@ -164,7 +173,7 @@ def leaderboard_figures(data: Data, board: Board, styles: RowStyles) -> list[Rep
 
 
 def draw_bubbles(panels: Sequence[Panel], styles: RowStyles) -> Figure:
-    """Draw panels of bubbles side by side, with names beside the highest bubbles."""
+    """Draw panels of bubbles side by side, with names where there is room."""
     count, width = len(panels), 4.6
     columns = min(_PANELS_A_ROW, count if count <= _PANELS_A_ROW else math.ceil(count / 2))
     if (limit := column_width()) is not None:
@@ -220,23 +229,56 @@ def _add_legend_of_sizes(axes: Axes, largest: float, scale: float) -> None:
 
 
 def _name_bubbles(axes: Axes, panel: Panel, scale: float) -> None:
-    """Write the names of the highest bubbles beside them, each where it hides least."""
-    import numpy as np
-    from adjustText import adjust_text
+    """Write names beside bubbles, the highest first, each where it hides least.
 
-    named = sorted(panel.bubbles, key=lambda bubble: -bubble.y)[:MOST_NAMES]
-    texts = [axes.text(b.x, b.y, legend_name(b.row), fontsize=7) for b in named]
-    angles = np.linspace(0, 2 * np.pi, 8, endpoint=False)
-    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    rims = [
-        axes.transData.transform((b.x, b.y))
-        + directions * math.sqrt(scale * b.memory) / 2 * axes.figure.dpi / 72
-        for b in panel.bubbles
-    ]
-    x, y = axes.transData.inverted().transform(np.concatenate(rims)).T
-    np.random.seed(0)  # noqa: NPY002 (adjustText draws from it)
-    adjust_text(
-        texts, x, y, ax=axes, target_x=[b.x for b in named], target_y=[b.y for b in named],
-        iter_lim=200, expand=(1.05, 1.15),
-        arrowprops={"arrowstyle": "-", "lw": 0.4, "color": "0.4"},
-    )  # fmt: skip
+    A name without any room inside the panel and off the other names is left out.
+    """
+    axes.autoscale(enable=False)  # lines to names must not move the bubbles
+    dots = axes.figure.dpi / 72
+    bubbles = sorted(panel.bubbles, key=lambda bubble: -bubble.y)
+    centres = axes.transData.transform([(bubble.x, bubble.y) for bubble in bubbles])
+    radii = [math.sqrt(scale * bubble.memory) / 2 * dots for bubble in bubbles]
+    bars = [(b.x, y) for b in bubbles if b.interval for y in np.linspace(*b.interval, 9)]
+    hidden = np.concatenate([
+        *(centre + share * radius * _DIRECTIONS
+          for centre, radius in zip(centres, radii, strict=True) for share in (0, 0.5, 1)),
+        axes.transData.transform(np.reshape(bars, (-1, 2))),
+    ])  # fmt: skip
+    taken: list[Bbox] = []
+    for bubble, centre, radius in zip(bubbles, centres, radii, strict=True):
+        text = axes.text(bubble.x, bubble.y, legend_name(bubble.row), fontsize=7, va="bottom")
+        size = np.array(text.get_window_extent().size)
+        free = [
+            (count + gap / 2, number, box)
+            for number, (gap, box) in enumerate(_places(centre, radius, size, dots))
+            if axes.bbox.contains(*box.min) and axes.bbox.contains(*box.max)
+            and not box.count_overlaps(taken)
+            and (count := _count_inside(box, hidden)) <= _MOST_HIDDEN
+        ]  # fmt: skip
+        if not free:
+            text.remove()
+            continue
+        *_, box = min(free)
+        taken.append(box)
+        way = np.clip(centre, box.min, box.max) - centre
+        rim = centre + way * radius / np.hypot(*way)
+        to_data = axes.transData.inverted().transform
+        text.set_position((*to_data(box.min),))
+        axes.plot(*to_data([rim, centre + way]).T, color="0.4", linewidth=0.4, zorder=0.9)
+
+
+def _places(
+    centre: np.ndarray, radius: float, size: np.ndarray, dots: float
+) -> Iterator[tuple[float, Bbox]]:
+    """List places of a name around a bubble, in pixels, with their distance to it in points."""
+    from matplotlib.transforms import Bbox
+
+    for gap in _GAPS:
+        near = centre + (radius + gap * dots) * _DIRECTIONS
+        for low in near + size * (np.clip(1.5 * _DIRECTIONS, -1, 1) - 1) / 2:
+            yield gap, Bbox([low, low + size])
+
+
+def _count_inside(box: Bbox, points: np.ndarray) -> int:
+    """Count the points that lie in a box."""
+    return int(np.sum(np.all((points > box.min) & (points < box.max), axis=1)))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 WIDTH, HEIGHT = 5.8, 3.9
 """Size of a figure without a legend, in inches: text is readable on a phone, too."""
-LEGEND_LINE = 0.19
+LEGEND_LINE = 0.16
 """Height of a line of a legend, in inches."""
 _LEGEND_LETTERS = 24
 """Number of letters after which a name in a legend goes on in another line, at most; narrow columns
@@ -162,8 +162,8 @@ def set_log_scale(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = sorted(axis.get_view_interval())
     most = 1000
-    if which == "x":  # numbers beside each other need more room
-        most = 100 if column_width() is None else 10
+    if which == "x":  # numbers beside each other need more room, above all long ones
+        most = 100 if column_width() is None or high < most else 10
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < most * low else (1,)))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
     axis.set_minor_locator(NullLocator())

@@ -89,7 +89,7 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
         what = table.caption.replace(RANKS, "").strip()
         notes = [f"Of {len(series):,} rows, {MOST_ROWS} are drawn."] * bool(missing)
         notes += ["Vertical lines: lengths in training."] * bool(line.marks)
-        notes += ["Bars: 95 % intervals."] * any(one.intervals for one in shown.values())
+        notes += [_describe_bars(table, line)] * any(one.intervals for one in shown.values())
         if shown and max(len(one.x) for one in shown.values()) > 1:
             looks = styles_of(shown, {**styles, BASELINE: _GRAY_LINE})
             figure = ReportFigure(
@@ -100,6 +100,15 @@ def line_figures(table: Table, styles: RowStyles) -> list[ReportFigure]:
             )
             made.append(figure)
     return made
+
+
+def _describe_bars(table: Table, line: Line) -> str:
+    if line.is_logarithmic:
+        return "Bars: quartiles of the rounds."
+    shown = [column for column in table.columns if column.name in line.places]
+    if all(entry.deviation is None for column in shown for entry in column.entries):
+        return "Bars: 95 % intervals."
+    return "Bars: standard deviations over seeds or, for a single seed, 95 % intervals."
 
 
 def _series_of(table: Table, line: Line) -> dict[str, Series]:
@@ -188,12 +197,17 @@ def curve_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFig
                 values = [[points[step] for points in by_run] for step in steps]
                 bands = [(min(found), max(found)) for found in values] if len(by_run) > 1 else ()
                 means = [statistics.mean(found) for found in values]
-                curves[row] = Series([float(s) for s in steps], means, bands, f"n={len(by_run)}")
+                curves[row] = Series(
+                    [float(s) for s in steps],
+                    means,
+                    bands,
+                    f" (n={len(by_run)})" * (len(by_run) > 1),
+                )
         if curves:
             made.append(
                 ReportFigure(
                     slugify("learning", task, board.slug),
-                    f"Learning {task}",
+                    f"Learning curves: {task}",
                     f"{board.name}; {board.conditions[task]}. Mean over the n seeds that have "
                     f"finished. Bands reach from the lowest to the highest seed.",
                     partial(_draw_curves, curves, label, styles_of(curves, styles)),
@@ -205,11 +219,11 @@ def curve_figures(data: Data, board: Board, styles: RowStyles) -> list[ReportFig
 def _draw_curves(curves: Mapping[str, Series], label: str, styles: RowStyles) -> Figure:
     from matplotlib.ticker import StrMethodFormatter
 
-    figure = new_figure(f"{row} ({one.detail})" for row, one in curves.items())
+    figure = new_figure(row + one.detail for row, one in curves.items())
     axes = figure.subplots()
     for row, one in curves.items():
         x = [float(step) for step in one.x]
-        axes.plot(x, one.y, label=legend_name(f"{row} ({one.detail})"), **styles[row])
+        axes.plot(x, one.y, label=legend_name(row + one.detail), **styles[row])
         if one.intervals:
             low, high = zip(*one.intervals, strict=True)
             axes.fill_between(x, low, high, color=styles[row]["color"], alpha=0.15, linewidth=0)

@@ -15,7 +15,6 @@ from typing import Any
 
 from common.files import write_atomically
 from common.untrusted import read_regular
-from lra.record.run import RunRecord
 from lra.record.table import to_frame
 from lra.report.data import Data
 from lra.report.names import mixer_of, slugify
@@ -38,8 +37,6 @@ IN_TIPS = ("seeds", "device", "remarks")
 """Fields of points that the page shows in their texts alone."""
 DIGITS = 6
 """Significant digits of the numbers in the page's data."""
-
-
 CONTENTS = ".lra-report"
 """File that lists the files of a report, so that the next report can remove those it lacks."""
 _OWN = re.compile(
@@ -135,7 +132,7 @@ def make_data(data: Data, sheets: Mapping[View, Sequence[Sheet]], out: Path) -> 
     rows = {row for found in sheets.values() for sheet in found for row in sheet.table.methods}
     return {
         "title": TITLE,
-        "summary": summarize_records(data.records),
+        "summary": _summarize(data),
         "start": _choose_start(sheets),
         "views": [_write_view(view, found) for view, found in sheets.items() if found],
         "styles": _write_styles(rows),
@@ -145,10 +142,14 @@ def make_data(data: Data, sheets: Mapping[View, Sequence[Sheet]], out: Path) -> 
     }
 
 
-def summarize_records(records: Sequence[RunRecord]) -> str:
-    """Summarize records in a sentence."""
-    done = sum(record.status == "done" for record in records)
-    return f"{len(records):,} training runs, {done:,} of them finished."
+def _summarize(data: Data) -> str:
+    """Say how many runs there are, in a sentence."""
+    counts = {
+        "training runs": len(data.records),
+        "of them yours": sum(map(data.is_own, data.records)),
+        "without a result": sum(run.status != "done" for run in data.records),
+    }
+    return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) + "."
 
 
 def _choose_start(sheets: Mapping[View, Sequence[Sheet]]) -> dict[str, str]:

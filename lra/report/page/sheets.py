@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from lra.record.changes import select_sections, write_changes
+from lra.record.run import RunRecord
 from lra.report.boards import Board, choose_from_grids, is_trial, split_board
 from lra.report.data import Data
 from lra.report.names import run_anchor
@@ -39,7 +41,7 @@ class Chart:
     """A chart of a sheet; points that it does not have follow from the table or its runs."""
 
     kind: str
-    """A name in `lra.report.page.charts.CHARTS`."""
+    """Name of a function in `lra.report.page.charts.CHARTS`."""
     title: str
     panels: Sequence[str]
     """What the chart can show, one at a time: columns of the table, or lines through them."""
@@ -111,9 +113,8 @@ def _curves(board: Board) -> Chart:
         Field("loss" if board.of_positions else "val", score),
         Field("train", "accuracy on training examples, %"),
     ]
-    return Chart(
-        "curves", "Learning curves", board.tasks, fields, {"x": "step", "y": fields[2].name}
-    )
+    columns = [board.measures[0].name] if board.of_positions else board.tasks
+    return Chart("curves", "Learning curves", columns, fields, {"x": "step", "y": fields[2].name})
 
 
 def line_charts(table: Table, title: str) -> list[Chart]:
@@ -145,7 +146,8 @@ def probe_sheets(data: Data) -> Iterator[Sheet]:
 
 
 def _dots(table: Table) -> Chart:
-    return Chart("dots", "One column", table.headings[1:])
+    numeric = [c.name for c in table.columns if any(one.value is not None for one in c.entries)]
+    return Chart("dots", "One column", numeric)
 
 
 def speed_sheets(data: Data) -> Iterator[Sheet]:
@@ -165,7 +167,7 @@ def run_sheets(data: Data) -> Iterator[Sheet]:
         for run in runs
     ]
     texts = {
-        "task": [run.task for run in runs],
+        "task": [_describe_task(run) for run in runs],
         "preset": [run.preset for run in runs],
         "protocol": [run.protocol for run in runs],
         "seed": [str(run.seed) for run in runs],
@@ -177,6 +179,11 @@ def run_sheets(data: Data) -> Iterator[Sheet]:
     columns = [Column("run", names), *(text_column(name, found) for name, found in texts.items())]
     caption = "Select a name to see settings, command and learning curve."
     yield Sheet(Table("runs", "All runs", caption, columns))
+
+
+def _describe_task(run: RunRecord) -> str:
+    changes = write_changes(select_sections(run.changes, "task"))
+    return ", ".join([run.task, *(text.removeprefix("task.") for text in changes)])
 
 
 @dataclass(frozen=True)
@@ -206,7 +213,7 @@ def views(published: Sequence[PublishedRow]) -> list[View]:
         View("results", "Results", "Which mixer is best, and is its lead real?", result_sheets),
         View("length", "Length", "How do results depend on the length of data?", length_sheets),
         View("probes", "Probes", "Which abilities does a mixer have?", probe_sheets),
-        View("speed", "Speed and memory", "How do time and memory grow with length?", speed_sheets),
+        View("speed", "Speed and memory", "How fast are mixers, in how much memory?", speed_sheets),
         View("published", "Published", "What do papers report?", published_sheets),
         View("runs", "Runs", "Which runs are there?", run_sheets),
     ]

@@ -91,7 +91,10 @@ def _evaluation_table(
     trained = [_trained(board.rows[row][task], found) for row, found in evaluated.items()]
     columns = [name_column("mixer", [*evaluated, *below], board.own_rows)]
     for name in beneath:
-        cells = [Cell(tuple(found.get(name, ()))) for found in evaluated.values()]
+        cells = [
+            Cell(tuple(found.get(name, ())), has_own=board.rows[row][task].has_own)
+            for row, found in evaluated.items()
+        ]
         entries = [
             result_entry(cell, measure) for cell in (trained if name == AS_TRAINED else cells)
         ]
@@ -114,7 +117,8 @@ def _evaluation_table(
 def _trained(cell: Cell[RunRecord], found: Mapping[str, Sequence[Result]]) -> Cell[RunRecord]:
     """Return the results of the evaluated models on the test set of their training."""
     evaluated = {one.run_id for group in found.values() for one in group}
-    return Cell(tuple(run for run in cell.runs if run.run_id in evaluated))
+    runs = tuple(run for run in cell.runs if run.run_id in evaluated)
+    return Cell(runs, has_own=cell.has_own)
 
 
 def _evaluation_lines(labels: Sequence[EvaluationRecord], measure: Measure) -> dict[str, Line]:
@@ -150,7 +154,9 @@ def length_tables(data: Data, board: Board) -> list[Table]:
         if not found:
             continue
         first = next(iter(found.values()))[0]
-        found = {row: group for row, group in found.items() if group[0].same_examples(first)}
+        for row in [row for row, group in found.items() if not group[0].same_examples(first)]:
+            data.add_fault(f"{board.name}: {row} has predictions of other examples of {task}")
+            del found[row]
         parts = _lengths_of(first.metadata["length"])
         if len(parts) > 1:
             own = board.own_rows

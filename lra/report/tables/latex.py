@@ -76,7 +76,7 @@ def escape(text: str) -> str:
 def breakable(text: str) -> str:
     """Escape running text, and let lines end within its long words."""
     parts = re.split(r"(?<=[=_./,:-])(?=\w)", text)
-    return r"\allowbreak ".join(map(escape, parts))
+    return r"\allowbreak ".join(map(escape, parts)).replace(r" \%", r"~\%")
 
 
 def write_table(

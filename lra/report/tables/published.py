@@ -73,7 +73,7 @@ def perplexity_tables(tasks: Collection[str]) -> list[Table]:
     rows = published_perplexities(tasks)
     if not rows:
         return []
-    of = " and ".join(dict.fromkeys(f"{row['corpus']} a {row['unit']}" for row in rows))
+    of = " and ".join(dict.fromkeys(f"{row['corpus']} per {row['unit']}" for row in rows))
     columns = [text_column("method", [row["method"] for row in rows])]
     for name in ("valid", "test"):
         entries = [Entry(row[name], float(row[name]), is_ranked=True) for row in rows]

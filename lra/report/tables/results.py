@@ -127,8 +127,6 @@ def conditions_of(board: Board) -> str:
     found = [f"{', '.join(tasks)} ({condition})" for condition, tasks in by_condition.items()]
     if found:
         parts.append(f"Data and checkpoint selection by task: {'; '.join(found)}.")
-    if board.reason:
-        parts.append(f"These runs have a table of their own because of: {board.reason}.")
     return " ".join(parts)
 
 
@@ -321,8 +319,10 @@ def position_table(board: Board) -> Table:
         numbers = [beneath[measure.name].get(name) for name in below]
         entries = _position_entries(list(cells.values()), measure, measures[0])
         columns.append(result_column(measure.name, measure, entries, numbers))
-    for name, cost in _POSITION_COSTS.items():
-        columns.append(text_column(name, [*map(cost, cells.values()), *[None] * len(below)]))
+    for name, (cost, form) in _POSITION_COSTS.items():
+        costs = [cost(cell) for cell in cells.values()]
+        entries = [Entry() if one is None else Entry(format(one, form), one) for one in costs]
+        columns.append(Column(name, [*entries, *[Entry()] * len(below)], lowest_is_best=True))
     caption = (
         f"Results on the test set. {OVER_N_SEEDS} Accuracy is that of the next token, and minutes "
         f"are those of training. {RANKS} {conditions_of(board)}"
@@ -363,14 +363,14 @@ def _position_measures(board: Board) -> list[Measure]:
     ]
 
 
-def _minutes(cell: Cell[RunRecord]) -> str | None:
+def _minutes(cell: Cell[RunRecord]) -> float | None:
     seconds = [run.train_seconds for run in cell.runs if run.train_seconds is not None]
-    return f"{statistics.mean(seconds) / 60:.1f}" if seconds else None
+    return statistics.mean(seconds) / 60 if seconds else None
 
 
-_POSITION_COSTS: Mapping[str, Callable[[Cell[RunRecord]], str | None]] = {
-    "parameters": lambda cell: f"{cell.runs[-1].params:,}",
-    "steps": lambda cell: f"{statistics.mean(run.steps for run in cell.runs):,.0f}",
-    "minutes": _minutes,
+_POSITION_COSTS: Mapping[str, tuple[Callable[[Cell[RunRecord]], float | None], str]] = {
+    "parameters": (lambda cell: cell.runs[-1].params, ",.0f"),
+    "steps": (lambda cell: statistics.mean(run.steps for run in cell.runs), ",.0f"),
+    "minutes": (_minutes, ".1f"),
 }
-"""Columns of what the runs of a row took, in the mean over seeds."""
+"""Columns of what the runs of a row took, in the mean over seeds, and how they are written."""

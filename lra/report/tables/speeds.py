@@ -11,7 +11,7 @@ from lra.record.benchmark import BenchRecord
 from lra.record.changes import write_changes
 from lra.record.run import RunRecord
 from lra.record.schema import was_busy
-from lra.report.names import RowNames, bench_anchor, slugify
+from lra.report.names import RowNames, bench_anchor, natural_order, slugify
 from lra.report.scores import IsOwn, none_own
 from lra.report.tables.table import (
     Column,
@@ -27,16 +27,16 @@ from tasks.base import BENCHMARK
 BUSY = "busy"
 """Word on speeds that were measured while other processes kept the machine busy."""
 _NOTES = {
-    "step": "Speed of whole training steps, the median over interleaved rounds.",
-    "forward": "Speed of evaluation batches, the median over interleaved rounds.",
+    "step": "Training steps per second, the median over interleaved rounds.",
+    "forward": "Evaluation batches per second, the median over interleaved rounds.",
     "pretraining": "Speed of training steps of the language model of task lm on synthetic tokens, "
     "the median over interleaved rounds. The position encoder has the number of hidden layers that "
     "is named. In section 5.1 of Moreno et al. (2023), the causal fd-tnn with 512 positions on an "
     "A100 is 10 % faster than tnn with 3 layers, and 15 % faster with 6.",
-    "op": "Speed of one part of the mixer, forward and backward, the median over interleaved "
-    "rounds.",
-    "decode": "Speed of computing one more position, the median over interleaved rounds. It uses "
-    "the mixer's recurrence or, where marked prefix, mixes all positions so far again.",
+    "op": "Passes per second of one part of the mixer, forward and backward, the median over "
+    "interleaved rounds.",
+    "decode": "Positions generated per second, the median over interleaved rounds. It uses the "
+    "mixer's recurrence or, where marked prefix, mixes all positions so far again.",
 }
 _UNITS = {
     "step": "training speed, steps/s",
@@ -57,13 +57,11 @@ _MEMORY = (
 )
 _EXTRA_MEMORY = "Memory is the additional memory that it needs, measured in a separate process."
 _COMPARED = (
-    "The number says how many times as fast as the reference the suite is. Both were timed in "
-    "interleaved rounds, each in a process of its own. The reference is written like published "
-    "code (lra/classifier/reference.py and the reference form of each fast function). It "
-    "computes Fourier transforms over positions, padded to twice the length, in single precision. "
-    "It pads every sequence to the task's longest, and leaves autograd, allocator and threads at "
-    "their defaults. The number is the median over rounds or, with the task's own lengths, the "
-    "ratio over all rounds together. The quartiles of the rounds are in brackets."
+    "Against the reference: how many times as fast the suite is, with the quartiles of the rounds. "
+    "Both were timed in interleaved rounds, each in a process of its own. The reference is written "
+    "like published code (lra/classifier/reference.py and the reference form of each fast "
+    "function): Fourier transforms of twice the length, in single precision, every sequence padded "
+    "to the task's longest, and default settings of autograd, allocator and threads."
 )
 
 
@@ -137,7 +135,9 @@ def _speed_table(
     first = group[0]
     rows = list(dict.fromkeys(map(names.of_mixer, group)))
     own = {names.of_mixer(r) for r in group if is_own(r)}
-    by_task = sorted(group, key=lambda r: (_task_order(r.task), _series(r), r.length))
+    by_task = sorted(
+        group, key=lambda r: (_task_order(r.task), natural_order(_series(r)), r.length)
+    )
     places: dict[str, dict[str, BenchRecord]] = {}
     for r in by_task:
         places.setdefault(_workload(r), {})[names.of_mixer(r)] = r
@@ -166,7 +166,7 @@ def _speed_table(
     if any(map(is_busy, group)):
         parts.append("Busy means that other processes slowed the measurement down.")
     if any(r.ratio_to_reference is not None for r in group):
-        parts.append(f"Against the reference: {_COMPARED}")
+        parts.append(_COMPARED)
     few = ", ".join(rows) if len(rows) < 4 else f"{len(rows)} mixers"  # noqa: PLR2004
     title = f"{_setting(first)}, {first.device}: {few}"
     return Table(slugify(title), title, " ".join(parts), columns, lines=lines)
@@ -226,9 +226,11 @@ def _time_table(group: Sequence[BenchRecord], names: RowNames) -> list[Table]:
     parts = list(dict.fromkeys(part for times in found.values() for part in times))
     title = f"{_setting(group[0])}, {group[0].device}: parts of a training step's time, in percent"
     columns = [
-        text_column("mixer", [row for row, _ in found]),
-        text_column("workload", [place for _, place in found]),
-        *(text_column(p, [f"{times.get(p, 0):.1f}" for times in found.values()]) for p in parts),
+        text_column("mixer", [f"{row}, {place}" for row, place in found]),
+        *(
+            Column(part, [number_entry(times.get(part, 0.0), 1) for times in found.values()], 1)
+            for part in parts
+        ),
     ]
     caption = (
         "Measured by PyTorch's profiler. Each part includes its backward pass. The part kernels is "

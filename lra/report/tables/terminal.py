@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import string
+import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -52,19 +53,19 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
     own = [entry.is_own for entry in names.entries]
     marks_own = any(own) and not all(own[: len(table.methods)])
     labels = [
-        f"{OWN_MARK if marks_own and is_own else ' '} {text}"
+        _wrap_name(text, OWN_MARK if marks_own and is_own else " ")
         for text, is_own in zip(names.texts, own, strict=True)
     ]
     columns = [column for column in columns if not column.is_empty]
     first = [c for c in columns if required is None or c.name in required]
     usual = usual_seeds(seed_counts(first) or seed_counts(columns))
-    left = terminal_width() - min(max(map(len, labels)), terminal_width() // 2)
+    left = terminal_width() - max(len(line) for lines in labels for line in lines)
     shown: list[Column] = []
     for column in [*first, *(column for column in columns if column not in first)]:
         width = len(GAP) + max(map(len, _write_cells(column, {}, usual)))
-        left -= width
-        if column in first or left >= 0:
+        if column in first or width <= left:
             shown.append(column)
+            left -= width
     rows = zip(*(column.entries for column in shown), strict=True)
     notes = dict.fromkeys(note for row in rows for entry in row for note in _notes(entry, usual))
     symbols = {note: letters(number) for number, note in enumerate(notes)}
@@ -73,8 +74,9 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
     if symbols:
         legend.append(f"{', '.join(f'{letter}: {note}' for note, letter in symbols.items())}.")
     lines = [
-        {f"  {names.name}": label, **{name: texts[i] for name, texts in cells.items()}}
+        {f"  {names.name}": line, **{name: "" if k else cells[name][i] for name in cells}}
         for i, label in enumerate(labels)
+        for k, line in enumerate(label)
     ]
     return TerminalTable(
         text="\n".join(plain_matrix(lines, terminal_width())),
@@ -82,6 +84,15 @@ def fit_table(table: Table, required: Collection[str] | None = None) -> Terminal
         marks_own=marks_own,
         left_out=[column.name for column in columns if column not in shown],
     )
+
+
+def _wrap_name(name: str, mark: str) -> list[str]:
+    """Write the name of a row, as several lines if it is longer than half of the terminal."""
+    lines = textwrap.wrap(
+        printable(name), terminal_width() // 2, initial_indent=f"{mark} ",
+        subsequent_indent="    ", break_on_hyphens=False,
+    )  # fmt: skip
+    return lines or [mark]
 
 
 def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[str]:
@@ -98,17 +109,18 @@ def _write_cells(column: Column, symbols: dict[str, str], usual: int) -> list[st
 
 
 def _write_number(entry: Entry, digits: int) -> str:
-    """Write a number, or the text or the dash that stands in its place."""
-    if entry.value is not None:
+    """Write a mean over seeds; of another entry the text, or the dash that stands in its place."""
+    if entry.value is not None and entry.seeds:
         return f"{entry.value:.{digits}f}"
-    return MISSING if entry.text is None or len(entry.text) > _LONGEST_TEXT else entry.text
+    is_note = entry.value is None and len(entry.text or "") > _LONGEST_TEXT
+    return MISSING if entry.text is None or is_note else entry.text
 
 
 def _notes(entry: Entry, usual: int) -> list[str]:
     if entry.value is None:
         text = entry.text or ""
         return [text] if len(text) > _LONGEST_TEXT else []
-    return [*notes_on(entry, usual), *entry.unfinished]
+    return [*notes_on(entry, usual), *entry.unfinished] if entry.seeds else []
 
 
 def letters(number: int) -> str:
